@@ -12,6 +12,7 @@ import { createRequestCounter } from '../process/request-counter.js';
 import type { ApiSettings, Settings } from '../config/settings.js';
 import { openState, type State } from '../state/database.js';
 import { noteDatabase, readStateFacts } from '../state/databases.js';
+import { requireReason, type Actor } from '../state/actions.js';
 import { bindDestination, confirmDestination } from '../state/destination-binding.js';
 import { requireMigrated } from '../state/migrate.js';
 import type { StartedBy } from '../state/schema.js';
@@ -249,6 +250,12 @@ export function createAppBase(
     destination,
     close: releaseAll,
     explainRights,
+
+    /** Who runs the command, for what it notes. Throws UsageError when the reason is too long. */
+    async actor(reason?: string): Promise<Actor> {
+      const { nameSystemUser } = await import('../process/system-user.js');
+      return { by: nameSystemUser(), via: 'command', reason: requireReason(reason) };
+    },
 
     queueStore: (): QueueStore =>
       settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },

@@ -25,6 +25,7 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
     token: settings.httpToken,
     signIn: settings.httpSignIn,
     trustedProxies: settings.httpTrustedProxies,
+    userHeader: settings.httpUserHeader,
     port,
     state,
     timeZone,

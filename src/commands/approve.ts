@@ -6,10 +6,11 @@ import type { Waiting } from '../state/locks.js';
 import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
 import { approveHolds, requireStarted } from '../sync/operator/approve-holds.js';
 import { lines } from '../text/format.js';
+import type { ReasonOption } from './command.js';
 import { readRunNumber } from './find-run.js';
 import { beginAndWork, readRunOptions, type RunOptions } from './work-run.js';
 
-type ApproveOptions = RunOptions & HoldChoice & { exactly?: boolean; reason?: string };
+type ApproveOptions = RunOptions & HoldChoice & ReasonOption & { exactly?: boolean };
 
 export async function approve(app: App, runText: string, options: ApproveOptions): Promise<number> {
   const runOptions = readRunOptions(options);
@@ -20,15 +21,15 @@ export async function approve(app: App, runText: string, options: ApproveOptions
     mirror: await app.mirror(),
     state,
     requireQueue: app.queue,
-    by: 'command' as const,
+    actor: await app.actor(options.reason),
   };
-  const { stream, operation, reason, exactly = false } = options;
+  const { stream, operation, exactly = false } = options;
   const choice = { runId: readRunNumber(runText), stream, operation };
   await chooseHolds(state.db, choice.runId, choice);
   const timeZone = await app.timeZone();
   const approvals: Approval[] = [];
   async function start(waiting: Waiting) {
-    const approved = await approveHolds({ ...deps, waiting }, { ...choice, exactly, reason });
+    const approved = await approveHolds({ ...deps, waiting }, { ...choice, exactly });
     if (runOptions.detach || approved.run.pausedAt) requireStarted(approved);
     approvals.push(...approved.approvals);
     if (options.json || !approved.started) return approved;

@@ -1,14 +1,22 @@
 import type { App } from '../app/app.js';
 import { print } from '../render/print.js';
+import { actAs } from '../state/actions.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import { findUnfinishedRun } from '../state/runs/find-run.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 import { readRunNumber } from './find-run.js';
 
-export async function cancel(app: App, id: string, options: CommonOptions): Promise<void> {
+export async function cancel(app: App, id: string, options: CommonOptions & ReasonOption): Promise<void> {
   const { db } = await app.state();
   const run = await findUnfinishedRun(db, readRunNumber(id));
-  await cancelRun(db, run.id);
+  const actor = await app.actor(options.reason);
+  await actAs(
+    db,
+    actor,
+    'cancel',
+    (tx) => cancelRun(tx, run.id),
+    () => ({ runId: run.id }),
+  );
   print(options, { cancelled: run.id }, [
     `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
     'Its other records are sent by the next run: slotsync sync',

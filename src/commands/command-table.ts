@@ -76,7 +76,7 @@ export function addCommands(program: Command): void {
     .description('show what sync would do, with samples field by field; writes nothing at the service')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
-  common(program.command('match'))
+  noted(program.command('match'))
     .argument('[streams...]', 'streams to compare (default: all); with --unlink, local keys')
     .description('find the objects that are at the service already, and link rows to them; sends nothing')
     .option(
@@ -152,7 +152,7 @@ export function addCommands(program: Command): void {
     .description('put keys into the inbox; a worker processes them at once')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./push.js')).push));
 
-  common(program.command('triggers'))
+  noted(program.command('triggers'))
     .argument('<action>', 'install, remove or print')
     .argument('[streams...]', 'streams (default: all whose source is a table)')
     .description(
@@ -196,6 +196,13 @@ export function addCommands(program: Command): void {
     .option('--out <file>', 'write it to a file')
     .action(withApp({ needs: STATE }, async () => (await import('./report.js')).report));
 
+  common(program.command('actions'))
+    .option('--run <run>', 'only on this run')
+    .option('--since <time>', 'only since then: 12h, 90m, 7d, a day or an ISO time')
+    .option('--limit <actions>', 'maximum number of actions to show', '50')
+    .description('what operators did, who, when and why: approvals, rejections, retries, links and more')
+    .action(withApp({ needs: STATE }, async () => (await import('./actions.js')).actions));
+
   common(program.command('alerts'))
     .argument('[action]', 'check or test (default: list the open alerts)')
     .description('alerts that are open, and whether each was sent')
@@ -210,7 +217,7 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: STATE }, async () => (await import('./alerts.js')).alerts));
 
-  common(program.command('retry'))
+  noted(program.command('retry'))
     .argument('[stream]', 'the stream of the records')
     .argument('[keys...]', 'local keys (default: every dead or failed record of the stream)')
     .description('send dead or failed records again with the next run, although their rows did not change')
@@ -223,7 +230,7 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
 
-  common(program.command('rename'))
+  noted(program.command('rename'))
     .argument('<stream>', 'the stream of both keys')
     .argument(
       '<old>',
@@ -233,28 +240,28 @@ export function addCommands(program: Command): void {
     .description('let the object of a row whose key changed follow it, with its bookings')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).rename));
 
-  holdOptions(runOptions(common(program.command('approve'))))
+  holdOptions(runOptions(noted(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')
     .option('--exactly', 'only the records that are held now: if others are due, they are held again')
     .description('approve what a run holds, up to the number it names, and sync its streams')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
 
-  holdOptions(common(program.command('reject')))
+  holdOptions(noted(program.command('reject')))
     .argument('<run>', 'number of the run that holds something')
     .description('discard what a run holds for approval; nothing of it is sent')
     .action(withApp({ needs: STATE }, async () => (await import('./reject.js')).reject));
 
-  common(program.command('pause'))
+  noted(program.command('pause'))
     .argument('[run]', 'number of the run (default: every unfinished run that is not incremental)')
     .description('pause a run: requests in progress are answered, the rest is sent after resume')
     .action(withApp({ needs: STATE }, async () => (await import('./pause.js')).pause));
 
-  common(program.command('resume'))
+  noted(program.command('resume'))
     .argument('[run]', 'number of the run (default: every paused run that is not incremental)')
     .description('resume a paused run')
     .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./pause.js')).resume));
 
-  common(program.command('cancel'))
+  noted(program.command('cancel'))
     .argument('<run>', 'number of the run')
     .description('cancel an unfinished run; what was accepted stays at the service')
     .action(withApp({ needs: STATE }, async () => (await import('./cancel.js')).cancel));
@@ -271,7 +278,7 @@ export function addCommands(program: Command): void {
     .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
 
-  runOptions(common(program.command('verify')))
+  runOptions(noted(program.command('verify')))
     .argument('[streams...]', 'streams to verify (default: all)')
     .description('read back what the service holds, and report where it differs from what was accepted last')
     .option('--sample <records>', 'look at so many records of each stream, chosen at random')
@@ -307,7 +314,7 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: STATE }, async () => (await import('./reset.js')).reset));
 
-  common(program.command('forget'))
+  noted(program.command('forget'))
     .argument('<stream>', "a stream, or 'reservations'")
     .argument('<key...>', 'local key; of a composite key its parts')
     .option('--force', 'although its object at the service is not retired, and nothing will retire it then')
@@ -331,9 +338,12 @@ function runOptions(command: Command): Command {
 function holdOptions(command: Command): Command {
   return command
     .option('--stream <name>', 'only of this stream')
-    .option('--operation <operation>', 'only create, update, retire, overwrite or repair')
-    .option('--reason <text>', 'why you decide so; stored with the decision');
+    .option('--operation <operation>', 'only create, update, retire, overwrite or repair');
 }
+
+/** Of commands whose actions are noted. */
+const noted = (command: Command): Command =>
+  common(command).option('--reason <text>', 'why; noted with who and when: slotsync actions');
 
 const SANDBOX_CONTROLS = `
 Requests below /sandbox/ do what people do at the service. They need no key, and

@@ -12,6 +12,11 @@ export interface CommonOptions {
   envFile?: string;
 }
 
+/** Of commands whose actions are noted. */
+export interface ReasonOption {
+  reason?: string;
+}
+
 export function common(command: Command): Command {
   return (
     command

@@ -2,26 +2,34 @@ import type { App } from '../app/app.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { forgetBooking, forgetKey, type Forgotten, type ForgetRefusal } from '../state/records/forget-key.js';
+import { actAs } from '../state/actions.js';
 import { readBinding } from '../state/destination-binding.js';
+import type { Queries } from '../state/database.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
 import { readRecord } from '../state/records/read/record-details.js';
 import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
 import { lines } from '../text/format.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 import { requireKnownStream } from './require-known-stream.js';
 
 export async function forget(
   app: App,
   stream: string,
   parts: string[],
-  options: CommonOptions & { force?: boolean },
+  options: CommonOptions & ReasonOption & { force?: boolean },
 ): Promise<void> {
   const localKey = shortenKey(joinKey(parts));
   const key = { stream, localKey };
   const { db } = await app.state();
+  const actor = await app.actor(options.reason);
+  /** The key is not named. */
+  const noted = <T extends object>(act: (tx: Queries) => Promise<T | undefined>) =>
+    actAs(db, actor, 'forget', act, (done) =>
+      done && !('refused' in done) ? { subject: stream } : undefined,
+    );
   if (stream === BOOKINGS) {
-    const forgotten = await forgetBooking(db, localKey);
+    const forgotten = await noted((tx) => forgetBooking(tx, localKey));
     if (!forgotten) throw nothingOf(key);
     print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
     return;
@@ -54,7 +62,7 @@ export async function forget(
   }
   // First: a job that is read meanwhile would put the key into the inbox again.
   const jobs = await forgetJobs(app, key);
-  const forgotten = await forgetKey(db, key, jobs > 0 ? { jobs } : {});
+  const forgotten = await noted((tx) => forgetKey(tx, key, jobs > 0 ? { jobs } : {}));
   if (!forgotten) throw nothingOf(key);
   if ('refused' in forgotten) throw asUsageError(forgotten, stream);
   print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));

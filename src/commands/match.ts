@@ -6,21 +6,23 @@ import { requireSources } from '../mirror/require-sources.js';
 import { plural, lines } from '../text/format.js';
 import { print } from '../render/print.js';
 import { createProgress } from '../render/progress.js';
+import { actAs, noteAction, toRecords } from '../state/actions.js';
 import { unlinkRecords } from '../state/records/link-records.js';
 import { applyLinks } from '../sync/match/apply-links.js';
+import type { Queries } from '../state/database.js';
 import type { MatchDeps } from '../sync/match/compare-type.js';
 import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } from '../sync/match/match-file.js';
 import { groupByType, matchStreams, type MatchRequest } from '../sync/match/match-streams.js';
 import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/run/request-pace.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 import { describeApplied, describeMatches, SAMPLES } from './match-text.js';
 import { untilInterrupted } from './signals.js';
 import { withSmallHeap } from './small-heap.js';
 import { EXIT } from './exit-code.js';
 
-interface MatchOptions extends CommonOptions {
+interface MatchOptions extends CommonOptions, ReasonOption {
   by?: string;
   out?: string;
   apply?: string;
@@ -98,7 +100,10 @@ async function applyFile(app: App, name: string, options: MatchOptions): Promise
   const { state } = await app.bound(); // a link is to an object of this destination
   const deps = { ...(await openDeps(app)), state };
   await requireSources(deps.mirror, { streams: [...deps.streams.values()] });
+  const actor = await app.actor(options.reason);
   const applied = await applyLinks(deps, rows);
+  const linked = applied.linked.map(({ stream, key }) => ({ stream, localKey: key }));
+  for (const subject of toRecords(linked)) await noteAction(state.db, actor, 'link', subject);
   print(options, applied, describeApplied(applied));
   return EXIT.done;
 }
@@ -110,7 +115,9 @@ async function undoLinks(app: App, name: string, keys: string[], options: MatchO
       remedy: `slotsync match --unlink ${stream.name} <key…>`,
     });
   const { db } = await app.confirmedState();
-  const undone = await unlinkRecords(db, stream.name, [...new Set(keys)]);
+  const actor = await app.actor(options.reason);
+  const undo = (tx: Queries) => unlinkRecords(tx, stream.name, [...new Set(keys)]);
+  const undone = await actAs(db, actor, 'unlink', undo, toRecords);
   const found = new Set(undone.map(({ localKey }) => localKey));
   const missing = keys.filter((key) => !found.has(key));
   print(options, { stream: stream.name, unlinked: undone, missing }, [

@@ -5,15 +5,15 @@ import { runToJson } from '../documents/runs.js';
 import type { HoldChoice } from '../state/runs/choose-holds.js';
 import { rejectHolds } from '../state/runs/decide-holds.js';
 import { readRun } from '../state/runs/read-runs.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 import { readRunNumber } from './find-run.js';
 
-type RejectOptions = CommonOptions & HoldChoice & { reason?: string };
+type RejectOptions = CommonOptions & HoldChoice & ReasonOption;
 
 export async function reject(app: App, runText: string, options: RejectOptions): Promise<void> {
   const state = await app.state();
-  const decision = { by: 'command', reason: options.reason } as const;
-  const { run, holds } = await rejectHolds(state.db, readRunNumber(runText), options, decision);
+  const actor = await app.actor(options.reason);
+  const { run, holds } = await rejectHolds(state.db, readRunNumber(runText), options, actor);
   const after = (await readRun(state.db, run.id)) ?? run;
   const rejected = holds.map(({ stream, operation, count }) => ({ stream, operation, count }));
   print(options, { run: runToJson(after), rejected }, [

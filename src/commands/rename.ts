@@ -2,21 +2,24 @@ import { lines } from '../text/format.js';
 import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { print } from '../render/print.js';
+import { noteAction } from '../state/actions.js';
 import { renameKey } from '../sync/operator/rename-record.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 
 export async function rename(
   app: App,
   name: string,
   from: string,
   to: string,
-  options: CommonOptions,
+  options: CommonOptions & ReasonOption,
 ): Promise<void> {
   const configuration = await app.configuration();
   const stream = selectStream(configuration, name);
   const streams = new Map(configuration.streams.map((one) => [one.name, one]));
   const deps = { mirror: await app.mirror(), state: await app.state(), streams };
+  const actor = await app.actor(options.reason);
   const { externalId, isLinked, templateId, former } = await renameKey(deps, stream, { from, to });
+  await noteAction(deps.state.db, actor, 'rename', { subject: `${name} '${from}' to '${to}'` });
   print(
     options,
     { stream: name, from, to, externalId, isLinked, former: former ?? null, next: `slotsync sync ${name}` },

@@ -3,14 +3,15 @@ import { selectStream } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
 import { formatNumber, plural, lines } from '../text/format.js';
 import { print } from '../render/print.js';
+import { actAs, toRecords } from '../state/actions.js';
 import { listOtherFormerStreams } from '../state/records/read/former-objects.js';
 import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
 import { requireKnownCode } from './require-known-code.js';
 import { requireKnownStream } from './require-known-stream.js';
 
-interface RetryOptions extends CommonOptions {
+interface RetryOptions extends CommonOptions, ReasonOption {
   all?: boolean;
   code?: string;
   status?: 'dead' | 'failed';
@@ -31,7 +32,8 @@ export async function retry(
   await requireKnownCode(state, code);
   const { db } = state;
   const chosen = { stream, keys, code, status };
-  const retried = await retryRecords(db, chosen);
+  const actor = await app.actor(options.reason);
+  const retried = await actAs(db, actor, 'retry', (tx) => retryRecords(tx, chosen), toRecords);
   const missing = missingOf(keys, retried);
   const isNone = retried.length === 0 && (code !== undefined || status !== undefined);
   print(options, { retried, missing }, [
@@ -117,7 +119,9 @@ async function retryAndRetire(
     });
   }
   const { db } = await app.state();
-  const retired = await retireFormer(db, { stream, keys, streams });
+  const actor = await app.actor(options.reason);
+  const wanted = { stream, keys, streams };
+  const retired = await actAs(db, actor, 'retry', (tx) => retireFormer(tx, wanted), toRecords);
   const left = stream === undefined ? await listOtherFormerStreams(db, streams) : [];
   const missing = missingOf(keys, retired);
   const objects = retired.flatMap(({ externalIds }) => externalIds);

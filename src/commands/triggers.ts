@@ -4,9 +4,10 @@ import { UsageError } from '../errors/errors.js';
 import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
 import type { Triggers } from '../mirror/install-triggers.js';
 import { print, printJson, printLine, printText } from '../render/print.js';
+import { noteAction } from '../state/actions.js';
 import type { Stream } from '../streams/stream.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
-import type { CommonOptions } from './command.js';
+import type { CommonOptions, ReasonOption } from './command.js';
 
 const remedy =
   'Give the streams a `cursor`, or report changes by slotsync push or the queue: docs/incremental-sync.md.';
@@ -15,12 +16,14 @@ export async function triggers(
   app: App,
   action: string,
   names: string[],
-  options: CommonOptions,
+  options: CommonOptions & ReasonOption,
 ): Promise<void> {
   if (action !== 'install' && action !== 'remove' && action !== 'print')
     throw new UsageError(`triggers install, remove or print, not '${action}'`);
-  await app.state(); // refuses a schema without the inbox
-  if (action === 'remove') return removeTriggers(await app.triggers(), names, options);
+  const { db } = await app.state(); // refuses a schema without the inbox
+  const actor = await app.actor(options.reason);
+  const noted = (name: string) => noteAction(db, actor, 'triggers', { subject: `${action} ${name}` });
+  if (action === 'remove') return removeTriggers(await app.triggers(), names, options, noted);
   const streams = selectStreams(await app.configuration(), names);
   const opened = await app.triggers();
   const stateDatabase = await opened.databaseIdentity();
@@ -46,6 +49,7 @@ export async function triggers(
   }
   for (const stream of suitable) {
     await opened.install(stream);
+    await noted(stream.name);
     const source = 'table' in stream.source ? stream.source.table.join('.') : 'a query';
     if (!options.json) printLine(`${stream.name}: triggers installed on ${source}`);
   }
@@ -67,7 +71,12 @@ function toScript(statements: readonly string[], refused: readonly string[]): st
 }
 
 /** Includes those of streams that are no longer configured. */
-async function removeTriggers(opened: Triggers, names: readonly string[], options: CommonOptions) {
+async function removeTriggers(
+  opened: Triggers,
+  names: readonly string[],
+  options: CommonOptions,
+  noted: (name: string) => Promise<void>,
+) {
   const installed = new Set(await opened.list());
   const wanted = names.length > 0 ? names : [...installed].map((name) => name.slice(FUNCTION_PREFIX.length));
   const removed: string[] = [];
@@ -76,6 +85,7 @@ async function removeTriggers(opened: Triggers, names: readonly string[], option
     const isInstalled = installed.delete(functionName(name));
     if (isInstalled) {
       await opened.remove(functionName(name));
+      await noted(name);
       removed.push(name);
     }
     lines.push(`${name}: ${isInstalled ? 'triggers removed' : 'there were none'}`);

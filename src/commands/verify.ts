@@ -7,15 +7,17 @@ import { adoptDocument, MOST_DRIFTING, verifyDocument } from '../documents/drift
 import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
 import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
+import { noteAction } from '../state/actions.js';
 import type { State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
+import type { ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
 import { untilInterrupted } from './signals.js';
 import { withSmallHeap } from './small-heap.js';
 import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
 
-interface VerifyOptions extends RunOptions {
+interface VerifyOptions extends RunOptions, ReasonOption {
   sample?: string;
   extras?: boolean;
   repair?: boolean;
@@ -66,7 +68,13 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
 
   const range = sample === undefined ? undefined : { verified: result.runId };
   const request = { kind: 'repair', lane: 'verify', range } as const;
-  const work = { resumeCommand: 'slotsync verify --repair', extraJson: json ? { verify: document } : {} };
+  const actor = await app.actor(options.reason);
+  const subject = repairable.map(({ name }) => name).join(', ');
+  const work = {
+    resumeCommand: 'slotsync verify --repair',
+    extraJson: json ? { verify: document } : {},
+    onStarted: (runId: number) => noteAction(state.db, actor, 'repair', { runId, subject }),
+  };
   const repaired = await startAndWork(app, repairable, request, runOptions, work);
   return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
 }
@@ -83,7 +91,7 @@ const isAnyLeft = ({ streams, drifting }: VerifyResult) =>
   drifting >
   streams.reduce((sum, { changed = 0, missing = 0, inactive = 0 }) => sum + changed + missing + inactive, 0);
 
-function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach }: VerifyOptions): void {
+function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach, reason }: VerifyOptions): void {
   const others = Object.entries({ repair, sample, extras, out, detach }).filter(
     ([, given]) => given !== undefined,
   );
@@ -92,6 +100,7 @@ function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach }: 
     throw new UsageError(`--adopt makes records and compares nothing: leave out --${other[0]}`, {
       remedy: 'slotsync verify --adopt, then slotsync sync, then slotsync verify',
     });
+  if (reason !== undefined && !repair) throw new UsageError('--reason is about a repair: add --repair');
   if (detach && !repair) throw new UsageError('--detach is about a repair: add --repair');
 }
 

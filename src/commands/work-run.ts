@@ -54,13 +54,22 @@ export async function startAndWork(
   streams: readonly Stream[],
   wanted: Pick<RunRequest, 'kind' | 'lane' | 'range'>,
   options: ParsedRunOptions,
-  { canContinue = false, ...work }: Omit<Work, 'begin'> & { canContinue?: boolean },
+  {
+    canContinue = false,
+    onStarted,
+    ...work
+  }: Omit<Work, 'begin'> & { canContinue?: boolean; onStarted?: (runId: number) => Promise<void> },
 ): Promise<number> {
   const { fingerprints } = await app.configuration();
   const names = streams.map(({ name }) => name);
   const request = { ...wanted, startedBy: 'command', streams: names, fingerprints } as const;
   const { db } = await app.state();
-  return beginAndWork(app, (waiting) => startRun(db, request, waiting), options, {
+  async function start(waiting: Waiting) {
+    const begun = await startRun(db, request, waiting);
+    if (begun.started) await onStarted?.(begun.run.id);
+    return begun;
+  }
+  return beginAndWork(app, start, options, {
     ...work,
     continues: (run) => canContinue && isRunOf(run, request),
   });

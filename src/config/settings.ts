@@ -83,6 +83,10 @@ const PLAIN = z.object({
     .default('127.0.0.1'),
   HTTP_SIGN_IN: z.enum(['elsewhere', 'always'], 'elsewhere or always').default('elsewhere'),
   HTTP_TRUSTED_PROXIES: checkedBy(parseNetworks).optional(),
+  HTTP_USER_HEADER: z
+    .string()
+    .regex(/^[\w-]+$/, 'the name of one header, such as X-Forwarded-User')
+    .optional(),
   TIMEZONE: z
     .string()
     .refine(isTimeZone, 'not a time zone; write its name, such as Europe/Stockholm or UTC')
@@ -193,6 +197,8 @@ export function loadSettings(needs: readonly Need[], env: Environment, file = '.
   for (const name of SETTING_NAMES)
     if ((textOf(env, name)?.length ?? 0) > LONGEST_SETTING)
       faults.push(`${name}: has more than ${LONGEST_SETTING} characters; write it again`);
+  if (plain.data?.HTTP_USER_HEADER !== undefined && plain.data.HTTP_TRUSTED_PROXIES === undefined)
+    faults.push('HTTP_USER_HEADER: is believed of HTTP_TRUSTED_PROXIES alone; set it too');
   faults.push(...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : []));
   if (!plain.success || faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
@@ -224,6 +230,7 @@ export function loadSettings(needs: readonly Need[], env: Environment, file = '.
     httpToken: secrets.HTTP_TOKEN,
     httpSignIn: data.HTTP_SIGN_IN,
     httpTrustedProxies: data.HTTP_TRUSTED_PROXIES,
+    httpUserHeader: data.HTTP_USER_HEADER,
     alerts: {
       webhookUrl: secrets.ALERT_WEBHOOK_URL,
       /** Signs what is sent to `webhookUrl`; there whenever that is. */

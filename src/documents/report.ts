@@ -4,6 +4,7 @@ import type { ReportFacts } from '../situation/report.js';
 import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { text, type Document, type Section, type Text } from './document.js';
+import { actionsSection } from './actions.js';
 import { causesSection, describeAwaitingApproval, describeSettled, describeUnsent } from './failures.js';
 import {
   attentionSection,
@@ -36,6 +37,7 @@ export function reportDocument(facts: ReportFacts): Document {
       ),
       changed(facts),
       runs(facts),
+      actionsSection(facts.actions),
       notInSync(facts),
       drift(facts),
       bookings(facts),

@@ -18,6 +18,7 @@ import {
   type Table,
   type Text,
 } from './document.js';
+import { actionsSection } from './actions.js';
 import { causesSection, describeUnsettled } from './failures.js';
 import { approvalToPoint, holdToPoint, isOpen } from './holds.js';
 
@@ -95,6 +96,7 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
           ...approvals.map((approval) => approvalToPoint(approval, run, now)),
         ],
       },
+      actionsSection(facts.actions),
       {
         ...causesSection(causes, { most: MOST_NAMED, now }),
         id: 'failures',

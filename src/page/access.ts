@@ -8,6 +8,7 @@ import { isIP, type BlockList } from 'node:net';
 import { isLoopback, nameOfHost } from '../connections/address-parts.js';
 import { isWithin } from '../connections/networks.js';
 
+const LONGEST_USER = 200;
 /** A proxy says for whom it asks. */
 const PROXY_HEADER = /^(x-forwarded(-.*)?|forwarded|x-real-ip|via)$/;
 
@@ -37,6 +38,18 @@ export function clientOf(
   const client = addresses[Math.max(own, 0)] ?? '';
   // A proxy that was given something else than an address is the client itself.
   return isIP(client) === 0 ? (addresses[own + 1] ?? '') : client;
+}
+
+/** The person that a trusted proxy names in this header; null: none does. Whoever asks past the proxy is not believed. */
+export function userOf(
+  { headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>,
+  proxies: BlockList,
+  userHeader: string | undefined,
+): string | null {
+  if (userHeader === undefined || !isWithin(proxies, socket.remoteAddress ?? '')) return null;
+  const value = headers[userHeader.toLowerCase()];
+  // Node joins repeated headers: whoever sends a second one is not to be taken for the first.
+  return typeof value === 'string' && value !== '' && value.length <= LONGEST_USER ? value : null;
 }
 
 /** Whether a form was sent by a page of this server: browsers say so in one header or the other. */

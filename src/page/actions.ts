@@ -7,7 +7,8 @@ import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
 import { statusInWords } from '../documents/failures.js';
 import { describeApproval, describeHeld, holdToQuestion } from '../documents/holds.js';
-import type { State } from '../state/database.js';
+import { actAs, noteAction, toRecords, toRuns, type Actor } from '../state/actions.js';
+import type { Queries, State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { listProcesses } from '../state/processes.js';
 import { retryRecords } from '../state/records/retry-records.js';
@@ -43,6 +44,7 @@ export interface ActionRequest {
 }
 
 export interface AskedAction extends ActionRequest {
+  actor: Actor;
   /** The number that was shown, of an action that asks with one; 0 if the form does not say it, NaN if it is not a number. */
   shown: number;
 }
@@ -112,7 +114,7 @@ const approve: Action = {
       mirror: await mirror(),
       state: opened,
       requireQueue: producer,
-      by: 'page' as const,
+      actor: request.actor,
     };
     const choice = { ...choiceOf(request), runId: runOf(request), shown: request.shown };
     const approved = await approveHolds(given, choice);
@@ -137,7 +139,7 @@ const reject: Action = {
     const { db } = await state();
     const { run, holds } = await chooseHolds(db, runOf(request), choiceOf(request));
     requireShown(request, numberOf(holds));
-    await rejectHolds(db, run.id, choiceOf(request), { by: 'page' });
+    await rejectHolds(db, run.id, choiceOf(request), request.actor);
     return `Rejected: ${holds.map(describeHeld).join(', ')}, held in run ${run.id}.`;
   },
 };
@@ -147,7 +149,7 @@ const pause: Action = {
   async act({ state }, request) {
     const { db } = await state();
     const { id } = await findPausableRun(db, runOf(request));
-    const paused = await setPaused(db, true, id);
+    const paused = await actAs(db, request.actor, 'pause', (tx) => setPaused(tx, true, id), toRuns);
     return paused.length > 0
       ? `Run ${id} is paused: requests in progress are answered.`
       : `Run ${id} is paused already.`;
@@ -160,7 +162,8 @@ const resume: Action = {
     const opened = await state();
     const { id } = await findUnfinishedRun(opened.db, runOf(request));
     const { requeue } = await producer();
-    const resumed = await setPaused(opened.db, false, id);
+    const release = (tx: Queries) => setPaused(tx, false, id);
+    const resumed = await actAs(opened.db, request.actor, 'resume', release, toRuns);
     if (resumed.length === 0) return `Run ${id} is not paused.`;
     await requeue();
     return `Run ${id} goes on. ${await describeWorkers(opened)}`;
@@ -180,7 +183,13 @@ const cancel: Action = {
   async act({ state }, request) {
     const { db } = await state();
     const { id } = await findUnfinishedRun(db, runOf(request));
-    await cancelRun(db, id);
+    await actAs(
+      db,
+      request.actor,
+      'cancel',
+      (tx) => cancelRun(tx, id),
+      () => ({ runId: id }),
+    );
     return `Run ${id} is cancelled.`;
   },
 };
@@ -224,7 +233,8 @@ const retry: Action = {
     const cause = causeOf(request);
     requireShown(request, await countOfCause(deps, cause));
     const opened = await deps.state();
-    const retried = await retryRecords(opened.db, { ...cause, keys: [] });
+    const send = (tx: Queries) => retryRecords(tx, { ...cause, keys: [] });
+    const retried = await actAs(opened.db, request.actor, 'retry', send, toRecords);
     if (retried.length === 0) throw new UsageError('none of these records is left; nothing was done');
     await addChanges(
       opened.db,
@@ -257,6 +267,7 @@ const repair: Action = {
     const { fingerprints } = await configuration();
     const run = await startRepairRun(opened.db, { streams: [stream], startedBy: 'command', fingerprints });
     if (!run) throw new UsageError(`a run over ${stream} is not finished yet; nothing was queued`);
+    await noteAction(opened.db, request.actor, 'repair', { runId: run.id, subject: stream });
     await enqueueRun(run.id, run.lane);
     return `Run ${run.id} is queued. ${await describeWorkers(opened)}`;
   },

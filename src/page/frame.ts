@@ -11,6 +11,7 @@ const PAGES = [
   ['/drift', 'Drift'],
   ['/bookings', 'Bookings'],
   ['/report', 'Report'],
+  ['/actions', 'Actions'],
 ] as const;
 
 const versionOf = (content: string) => createHash('sha256').update(content).digest('base64url').slice(0, 12);

@@ -18,11 +18,13 @@ import {
 import type { Logger } from '../process/logger.js';
 import type { SettingText } from '../config/setting-text.js';
 import type { Mirror } from '../mirror/mirror.js';
+import { LONGEST_REASON, requireReason } from '../state/actions.js';
 import { readClock } from '../state/database.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { CARDS } from '../render/html.js';
-import { clientOf, isFromOwnPage, isLocal, isSecure } from './access.js';
+import { clientOf, isFromOwnPage, isLocal, isSecure, userOf } from './access.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
+import { actionsPage } from './noted-actions.js';
 import { bookingPage, bookingsPage } from './bookings.js';
 import { driftPage } from './drift.js';
 import { failuresPage } from './failures.js';
@@ -47,6 +49,8 @@ export interface PageDeps extends ActionDeps, SourceDeps {
   signIn?: 'elsewhere' | 'always';
   /** HTTP_TRUSTED_PROXIES. */
   trustedProxies?: string | undefined;
+  /** HTTP_USER_HEADER: where these proxies name the person. */
+  userHeader?: string | undefined;
   /** The port that the server listens on; cookies do not tell the ports of a host apart. */
   port: number;
   openMirror: () => Promise<Mirror>;
@@ -67,6 +71,7 @@ const PAGES = new Map<string, readonly [page: Page, isLive: boolean]>(
     '/bookings': [bookingsPage, true],
     '/bookings/:key': [bookingPage, false],
     '/report': [reportPage, false],
+    '/actions': [actionsPage, true],
   }),
 );
 
@@ -224,7 +229,7 @@ export function createPage(deps: PageDeps) {
       const question = await action.ask(deps, request);
       const view = await viewFor(session);
       const { title, body, button, count } = question;
-      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
+      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason, if you want to leave one</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
       return page(context, 200, renderPage({ title, lead, sections: [] }, view, placeOf(context)));
     });
 
@@ -233,7 +238,10 @@ export function createPage(deps: PageDeps) {
       const request = requestOf(context);
       const shown = Number(form.get('shown') ?? 0);
       try {
-        const done = await action.act(deps, { ...request, shown });
+        const reason = requireReason(form.get('reason') ?? undefined);
+        const by = userOf(context.env.incoming, proxies, deps.userHeader);
+        const actor = { by, via: 'page', reason } as const;
+        const done = await action.act(deps, { ...request, actor, shown });
         session.notices.push(done);
         const { run } = request.params;
         log.info(

@@ -1,6 +1,7 @@
 // The work of a period or a run, beside the situation: `report` and the operator's page show both in the morning.
 import { countBookings, countVerdictChanges } from '../state/bookings/read-reservations.js';
 import type { Queries } from '../state/database.js';
+import { listActions } from '../state/actions.js';
 import { countDriftChanges } from '../state/drift/read-drift.js';
 import { readRequestTotals } from '../state/requests.js';
 import { readRun, type Run } from '../state/runs/read-runs.js';
@@ -27,6 +28,7 @@ export interface ReportPeriod {
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Runs that are listed one by one. */
 const MOST_RUNS = 12;
+const MOST_ACTIONS = 20;
 
 interface ReportDeps extends SituationDeps {
   requestsPerSecond: number;
@@ -54,6 +56,10 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
       /** By verdict, also those that agree. */
       bookings: await countBookings(tx),
       verdictChanges: await countVerdictChanges(tx, from, to),
+      actions: await listActions(tx, {
+        ...(choice.run ? { runId: choice.run.id } : { from, to }),
+        limit: MOST_ACTIONS,
+      }),
       requests: {
         ...(await readRequestTotals(tx, from, to)),
         perSecond: requestsPerSecond,

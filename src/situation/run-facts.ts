@@ -3,11 +3,15 @@ import { listCauses } from './causes.js';
 import { readSoFar } from './runs.js';
 import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { Queries } from '../state/database.js';
+import { listActions } from '../state/actions.js';
 import { countDriftEvents } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
 import { listApprovalsOfRun } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
 import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/read-runs.js';
+
+/** Actions that are shown. */
+const MOST_ACTIONS = 20;
 
 export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 
@@ -21,6 +25,7 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     planning: await readPlanning(db, run),
     holds: await readHolds(db, run.id),
     approvals: await listApprovalsOfRun(db, run.id),
+    actions: await listActions(db, { runId: run.id, limit: MOST_ACTIONS }),
     /** A cause is counted whole, with what other runs left. The holds are named with the run. */
     causes: causes.filter(({ status }) => status !== 'held'),
     /** Records that are not in sync, whatever run left them. Undefined: of an older run that says nothing. */

@@ -17,6 +17,8 @@ const KEEP_DRIFT_DAYS = 365;
 /** Retention of requests by the second. */
 const KEEP_SECONDS_DAYS = 7;
 
+/** Retention of what operators did. */
+const KEEP_ACTIONS_DAYS = 3 * 365;
 /** Retention of alerts, after they were over. */
 const KEEP_ALERTS_DAYS = 90;
 
@@ -40,10 +42,11 @@ export async function pruneRuns(db: Queries): Promise<void> {
   await pruneObjectClaims(db);
 }
 
-/** Deletes what processes told of themselves, and alerts, when it is older than it is kept. */
+/** Deletes what processes told of themselves, what operators did, and alerts, when it is older than it is kept. */
 export async function pruneNotes(db: Queries): Promise<void> {
   await query(db)`DELETE FROM slotsync.processes WHERE seen_at < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
   await query(db)`DELETE FROM slotsync.alerts WHERE recovered_at < ${daysAgo(KEEP_ALERTS_DAYS)}`;
+  await query(db)`DELETE FROM slotsync.actions WHERE at < ${daysAgo(KEEP_ACTIONS_DAYS)}`;
   await query(db)`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_SECONDS_DAYS)}`;
 }
 

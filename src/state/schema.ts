@@ -61,9 +61,27 @@ export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 /** The life of a hold. `open` and `approved` stand: somebody has to decide, or has. */
 export const HOLD_STATES = ['open', 'approved', 'used', 'rejected', 'replaced', 'expired'] as const;
 export type HoldState = (typeof HOLD_STATES)[number];
-/** The surface where an operator decided about a hold. */
-export const DECIDED_BY = ['command', 'page'] as const;
-export type DecidedBy = (typeof DECIDED_BY)[number];
+/** What operators do that others ask about later. */
+export const OPERATOR_ACTIONS = [
+  'approve',
+  'reject',
+  'pause',
+  'resume',
+  'cancel',
+  'retry',
+  'rename',
+  'link',
+  'unlink',
+  'forget',
+  'repair',
+  'freeze',
+  'unfreeze',
+  'triggers',
+] as const;
+export type OperatorAction = (typeof OPERATOR_ACTIONS)[number];
+/** The surface where an operator acted. */
+export const ACTED_VIA = ['command', 'page'] as const;
+export type ActedVia = (typeof ACTED_VIA)[number];
 
 /** The verdict of a reconcile on a booking. */
 export const VERDICTS = [
@@ -550,18 +568,38 @@ export const holds = slotsync.table(
     expiresAt: time('expires_at'),
     /** When an operator approved or rejected it; null: none did. */
     decidedAt: time('decided_at'),
-    decidedBy: text('decided_by').$type<DecidedBy>(),
-    /** Why the operator decided so, where that was given. */
-    reason: text('reason'),
   },
   (table) => [
     oneOf('holds', 'operation', LIMITED_OPERATIONS),
     oneOf('holds', 'state', HOLD_STATES),
-    oneOf('holds', 'decided_by', DECIDED_BY),
     uniqueIndex('holds_run').on(table.runId, table.stream, table.operation),
     partialIndex('holds_standing', "state IN ('open', 'approved')", table.id),
     index('holds_for_run').on(table.forRun),
     index('holds_replaced_by').on(table.replacedBy),
+  ],
+);
+
+/** What an operator did, and why. Nothing refers to it, and it is kept longer than what it is about. */
+export const actions = slotsync.table(
+  'actions',
+  {
+    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+    at: time('at').notNull().defaultNow(),
+    /** The operating system's user, or on the page whom a trusted proxy names; null: nobody was named. */
+    by: text('by'),
+    via: text('via').$type<ActedVia>().notNull(),
+    action: text('action').$type<OperatorAction>().notNull(),
+    /** The object of the action, beside its run: streams, numbers and keys, for people. */
+    subject: text('subject'),
+    runId: big('run_id'),
+    /** As it was given; null: it was not. */
+    reason: text('reason'),
+  },
+  (table) => [
+    oneOf('actions', 'action', OPERATOR_ACTIONS),
+    oneOf('actions', 'via', ACTED_VIA),
+    index('actions_at').on(table.at),
+    index('actions_run').on(table.runId),
   ],
 );
 

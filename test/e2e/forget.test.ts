@@ -132,8 +132,11 @@ async function nameElsewhere(): Promise<void> {
   const [run] = await world.sql<{ id: number }[]>`SELECT id::int FROM slotsync.runs LIMIT 1`;
   const samples = [{ key: 'R1', externalId: 'room_R1', changes: [{ field: 'x', old: [PERSON], new: [] }] }];
   await world.sql`
-    INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, samples, reason)
-    VALUES (${run?.id ?? 0}, 'rooms', 'overwrite', 1, '{"accepted": 1}', true, ${world.sql.json(samples)}, ${message})`;
+    INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, samples)
+    VALUES (${run?.id ?? 0}, 'rooms', 'overwrite', 1, '{"accepted": 1}', true, ${world.sql.json(samples)})`;
+  await world.sql`
+    INSERT INTO slotsync.actions (by, via, action, subject, reason)
+    VALUES ('ada', 'command', 'retry', ${message}, ${message})`;
   await world.sql`
     INSERT INTO slotsync.reservation_events (key, to_verdict, differs)
     VALUES ('77', 'agrees', ${world.sql.json({ objects: { here: [`room_${PERSON}`], there: [] } })})`;

@@ -21,14 +21,13 @@ import { type SyncResult, type World } from '../support/world.js';
 import { createDeferred } from '../support/wait.js';
 import { keepWorlds } from '../support/worlds.js';
 import { reasonHeld } from '../support/held-reason.js';
+import { OPERATOR } from '../support/operator.js';
 
 const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: {
     rooms: { ...ROOMS, retire: 'deactivate', ...changes },
   },
 });
-/** An operator who types. */
-const AT_A_PROMPT = { by: 'command' } as const;
 const FEW = { count: 2, percent: 10 };
 
 const openWorld = keepWorlds();
@@ -335,12 +334,12 @@ describe('a hold', () => {
     await remove(world, ...codes(3));
     await rename(world, ...codes(3, 10));
     const { run } = await world.sync();
-    await rejectHolds(world.state.db, run.id, { stream: 'rooms', operation: 'retire' }, AT_A_PROMPT);
+    await rejectHolds(world.state.db, run.id, { stream: 'rooms', operation: 'retire' }, OPERATOR);
     expect(await readRun(world.state.db, run.id)).toMatchObject({
       status: 'held',
       holds: { rooms: { update: { count: 3 } } },
     });
-    await rejectHolds(world.state.db, run.id, { operation: 'update' }, AT_A_PROMPT);
+    await rejectHolds(world.state.db, run.id, { operation: 'update' }, OPERATOR);
     expect(await readRun(world.state.db, run.id)).toMatchObject({
       status: 'partial',
       holds: {},
@@ -361,7 +360,7 @@ describe('a hold', () => {
     await remove(world, ...codes(3));
     await add(world, 'new');
     const { runId, queue } = await world.plan();
-    await rejectHolds(world.state.db, runId, { operation: 'retire' }, AT_A_PROMPT);
+    await rejectHolds(world.state.db, runId, { operation: 'retire' }, OPERATOR);
     const { run } = await world.finish(runId, queue);
     expect(run).toMatchObject({ status: 'partial', holds: {}, errorCode: 'hold_rejected' });
     expect(nameThere(world, 'new')).toBe('Room new');
@@ -374,7 +373,7 @@ describe('a hold', () => {
     world.sandbox.refuseObject('room_new', { status: 400, message: 'no' });
     const { run } = await world.sync();
     expect(run.status).toBe('partial');
-    await rejectHolds(world.state.db, run.id, {}, AT_A_PROMPT);
+    await rejectHolds(world.state.db, run.id, {}, OPERATOR);
     expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'partial', holds: {} });
   });
 });
@@ -781,7 +780,7 @@ describe('two answers at the same moment', () => {
           const state = states[at] ?? world.state;
           await (answer === 'approve'
             ? approveHolds({ ...world.approving(), state }, { runId: 2 })
-            : rejectHolds(state.db, 2, {}, AT_A_PROMPT));
+            : rejectHolds(state.db, 2, {}, OPERATOR));
           return answer;
         }),
       );
@@ -809,7 +808,7 @@ it('approving: what is approved is neither approved again nor rejected', async (
   const already =
     'retire of rooms, held in run 2, is approved already: run 3 does it; to stop that: slotsync cancel 3';
   await expect(approveHolds(world.approving(), { runId: 2 })).rejects.toThrow(already);
-  await expect(rejectHolds(world.state.db, 2, {}, AT_A_PROMPT)).rejects.toThrow(already);
+  await expect(rejectHolds(world.state.db, 2, {}, OPERATOR)).rejects.toThrow(already);
   await work(world, 3);
   expect(inactive(world)).toEqual(codes(3));
   const again = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';

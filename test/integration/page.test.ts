@@ -44,7 +44,9 @@ async function serve(
     host = '127.0.0.1',
     config = CONFIG,
     ...others
-  }: Partial<Pick<PageDeps, 'token' | 'host' | 'signIn' | 'trustedProxies' | 'longestStatementMs'>> & {
+  }: Partial<
+    Pick<PageDeps, 'token' | 'host' | 'signIn' | 'trustedProxies' | 'userHeader' | 'longestStatementMs'>
+  > & {
     config?: SlotsyncConfig;
   } = {},
 ) {
@@ -105,6 +107,7 @@ const PATHS = [
   '/bookings',
   '/report',
   '/report?run=2',
+  '/actions',
 ];
 const RECORD = `/records/rooms/${encodeURIComponent(SCRIPT)}`;
 const HOLD = '/runs/2/approve?stream=rooms&operation=retire';
@@ -344,6 +347,40 @@ describe('page: actions', () => {
     await until(async () => !(await visit('/')).body.includes('20 deactivations'), {
       describe: 'the hold to be gone',
     });
+  });
+
+  it('page: whoever a trusted proxy names is noted with the reason, and nobody else', async () => {
+    const named = { 'x-user': 'grace', ...CLIENT };
+    const rejected = async (trustedProxies: string) => {
+      const world = await openBadMorning();
+      const { visit, signIn, readForm } = await serve(world, {
+        token: TOKEN,
+        trustedProxies,
+        userHeader: 'X-User',
+      });
+      await signIn(TOKEN);
+      const path = HOLD.replace('approve', 'reject');
+      const form = { ...(await readForm(path)), reason: 'the load was cut off' };
+      expect(
+        (await visit(path, { form: { ...form, reason: 'x'.repeat(1001) }, headers: named })).status,
+      ).toBe(303);
+      expect((await visit('/')).body).toContain('a reason has at most 1000 characters');
+      await visit(path, { form, headers: named });
+      return {
+        noted: await world.sql`SELECT by, via, action, run_id::int, reason FROM slotsync.actions`,
+        pages: await Promise.all(['/actions', '/runs/2'].map(async (page) => (await visit(page)).body)),
+      };
+    };
+    const action = { via: 'page', action: 'reject', run_id: 2, reason: 'the load was cut off' };
+    const behindProxy = await rejected('127.0.0.1');
+    expect(behindProxy.noted).toEqual([{ ...action, by: 'grace' }]);
+    for (const page of behindProxy.pages) {
+      expect(page).toContain('grace (page) rejected rooms: retire 20, ');
+      expect(page).toContain('Reason: the load was cut off');
+    }
+    const pastProxy = await rejected('192.0.2.7');
+    expect(pastProxy.noted).toEqual([{ ...action, by: null }]);
+    expect(pastProxy.pages[0]).toContain('somebody (page) rejected rooms: retire 20, ');
   });
 
   it('page: a hold is rejected, of the number shown', async () => {

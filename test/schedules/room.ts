@@ -23,6 +23,7 @@ import type { SyncDeps } from '../../src/sync/run/sync-deps.js';
 import type { Actor } from './actor.js';
 import { destinationOf, mirrorOf, stateOf } from './clients.js';
 import type { ExploredWorld } from './explored-world.js';
+import { OPERATOR } from '../support/operator.js';
 
 /** A row of the mirror. */
 export interface ThingRow {
@@ -257,14 +258,14 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
           ...own,
           configuration,
           requireQueue: async () => undefined,
-          by: 'command' as const,
+          actor: OPERATOR,
         };
         const answer = await unlessRefused(approveHolds(approving, { runId }));
         if (answer?.started) await work(answer.run.id);
       },
 
       /** An operator rejects what a run holds, if nobody has decided yet. */
-      reject: (runId: number) => unlessRefused(rejectHolds(state.db, runId, {}, { by: 'command' })),
+      reject: (runId: number) => unlessRefused(rejectHolds(state.db, runId, {}, OPERATOR)),
 
       /** An operator renames a key, if that is possible now. */
       async rename(table: Table, from: string, to: string): Promise<void> {

@@ -43,6 +43,7 @@ import { createRecognizer } from '../../src/sync/run/recognize-databases.js';
 import type { VerifyDeps } from '../../src/sync/verify/verify.js';
 import { createDatabase } from './services.js';
 import { until } from './wait.js';
+import { OPERATOR } from './operator.js';
 
 /** A row of `slotsync.records`, as psql shows it. */
 export interface RecordRow {
@@ -370,7 +371,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       mirror,
       state,
       requireQueue: async () => undefined,
-      by: 'command' as const,
+      actor: OPERATOR,
     }),
 
     /** An operator approves what a run holds: the run that this starts, from its plan to its end. */
@@ -444,10 +445,11 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches holds replaced_runs runs changes watermarks schedules object_claims reservations reservations_watermark ' +
+  'records batches holds actions replaced_runs runs changes watermarks schedules object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
   'request_seconds alert_messages alerts destination databases';
-const NUMBERED = 'holds batches changes reservation_events runs drift_events removals alert_messages alerts';
+const NUMBERED =
+  'holds actions batches changes reservation_events runs drift_events removals alert_messages alerts';
 
 /** As a newly migrated database is. Rows are deleted: a TRUNCATE creates a file for each table and each index anew. */
 async function clear(sql: postgres.Sql): Promise<void> {

@@ -250,6 +250,7 @@ function reportOf(changes: Changes): Document {
     streams: [],
     driftChanges: { found: 0, mended: 0 },
     verdictChanges: 0,
+    actions: [],
     requests: { requests: 0, throttled: 0, fastest: 0, fastestAt: null, perSecond: 20, allowed: 1 },
   };
   return reportDocument(facts);

@@ -24,7 +24,8 @@ const MESSAGES = [
   ['records', 'error_message'],
   ['batches', 'error_message'],
   ['runs', 'error_message'],
-  ['holds', 'reason'],
+  ['actions', 'subject'],
+  ['actions', 'reason'],
   ['processes', 'error_message'],
 ] as const;
 /** The parts of a run's range that quote values: a condition, and values of the cursor. */

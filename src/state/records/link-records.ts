@@ -178,11 +178,7 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
  * Undoes the links of these keys; returns what they were. A record whose object the service has accepted is checked by the
  * next run, which finds that its row has another external id now.
  */
-export async function unlinkRecords(
-  db: State['db'],
-  stream: string,
-  keys: readonly string[],
-): Promise<Link[]> {
+export async function unlinkRecords(db: Queries, stream: string, keys: readonly string[]): Promise<Link[]> {
   return db.transaction(async (tx) => {
     const links = await deleteLinks(tx, stream, keys);
     await query(tx)`

@@ -23,8 +23,6 @@ export const APPROVAL = {
   exactly: holds.exactly,
   sameKeys: holds.sameKeys,
   approvedAt: approved(holds.decidedAt),
-  approvedBy: holds.decidedBy,
-  reason: holds.reason,
   expiresAt: approved(holds.expiresAt),
 };
 export type Approval = Awaited<ReturnType<typeof listApprovalsOfRun>>[number];

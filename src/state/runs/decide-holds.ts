@@ -4,7 +4,8 @@ import { and, eq, sql } from 'drizzle-orm';
 import { UsageError } from '../../errors/errors.js';
 import { query, queryOne, type Queries } from '../database.js';
 import type { Waiting } from '../locks.js';
-import { holds as holdsTable, type DecidedBy } from '../schema.js';
+import { noteAction, type Actor } from '../actions.js';
+import { holds as holdsTable } from '../schema.js';
 import { APPROVAL, type Approval } from './approvals.js';
 import { releaseHeldBatches } from './batches.js';
 import { chooseHolds, type HoldChoice } from './choose-holds.js';
@@ -14,13 +15,8 @@ import type { Run } from './read-runs.js';
 import type { RunRequest } from './insert-run.js';
 import { startRun } from './start-run.js';
 
-/** The place where an operator decided, and the reason, if there is one. */
-export interface Decision {
-  by: DecidedBy;
-  reason?: string | undefined;
-}
-
-interface Approving extends Decision {
+interface Approving {
+  actor: Actor;
   runId: number;
   choice: HoldChoice;
   /** The holds that the operator saw, each with the digest of its keys. */
@@ -39,7 +35,7 @@ interface Approving extends Decision {
 export async function approveHeld(
   db: Queries,
   request: RunRequest,
-  { runId, choice, shown, exactly, hours, ...decision }: Approving,
+  { actor, runId, choice, shown, exactly, hours }: Approving,
   waiting?: Waiting,
 ): Promise<{ run: Run; started: boolean; approvals: Approval[] }> {
   return db.transaction(async (tx) => {
@@ -50,7 +46,7 @@ export async function approveHeld(
     if (holds.length !== shown.length)
       throw new UsageError(`what run ${runId} holds has changed meanwhile; nothing was approved`);
     const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
-    const common = { ...decided('approved', decision), forRun: run.id, exactly, expiresAt, sameKeys: null };
+    const common = { ...decided('approved'), forRun: run.id, exactly, expiresAt, sameKeys: null };
     const given: Approval[] = [];
     for (const { stream, operation, count, keysDigest } of shown) {
       const isHold = isHoldOf(runId, { stream, operation });
@@ -62,6 +58,7 @@ export async function approveHeld(
           .returning(APPROVAL)),
       );
     }
+    await noteAction(tx, actor, 'approve', { runId, subject: nameHolds(shown) });
     return { run, started, approvals: given };
   });
 }
@@ -75,17 +72,15 @@ export async function rejectHolds(
   db: Queries,
   runId: number,
   choice: HoldChoice,
-  decision: Decision,
+  actor: Actor,
 ): Promise<{ run: Run; holds: RunHold[] }> {
   return db.transaction(async (tx) => {
     await lockRun(tx, runId);
     const { run, holds } = await chooseHolds(tx, runId, choice);
+    await noteAction(tx, actor, 'reject', { runId, subject: nameHolds(holds) });
     for (const { stream, operation } of holds) {
       await releaseHeldBatches(tx, { runId, stream, operation }, { to: 'cancelled' });
-      await tx
-        .update(holdsTable)
-        .set(decided('rejected', decision))
-        .where(isHoldOf(runId, { stream, operation }));
+      await tx.update(holdsTable).set(decided('rejected')).where(isHoldOf(runId, { stream, operation }));
     }
     const left = await query(tx)`
       SELECT FROM slotsync.holds WHERE run_id = ${runId}::bigint AND state <> 'rejected' LIMIT 1`;
@@ -101,12 +96,11 @@ export async function rejectHolds(
   });
 }
 
-const decided = (state: 'approved' | 'rejected', { by, reason }: Decision) => ({
-  state,
-  decidedAt: sql`now()`,
-  decidedBy: by,
-  reason: reason ?? null,
-});
+const decided = (state: 'approved' | 'rejected') => ({ state, decidedAt: sql`now()` });
+
+/** `staff: retire 199`. */
+const nameHolds = (holds: readonly Pick<RunHold, 'stream' | 'operation' | 'count'>[]) =>
+  holds.map(({ stream, operation, count }) => `${stream}: ${operation} ${count}`).join(', ');
 
 const isHoldOf = (runId: number, { stream, operation }: Pick<RunHold, 'stream' | 'operation'>) =>
   and(

@@ -6,17 +6,18 @@ import { requireSources } from '../../mirror/require-sources.js';
 import type { State } from '../../state/database.js';
 import type { Waiting } from '../../state/locks.js';
 import { chooseHolds, type HoldChoice } from '../../state/runs/choose-holds.js';
-import { approveHeld, type Decision } from '../../state/runs/decide-holds.js';
+import type { Actor } from '../../state/actions.js';
+import { approveHeld } from '../../state/runs/decide-holds.js';
 import { digestHeldKeys } from '../../state/runs/held-keys.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import type { RunRequest } from '../../state/runs/insert-run.js';
 import { formatNumber } from '../../text/format.js';
 import { describeReason } from '../limits/hold-reason.js';
 
-type ApproveChoice = HoldChoice &
-  Pick<Decision, 'reason'> & { runId: number; shown?: number | undefined; exactly?: boolean };
+type ApproveChoice = HoldChoice & { runId: number; shown?: number | undefined; exactly?: boolean };
 
-interface ApproveDeps extends Pick<Decision, 'by'> {
+interface ApproveDeps {
+  actor: Actor;
   configuration: Configuration;
   mirror: Mirror;
   state: State;
@@ -32,8 +33,8 @@ interface ApproveDeps extends Pick<Decision, 'by'> {
  * somebody else has decided, or an approval does not help.
  */
 export async function approveHolds(
-  { configuration, mirror, state, requireQueue, by, waiting }: ApproveDeps,
-  { runId, shown, exactly = false, reason, ...choice }: ApproveChoice,
+  { actor, configuration, mirror, state, requireQueue, waiting }: ApproveDeps,
+  { runId, shown, exactly = false, ...choice }: ApproveChoice,
 ) {
   const { run, holds } = await chooseHolds(state.db, runId, choice);
   const final = holds.find(({ approvable }) => !approvable);
@@ -57,7 +58,7 @@ export async function approveHolds(
     streams: streams.map(({ name }) => name),
     fingerprints: configuration.fingerprints,
   };
-  const given = { runId, choice, shown: digested, exactly, hours: configuration.approvalHours, by, reason };
+  const given = { runId, choice, shown: digested, exactly, hours: configuration.approvalHours, actor };
   return { ...(await approveHeld(state.db, request, given, waiting)), holds };
 }
 

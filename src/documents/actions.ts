@@ -1,0 +1,43 @@
+// What operators did: the whole list, and a section of a report or a run.
+import type { NotedAction } from '../state/actions.js';
+import type { OperatorAction } from '../state/schema.js';
+import { linkToRun, text, type Document, type Point, type Section } from './document.js';
+
+const VERBS: Record<OperatorAction, string> = {
+  approve: 'approved',
+  reject: 'rejected',
+  pause: 'paused',
+  resume: 'resumed',
+  cancel: 'cancelled',
+  retry: 'retried',
+  rename: 'renamed',
+  link: 'linked',
+  unlink: 'undid the link of',
+  forget: 'deleted a key of',
+  repair: 'repaired',
+  freeze: 'froze',
+  unfreeze: 'ended the freeze of',
+  triggers: 'changed triggers:',
+};
+
+export function actionsDocument(actions: readonly NotedAction[]): Document {
+  return {
+    title: 'Actions',
+    lead: actions.length === 0 ? ['No operator has done anything yet that is noted.'] : [],
+    sections: [actionsSection(actions)],
+  };
+}
+
+/** It is not shown without actions. */
+export function actionsSection(actions: readonly NotedAction[]): Section {
+  return { id: 'actions', title: 'What operators did', points: actions.map(toPoint) };
+}
+
+function toPoint({ at, by, via, action, subject, runId, reason }: NotedAction): Point {
+  const who = by ?? 'somebody';
+  const run = runId !== null && text`${subject === null ? ' ' : ', '}${linkToRun(runId)}`;
+  return {
+    text: text`${at}: ${who}${via === 'page' && ' (page)'} ${VERBS[action]}${subject !== null && ` ${subject}`}${run}`,
+    details: reason === null ? [] : [`Reason: ${reason}`],
+  };
+}

@@ -1,0 +1,98 @@
+// Who did what, when and why: an operator's decision is asked about months later. What happened by itself is not here.
+import { and, desc, eq, gte, lt } from 'drizzle-orm';
+import { UsageError } from '../errors/errors.js';
+import type { Queries } from './database.js';
+import type { RecordKey } from './records/outcome-types.js';
+import { actions, type ActedVia, type OperatorAction } from './schema.js';
+
+/** The person who acts. */
+export interface Actor {
+  /** Null: nobody is named. */
+  by: string | null;
+  via: ActedVia;
+  reason?: string | undefined;
+}
+
+/** The object of an action. */
+export interface ActionSubject {
+  runId?: number | undefined;
+  /** Streams, numbers and keys, for people. */
+  subject?: string | undefined;
+}
+
+export type NotedAction = typeof actions.$inferSelect;
+
+/** Keys that are named one by one. */
+const MOST_KEYS = 5;
+export const LONGEST_REASON = 1000;
+
+/** A reason as it is noted; undefined: none was given. Throws UsageError when it is too long. */
+export function requireReason(text: string | undefined): string | undefined {
+  const reason = text?.trim().replaceAll('\0', '');
+  if ((reason?.length ?? 0) > LONGEST_REASON)
+    throw new UsageError(`a reason has at most ${LONGEST_REASON} characters, not ${reason?.length}`, {
+      remedy: 'Put the rest where it belongs, such as a ticket, and name that.',
+    });
+  return reason || undefined;
+}
+
+/** Notes what an operator did. Call it in the transaction that does it. */
+export async function noteAction(
+  tx: Queries,
+  { by, via, reason }: Actor,
+  action: OperatorAction,
+  { runId, subject }: ActionSubject,
+): Promise<void> {
+  await tx.insert(actions).values({ by, via, action, runId, subject, reason });
+}
+
+/**
+ * Does what an operator asked for and notes it, in one transaction. `subjectOf` says of the result what it was about; of
+ * `undefined` nothing is noted, because nothing was done.
+ */
+export async function actAs<T>(
+  db: Queries,
+  actor: Actor,
+  action: OperatorAction,
+  act: (tx: Queries) => Promise<T>,
+  subjectOf: (done: T) => ActionSubject | readonly ActionSubject[] | undefined,
+): Promise<T> {
+  return db.transaction(async (tx) => {
+    const done = await act(tx);
+    for (const subject of [subjectOf(done) ?? []].flat()) await noteAction(tx, actor, action, subject);
+    return done;
+  });
+}
+
+/** The subjects of an action on several runs. */
+export const toRuns = (ids: readonly number[]): ActionSubject[] => ids.map((runId) => ({ runId }));
+
+/** The subjects of an action on records, one for each stream: `rooms 'R1', 'R2' and 10 more`. */
+export function toRecords(keys: readonly RecordKey[]): ActionSubject[] {
+  const streams = [...new Set(keys.map(({ stream }) => stream))];
+  return streams.map((name) => {
+    const own = keys.flatMap(({ stream, localKey }) => (stream === name ? `'${localKey}'` : []));
+    const more = own.length > MOST_KEYS ? ` and ${own.length - MOST_KEYS} more` : '';
+    return { subject: `${name} ${own.slice(0, MOST_KEYS).join(', ')}${more}` };
+  });
+}
+
+interface ActionFilter {
+  runId?: number | undefined;
+  from?: Date | undefined;
+  to?: Date | undefined;
+  limit: number;
+}
+
+/** The newest first. */
+export async function listActions(
+  db: Queries,
+  { runId, from, to, limit }: ActionFilter,
+): Promise<NotedAction[]> {
+  const isWanted = and(
+    runId === undefined ? undefined : eq(actions.runId, runId),
+    from && gte(actions.at, from),
+    to && lt(actions.at, to),
+  );
+  return db.select().from(actions).where(isWanted).orderBy(desc(actions.at), desc(actions.id)).limit(limit);
+}

@@ -1,0 +1,163 @@
+// What operators do is noted: who, when and why, and nothing that was not done.
+import { expect, it } from 'vitest';
+import { actionsDocument } from '../../src/documents/actions.js';
+import { answerToText } from '../../src/render/text.js';
+import { actAs, listActions, noteAction, requireReason, toRecords, toRuns } from '../../src/state/actions.js';
+import { forgetKey } from '../../src/state/records/forget-key.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { pruneNotes } from '../../src/state/retention.js';
+import { rejectHolds } from '../../src/state/runs/decide-holds.js';
+import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { OPERATOR } from '../support/operator.js';
+import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const FEW = { count: 2, percent: 10 };
+
+/** What is noted, the oldest first. */
+async function noted({ state, sql }: World) {
+  expect(await sql`SELECT FROM slotsync.actions WHERE at > now()`).toHaveLength(0);
+  const actions = await listActions(state.db, { limit: 100 });
+  return actions
+    .toReversed()
+    .map(({ by, via, action, subject, runId, reason }) => ({ by, via, action, subject, runId, reason }));
+}
+
+/** A run that holds the retirement of three rooms. */
+async function openHeld(): Promise<World> {
+  const world = await open(rooms({ retire: 'deactivate', limits: { retire: FEW } }));
+  await addRooms(world, 'A', 'B', 'C', 'D');
+  await world.sync();
+  await world.sql`DELETE FROM rooms WHERE code <> 'A'`;
+  await world.sync();
+  return world;
+}
+
+it('actions: an approval and a rejection are noted with the run, the number, the person and the reason', async () => {
+  const world = await openHeld();
+  const approving = {
+    ...world.approving(),
+    actor: { by: 'ada', via: 'command', reason: 'moved to Lund' } as const,
+  };
+  await approveHolds(approving, { runId: 2 });
+  await expect(approveHolds(approving, { runId: 2 })).rejects.toThrow('approved already');
+  await expect(rejectHolds(world.state.db, 2, {}, OPERATOR)).rejects.toThrow();
+  expect(await noted(world)).toEqual([
+    {
+      by: 'ada',
+      via: 'command',
+      action: 'approve',
+      subject: 'rooms: retire 3',
+      runId: 2,
+      reason: 'moved to Lund',
+    },
+  ]);
+
+  const [action] = await listActions(world.state.db, { limit: 1 });
+  const text = answerToText(
+    actionsDocument(action ? [{ ...action, at: new Date('2026-03-02T05:00:00Z') }] : []),
+    {
+      timeZone: 'UTC',
+      columns: 80,
+    },
+  );
+  expect(text).toContain('2026-03-02 05:00:00 UTC: ada approved rooms: retire 3, run 2\n');
+  expect(text).toContain('Reason: moved to Lund');
+
+  const other = await openHeld();
+  await rejectHolds(other.state.db, 2, {}, { by: null, via: 'page' });
+  expect(await noted(other)).toEqual([
+    { by: null, via: 'page', action: 'reject', subject: 'rooms: retire 3', runId: 2, reason: null },
+  ]);
+});
+
+it('actions: each run and each stream of an action is a line, and what did nothing is none', async () => {
+  const world = await open(rooms());
+  const { db } = world.state;
+  await addRooms(world, 'A');
+  const runId = await world.startRun();
+  const pause = (paused: boolean) =>
+    actAs(db, OPERATOR, paused ? 'pause' : 'resume', (tx) => setPaused(tx, paused, runId), toRuns);
+  await pause(true);
+  await pause(true);
+  await pause(false);
+  await actAs(db, OPERATOR, 'retry', (tx) => retryRecords(tx, { keys: [] }), toRecords);
+  const keys = ['1', '2', '3', '4', '5', '6', '7'].map((localKey) => ({ stream: 'rooms', localKey }));
+  const subjects = toRecords([...keys, { stream: 'halls', localKey: 'H' }]);
+  for (const subject of subjects) await noteAction(db, OPERATOR, 'retry', subject);
+  expect((await noted(world)).map(({ action, subject, runId: run }) => [action, subject, run])).toEqual([
+    ['pause', null, runId],
+    ['resume', null, runId],
+    ['retry', "rooms '1', '2', '3', '4', '5' and 2 more", null],
+    ['retry', "halls 'H'", null],
+  ]);
+});
+
+it('actions: what fails is not done in part, and not noted', async () => {
+  const world = await open(rooms());
+  const { db } = world.state;
+  await addRooms(world, 'A');
+  const runId = await world.startRun();
+  const failing = actAs(
+    db,
+    OPERATOR,
+    'pause',
+    async (tx) => {
+      await setPaused(tx, true, runId);
+      throw new Error('no connection');
+    },
+    toRuns,
+  );
+  await expect(failing).rejects.toThrow('no connection');
+  expect(await noted(world)).toEqual([]);
+  expect(await world.sql`SELECT FROM slotsync.runs WHERE paused_at IS NOT NULL`).toHaveLength(0);
+});
+
+it('actions: forgetting a key clears the subjects and reasons that quote it, and names no key itself', async () => {
+  const world = await open(rooms());
+  const { db } = world.state;
+  await addRooms(world, 'Eva-1', 'Eva-11');
+  await world.sync();
+  for (const localKey of ['Eva-1', 'Eva-11'])
+    for (const subject of toRecords([{ stream: 'rooms', localKey }]))
+      await noteAction(db, { ...OPERATOR, reason: `${localKey} asked for it` }, 'retry', subject);
+  await world.sql`DELETE FROM rooms WHERE code = 'Eva-1'`;
+  await actAs(
+    db,
+    OPERATOR,
+    'forget',
+    (tx) => forgetKey(tx, { stream: 'rooms', localKey: 'Eva-1' }),
+    () => ({ subject: 'rooms' }),
+  );
+  const cleared = 'it named a key that was removed';
+  expect((await noted(world)).map(({ action, subject, reason }) => [action, subject, reason])).toEqual([
+    ['retry', cleared, cleared],
+    ['retry', "rooms 'Eva-11'", 'Eva-11 asked for it'],
+    ['forget', 'rooms', null],
+  ]);
+});
+
+it('actions: they are listed of a run or of a period, and kept for three years', async () => {
+  const world = await open(rooms());
+  const { db } = world.state;
+  for (const runId of [1, 2]) await noteAction(db, OPERATOR, 'cancel', { runId });
+  await world.sql`UPDATE slotsync.actions SET at = now() - make_interval(days => 365 * 3 + 1) WHERE run_id = 1`;
+  const idsOf = async (filter: Partial<Parameters<typeof listActions>[1]>) =>
+    (await listActions(db, { limit: 10, ...filter })).map(({ runId }) => runId);
+  const yesterday = new Date(Date.now() - 24 * 60 * 60 * 1000);
+  expect(await idsOf({})).toEqual([2, 1]);
+  expect(await idsOf({ runId: 1 })).toEqual([1]);
+  expect(await idsOf({ from: yesterday })).toEqual([2]);
+  expect(await idsOf({ to: yesterday })).toEqual([1]);
+  expect(await idsOf({ limit: 1 })).toEqual([2]);
+  await pruneNotes(db);
+  expect(await idsOf({})).toEqual([2]);
+});
+
+it('actions: a reason is a line of at most 1000 characters', async () => {
+  expect(requireReason(' see ticket 12 ')).toBe('see ticket 12');
+  expect([requireReason(undefined), requireReason('  ')]).toEqual([undefined, undefined]);
+  expect(() => requireReason('x'.repeat(1001))).toThrow('a reason has at most 1000 characters, not 1001');
+});
