@@ -67,10 +67,12 @@ export async function openQueue(app: AppBase) {
     },
 
     /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
-    async inboxWorker() {
+    async inboxWorker(workers: Workers) {
       const { polling } = await app.configuration();
       const mirror = await app.mirror();
-      return ownStoppable(createInboxWorker({ ...shared, mirror, streams: await app.streams(), polling }));
+      return ownStoppable(
+        createInboxWorker({ ...shared, workers, mirror, streams: await app.streams(), polling }),
+      );
     },
 
     /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */

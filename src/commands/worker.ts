@@ -19,7 +19,7 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   const queue = await app.queue();
   await app.timeZone(); // of the lines that follow
   const workers = await queue.workers({ concurrency, waitForCredentials: true });
-  const inbox = await queue.inboxWorker();
+  const inbox = await queue.inboxWorker(workers);
   const parts: Stoppable[] = [inbox, workers];
   const work = stopTogether(parts);
   const signals = listenForSignals(work, graceMs);

@@ -1,5 +1,6 @@
 // Incremental sync: starts a run over whatever is in the inbox, and polls the streams that have a cursor. PostgreSQL's
 // NOTIFY is a hint, since a notification may be lost; polling the inbox every two seconds is authoritative.
+import { randomUUID } from 'node:crypto';
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
@@ -8,14 +9,21 @@ import { takeChanges } from '../state/inbox/take-changes.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import { fingerprintsOf } from '../streams/fingerprints.js';
 import type { Stream } from '../streams/stream.js';
+import { KEYS_OF_A_CHANGE } from '../sync/plan/batches.js';
 import { createPoll } from '../sync/detect/poll-cursor.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { Bullmq } from './bullmq.js';
 import { createChangeWorker } from './receive-changes.js';
 import type { Producer } from './producer.js';
+import type { Workers } from './workers.js';
 
 type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> &
-  Pick<ParsedConfig, 'polling'> & { bullmq: Bullmq; producer: Producer };
+  Pick<ParsedConfig, 'polling'> & {
+    bullmq: Bullmq;
+    producer: Producer;
+    /** Work runs over few changes, when they have room. */
+    workers: Pick<Workers, 'hasRoom' | 'startFew'>;
+  };
 
 const SECOND = 1000;
 const INBOX_EVERY_MS = 2 * SECOND;
@@ -27,7 +35,7 @@ const POLL_BUSY_MS = SECOND;
 const CONTINUE_POLL_MS = 5 * SECOND;
 
 export function createInboxWorker(options: InboxWorkerOptions) {
-  const { producer, state, log, streams, polling } = options;
+  const { producer, workers, state, log, streams, polling } = options;
   const loops: ReturnType<typeof repeat>[] = [];
   let listener: ReturnType<typeof listenForChanges> | undefined;
   const { stopping, aborting, stop, abort } = createStoppable('inbox', log, () =>
@@ -38,12 +46,15 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   async function takeFromInbox(): Promise<number | undefined> {
     const { isWorkWaiting } = await addDueChecks(state.db, [...streams.keys()]);
     if (!isWorkWaiting) return undefined;
-    const taken = await takeChanges(state.db, [...streams.keys()], fingerprintsOf(streams.values()));
+    const few = workers.hasRoom() ? { keys: KEYS_OF_A_CHANGE, token: randomUUID() } : undefined;
+    const fingerprints = fingerprintsOf(streams.values());
+    const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few);
     if (taken === 'nothing') return undefined;
     if (taken === 'busy') return BUSY_MS;
+    if (taken.planner !== null) workers.startFew(taken);
     // A run that cannot be queued is a row all the same, and is queued from there.
-    await producer.enqueueRun(taken.runId, 'incremental');
-    return 0;
+    else await producer.enqueueRun(taken.runId, 'incremental');
+    return taken.isFull ? 0 : undefined;
   }
 
   function pollStream(stream: Stream) {

@@ -1,7 +1,8 @@
 // Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
+import type { JobsOptions } from 'bullmq';
 import type { State } from '../state/database.js';
 import { advanceRun } from '../state/runs/advance-run.js';
-import { listQueuedBatches } from '../state/runs/batches.js';
+import { listQueuedBatches, type QueuedBatch } from '../state/runs/batches.js';
 import { listUnfinishedRuns, onlyReads, type Run } from '../state/runs/read-runs.js';
 import { adoptRuns, endLeftRuns } from '../state/runs/run-configuration.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
@@ -36,24 +37,26 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   const isOwn = ({ configuration }: Pick<Run, 'configuration'>) =>
     configuration === (fingerprints?.configuration ?? null);
 
-  async function enqueueRun(runId: number, lane: string): Promise<void> {
+  /** `options`: what an attempt without a job has left of it. */
+  async function enqueueRun(runId: number, lane: string, options: JobsOptions = {}): Promise<void> {
     const data: RunJob = { runId };
-    await runs.add('plan', data, { ...JOB_OPTIONS, jobId: runJobId(runId), priority: priorityOf(lane) });
+    const jobId = runJobId(runId);
+    await runs.add('plan', data, { ...JOB_OPTIONS, ...options, jobId, priority: priorityOf(lane) });
   }
 
-  /** Adding what is in the queue already changes nothing. */
+  /** Adding what is in the queue already changes nothing. `data`: what their jobs carry beside their numbers. */
   async function enqueueBatches(
-    queued: readonly { id: number; lane: string }[],
-    traceparent?: string,
+    queued: readonly QueuedBatch[],
+    data: Omit<BatchJob, 'batchId'> = {},
+    options: JobsOptions = {},
   ): Promise<void> {
-    const traced = traceparent === undefined ? {} : { traceparent };
     for (const { queue, own } of perQueue(queued)) {
       for (let at = 0; at < own.length; at += AT_ONCE) {
         await queue.addBulk(
           own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
             name: 'apply',
-            data: { batchId: id, ...traced } satisfies BatchJob,
-            opts: { ...JOB_OPTIONS, jobId: batchJobId(id), priority: priorityOf(lane) },
+            data: { batchId: id, ...data } satisfies BatchJob,
+            opts: { ...JOB_OPTIONS, ...options, jobId: batchJobId(id), priority: priorityOf(lane) },
           })),
         );
       }
@@ -67,17 +70,8 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     isOwn,
 
     /**
-     * Lets a run take its next step, if it is time, and queues the batches it may send then. `traceparent`: the span in which
-     * it was planned.
-     */
-    async advance(runId: number, traceparent?: string): Promise<void> {
-      if (!(await advanceRun(state.db, runId))) return;
-      await enqueueBatches(await listQueuedBatches(state.db, runId), traceparent);
-    },
-
-    /**
-     * The same for every unfinished run of this configuration: what a process that ended, or whose clock was wrong, has left
-     * out. Returns the runs of other configurations.
+     * Lets every unfinished run of this configuration take its next step, if it is time, and queues what a process that ended,
+     * or whose clock was wrong, has left out. Returns the runs of other configurations.
      */
     async requeue(): Promise<Run[]> {
       await bullmq.correctTimes([runs, batches, incremental], state.db);

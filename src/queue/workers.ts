@@ -2,12 +2,14 @@
 // which action is decided in retry-policy.ts.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { DelayedError, type Job } from 'bullmq';
+import { DelayedError, type Job, type JobsOptions } from 'bullmq';
 import { codeOf, messageWithDetail, SlotsyncError } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import { NO_OUTCOMES } from '../state/records/outcome-types.js';
-import { readBatch, type Batch } from '../state/runs/batches.js';
+import type { TakenRun } from '../state/inbox/take-changes.js';
+import { advanceRun } from '../state/runs/advance-run.js';
+import { readBatch, type Batch, type QueuedBatch } from '../state/runs/batches.js';
 import { failPlanning } from '../state/runs/end-run.js';
 import { failBatch } from '../state/runs/finish-batch.js';
 import { readRun } from '../state/runs/read-runs.js';
@@ -26,7 +28,7 @@ import { createCircuitBreaker } from './circuit-breaker.js';
 import { QUEUES, type BatchJob, type RunJob } from './jobs.js';
 import type { Presence } from './presence.js';
 import type { Producer } from './producer.js';
-import { decideRetry, retryDelayMs } from './retry-policy.js';
+import { ATTEMPTS, decideRetry, retryDelayMs } from './retry-policy.js';
 
 interface WorkersOptions extends ApplyDeps {
   bullmq: Bullmq;
@@ -49,9 +51,22 @@ interface WorkersOptions extends ApplyDeps {
 export type Workers = ReturnType<typeof createWorkers>;
 
 const SECOND = 1000;
+/** An attempt at a run or at a batch: a job, or work that has none yet. */
+interface Attempt {
+  /** For the circuit breaker. */
+  name: string;
+  /** Failed attempts before this one, and how many there are. */
+  attemptsMade: number;
+  attempts?: number | undefined;
+  /** So that the next attempt, in whichever process, goes by what the earlier ones have shown. */
+  note(earlier: EarlierFailures): Promise<void>;
+  /** Leaves the rest to another attempt after this time; with an error, this one has failed and counts. */
+  again(afterMs: number, error?: unknown): Promise<void>;
+}
+
 /** So that an incremental run need not wait until a nightly run is planned. */
 const PLANS_AT_ONCE = 4;
-/** Batches of incremental runs in flight at once, beside the others. */
+/** Batches of incremental runs in flight at once, beside the others: as jobs, and as many without. */
 const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
 
@@ -66,10 +81,13 @@ export function createWorkers(options: WorkersOptions) {
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
   let leftToOthers = new Set<number>();
+  /** Runs over few changes, which are worked without a job, and the batches of them that are being applied. */
+  const changes = new Set<Promise<void>>();
+  const inHand = new Set<number>();
 
   const { stopping, aborting, stop, abort } = createStoppable('workers', log, () => {
     phase = 'stopping';
-    return Promise.all([sweep?.ended, ...all.map((worker) => worker.close())]);
+    return Promise.all([sweep?.ended, ...changes, ...all.map((worker) => worker.close())]);
   });
   const breaker = createCircuitBreaker({
     log,
@@ -117,7 +135,19 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
-    const { batchId, traceparent, earlier = NO_FAILURES } = job.data as BatchJob;
+    const data = job.data as BatchJob;
+    if (inHand.has(data.batchId)) return; // a sweep has queued it meanwhile
+    await applyOnce(data, attemptOf(job, token), (next) =>
+      producer.enqueueBatches(next, tracedBy(data.traceparent)),
+    );
+  }
+
+  /** Applies a batch and lets its run take its next step; `goOn` gets the batches that should have jobs then. */
+  async function applyOnce(
+    { batchId, traceparent, earlier = NO_FAILURES }: BatchJob,
+    attempt: Attempt,
+    goOn: (next: QueuedBatch[]) => Promise<void>,
+  ): Promise<void> {
     let child = log.child({ batch: batchId });
     let batch: Batch | undefined;
     try {
@@ -136,15 +166,17 @@ export function createWorkers(options: WorkersOptions) {
         slowReadings,
         earlier,
       };
-      await inSpan('batch', attributesOf(taken, job), () => applyBatch(deps, taken, aborting), {
+      await inSpan('batch', attributesOf(taken, attempt), () => applyBatch(deps, taken, aborting), {
         parent: traceparent,
       });
-      breaker.succeeded(nameOf(job));
+      breaker.succeeded(attempt.name);
       if (taken.lane !== 'incremental') adaptInFlight(taken);
-      await producer.advance(taken.runId, traceparent);
+      const hasFewBatches = taken.lane === 'incremental';
+      await goOn(await advanceRun(state.db, taken.runId, { hasFewBatches }));
     } catch (error) {
-      if (!aborting.aborted) await noteFailure(job, afterFailure(earlier, error), child);
-      await handleFailure(error, job, token, {
+      const found = afterFailure(earlier, error);
+      if (!aborting.aborted && found.count !== earlier.count) await noteFailure(attempt, found, child);
+      await handleFailure(error, attempt, {
         log: child,
         lane: batch?.lane,
         // A batch that could not even be read stays queued as a row, and comes back from there.
@@ -159,11 +191,8 @@ export function createWorkers(options: WorkersOptions) {
     if (next !== inFlight) batches.setConcurrency((inFlight = next));
   }
 
-  /** So that the next attempt, in whichever process, goes by what the earlier ones have shown. */
-  async function noteFailure(job: Job, earlier: EarlierFailures, child: Logger): Promise<void> {
-    const data = job.data as BatchJob;
-    if (earlier.count === (data.earlier ?? NO_FAILURES).count) return;
-    await job.updateData({ ...data, earlier }).catch((error: unknown) => {
+  async function noteFailure(attempt: Attempt, found: EarlierFailures, child: Logger): Promise<void> {
+    await attempt.note(found).catch((error: unknown) => {
       child.warn(
         { code: codeOf(error) },
         'the failure could not be noted; the next attempt begins with less',
@@ -175,24 +204,34 @@ export function createWorkers(options: WorkersOptions) {
     const failed = await failBatch(state, batch, reasonOf(error));
     options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed });
     child.error({ code: codeOf(error), records: failed }, 'batch given up until the next run');
-    await producer.advance(batch.runId);
+    await producer.enqueueBatches(await advanceRun(state.db, batch.runId));
   }
 
   async function processRun(job: Job, jobToken: string | undefined): Promise<void> {
     const { runId } = job.data as RunJob;
+    await planOnce(runId, attemptOf(job, jobToken), (queued, data) => producer.enqueueBatches(queued, data));
+  }
+
+  /** Plans a run; `goOn` gets the batches that should have jobs then, and what they carry. */
+  async function planOnce(
+    runId: number,
+    attempt: Attempt,
+    goOn: (queued: QueuedBatch[], data: Pick<BatchJob, 'traceparent'>) => Promise<void>,
+    taken?: TakenRun,
+  ): Promise<void> {
     const child = log.child({ runId });
-    const token = randomUUID();
+    const token = taken?.planner ?? randomUUID();
     try {
-      const run = await readRun(state.db, runId);
-      if (!run || !producer.isOwn(run)) return;
-      const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
+      const run = taken ?? (await readRun(state.db, runId));
+      if (!run || ('configuration' in run && !producer.isOwn(run))) return;
       const planned = { ...options, streams: await streamsOf(runId), nameCheck, recognize, log: child };
+      const { attemptsMade } = attempt;
       await inSpan('run', { 'slotsync.run.id': runId }, async () => {
-        await planRun(planned, runId, attempt);
-        await producer.advance(runId, spanOfRun());
+        const queued = await planRun(planned, runId, { token, taken, attemptsMade, signal: aborting });
+        await goOn(queued, tracedBy(spanOfRun()));
       });
     } catch (error) {
-      await handleFailure(error, job, jobToken, {
+      await handleFailure(error, attempt, {
         log: child,
         giveUp: () => failPlanning(state.db, { runId, token }, reasonOf(error)),
       });
@@ -201,23 +240,46 @@ export function createWorkers(options: WorkersOptions) {
 
   async function handleFailure(
     error: unknown,
-    job: Job,
-    token: string | undefined,
+    attempt: Attempt,
     { log: child, lane, giveUp }: { log: Logger; lane?: string | undefined; giveUp: () => Promise<void> },
   ): Promise<void> {
     const isInterrupted = aborting.aborted;
-    const mustWait = !isInterrupted && breaker.failed(error, nameOf(job));
-    const { attemptsMade } = job;
-    const { attempts } = job.opts;
+    const mustWait = !isInterrupted && breaker.failed(error, attempt.name);
+    const { attemptsMade, attempts } = attempt;
     const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });
     if (decision.action === 'give_up') return giveUp();
     if (decision.action === 'retry') {
       child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
-      throw new RetryError(error, decision.afterMs);
+      return attempt.again(decision.afterMs, error);
     }
     if (mustWait) child.warn({ code: codeOf(error) }, 'job deferred without using up an attempt');
-    await job.moveToDelayed(Date.now() + decision.afterMs, token);
-    throw new DelayedError();
+    return attempt.again(decision.afterMs);
+  }
+
+  const isSending = () => phase === 'running' && !breaker.isOpen();
+  const hasRoom = () => isSending() && changes.size < INCREMENTAL_AT_ONCE;
+
+  /** Works a run over few changes: plans it, and applies the first batch of each of its steps. The queue gets the rest. */
+  async function workFew(taken: TakenRun): Promise<void> {
+    const { runId } = taken;
+    const planning = withoutJob(`few ${runId}`, (options) =>
+      producer.enqueueRun(runId, 'incremental', options),
+    );
+    let next: readonly QueuedBatch[] = [];
+    let data: Pick<BatchJob, 'traceparent'> = {};
+    const goOn = async (queued: readonly QueuedBatch[]) => void (next = queued);
+    await planOnce(runId, planning, async (queued, traced) => ((data = traced), goOn(queued)), taken);
+    for (let [batch, ...others] = next; batch; [batch, ...others] = next) {
+      const { id } = batch;
+      if (!isSending()) return producer.enqueueBatches(next, data);
+      await producer.enqueueBatches(others, data);
+      const attempt = withoutJob(`few ${runId} ${id}`, (options, noted) =>
+        producer.enqueueBatches([{ id, lane: 'incremental' }], { ...data, ...noted }, options),
+      );
+      next = [];
+      inHand.add(id);
+      await applyOnce({ batchId: id, ...data }, attempt, goOn).finally(() => inHand.delete(id));
+    }
   }
 
   async function runUntilStopped(worker: JobWorker): Promise<void> {
@@ -240,6 +302,18 @@ export function createWorkers(options: WorkersOptions) {
     /** Since when nothing is sent, and why; null: it sends. */
     sendingStopped: () => presence?.stopped() ?? null,
 
+    /** Whether this process may work a run over few changes at once. */
+    hasRoom,
+
+    /** Works such a run. What fails goes to the queue; a run that cannot be queued is a row all the same. */
+    startFew(taken: TakenRun): void {
+      const onError = (error: unknown) =>
+        log.warn({ runId: taken.runId, code: codeOf(error) }, 'change left to the next sweep');
+      const work = workFew(taken).catch(onError);
+      changes.add(work);
+      void work.then(() => changes.delete(work));
+    },
+
     /** Queues again what an interruption left, and starts working the queues. Ends early when it is stopped meanwhile. */
     async start(): Promise<void> {
       if (stopping.aborted) return;
@@ -258,7 +332,7 @@ export function createWorkers(options: WorkersOptions) {
   };
 }
 
-const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }: Job) => ({
+const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }: Attempt) => ({
   'slotsync.run.id': runId,
   'slotsync.batch.id': id,
   'slotsync.stream': stream,
@@ -267,7 +341,34 @@ const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }
   'slotsync.attempt': attemptsMade + 1,
 });
 
-const nameOf = ({ queueName, id }: Job) => `${queueName} ${id}`;
+const tracedBy = (traceparent: string | undefined) => (traceparent === undefined ? {} : { traceparent });
+
+const attemptOf = (job: Job, token: string | undefined): Attempt => ({
+  name: `${job.queueName} ${job.id}`,
+  attemptsMade: job.attemptsMade,
+  attempts: job.opts.attempts,
+  note: (earlier) => job.updateData({ ...(job.data as BatchJob), earlier }),
+  async again(afterMs, error) {
+    if (error !== undefined) throw new RetryError(error, afterMs);
+    await job.moveToDelayed(Date.now() + afterMs, token);
+    throw new DelayedError();
+  },
+});
+
+/** The first attempt of what has no job yet: it gets one when this has failed. */
+function withoutJob(
+  name: string,
+  enqueue: (options: JobsOptions, data: Pick<BatchJob, 'earlier'>) => Promise<void>,
+): Attempt {
+  const data: Pick<BatchJob, 'earlier'> = {};
+  return {
+    name,
+    attemptsMade: 0,
+    note: async (earlier) => void (data.earlier = earlier),
+    again: (delay, error) =>
+      enqueue({ delay, attempts: error === undefined ? ATTEMPTS : ATTEMPTS - 1 }, data),
+  };
+}
 
 const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
 

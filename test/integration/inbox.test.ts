@@ -17,6 +17,7 @@ import { readSituation } from '../../src/situation/situation.js';
 import { inSnapshot } from '../../src/state/snapshot.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 import { addChanges, listenForChanges } from '../../src/state/inbox/add-changes.js';
+import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { readInbox, readInboxAge } from '../../src/state/inbox/read-inbox.js';
 import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
@@ -47,8 +48,12 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const add = (...keys: string[]) => addChanges(world.state.db, 'rooms', keys);
-const take = (...streams: string[]) =>
-  takeChanges(world.state.db, streams.length > 0 ? streams : ['rooms', 'courses']);
+/** As a worker does. */
+async function take(...given: string[]) {
+  const streams = given.length > 0 ? given : ['rooms', 'courses'];
+  await addDueChecks(world.state.db, streams);
+  return takeChanges(world.state.db, streams);
+}
 async function taken(...streams: string[]): Promise<number> {
   const answer = await take(...streams);
   if (typeof answer === 'string') throw new Error(answer);

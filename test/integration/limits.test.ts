@@ -488,8 +488,8 @@ describe('single changes', () => {
     await decided.promise;
     const second = await world.planRun(two);
     goOn.resolve();
-    await first;
-    await world.finish(one, (await world.advance(one)).queue);
+    const queue = (await first).map(({ id }) => id);
+    await world.finish(one, queue);
     await world.finish(two, second.queue);
     expect(inactive(world)).toEqual(codes(2));
     expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
@@ -511,8 +511,8 @@ describe('single changes', () => {
     await counted.promise;
     const second = await world.planRun(two);
     goOn.resolve();
-    await first;
-    await world.finish(one, (await world.advance(one)).queue);
+    const queue = (await first).map(({ id }) => id);
+    await world.finish(one, queue);
     await world.finish(two, second.queue);
     expect(inactive(world)).toEqual(codes(2));
     expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);

@@ -171,7 +171,6 @@ async function syncOnce(deps: ApplyDeps): Promise<void> {
   const { db } = world.state;
   const runId = run?.id ?? 0;
   await planRun({ ...deps, nameCheck }, runId);
-  await advanceRun(db, runId);
   for (;;) {
     const [next] = await listQueuedBatches(db, runId);
     if (!next) return;

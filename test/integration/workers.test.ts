@@ -2,12 +2,15 @@
 // The real workers over a real queue: what they give up and when, and what they leave alone.
 import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer, type Producer } from '../../src/queue/producer.js';
 import { startPresence } from '../../src/queue/presence.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { listProcesses } from '../../src/state/processes.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
@@ -92,6 +95,124 @@ describe('workers', () => {
     expect(await world.recordsOf('rooms')).toEqual({});
     expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'cancelled' });
   });
+});
+
+describe('changes that are few: the process that takes them', () => {
+  let world: World;
+  let taken: TakenRun;
+  /** Calls that gave something to the queue. */
+  let queued: { what: 'run' | 'batches'; options: { attempts?: number } | undefined }[];
+
+  beforeEach(async () => {
+    world = await open();
+    await addRooms(world, 'A');
+    await addChanges(world.state.db, 'rooms', ['A']);
+    queued = [];
+  });
+
+  async function take(): Promise<TakenRun> {
+    const answer = await takeChanges(world.state.db, ['rooms'], undefined, { keys: 1, token: 'here' });
+    if (typeof answer === 'string') throw new Error(answer);
+    return answer;
+  }
+
+  /** Workers that take the changes once they are started, until the condition is met. */
+  async function workHere(
+    done: () => Promise<unknown>,
+    describeIt: string,
+    {
+      deps = {},
+      onTaken = async () => undefined,
+    }: { deps?: Partial<ReturnType<World['deps']>>; onTaken?: () => Promise<unknown> } = {},
+  ): Promise<void> {
+    const noted: Producer = {
+      ...producer,
+      enqueueRun: (...run) => (queued.push({ what: 'run', options: run[2] }), producer.enqueueRun(...run)),
+      enqueueBatches: async (batches, data, options) => {
+        if (batches.length > 0) queued.push({ what: 'batches', options });
+        await producer.enqueueBatches(batches, data, options);
+      },
+    };
+    const probe = async () => undefined;
+    const workers = createWorkers({ ...world.deps(), ...deps, bullmq, producer: noted, probe });
+    try {
+      expect(workers.hasRoom()).toBe(false);
+      await workers.start();
+      expect(workers.hasRoom()).toBe(true);
+      taken = await take();
+      await onTaken();
+      workers.startFew(taken);
+      await until(done, { describe: describeIt });
+    } finally {
+      workers.abort();
+      await workers.stop();
+    }
+  }
+  const ended = () => hasEnded(world, taken.runId)();
+
+  it('plans and applies them without a job', async () => {
+    await workHere(ended, 'the run to end');
+    await producer.close();
+    expect(queued).toEqual([]);
+    expect(await readRun(world.state.db, taken.runId)).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { create: 1, inBatches: 1 } },
+      counts: { rooms: { synced: 1 } },
+    });
+    expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
+  });
+
+  it('leaves a batch that failed to the queue, and the attempt counts', async () => {
+    world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson' });
+    await workHere(ended, 'the run to end');
+    await producer.close();
+    expect(queued).toEqual([{ what: 'batches', options: expect.objectContaining({ attempts: 8 }) }]);
+    expect(world.writes()).toHaveLength(2);
+    await expectInSync(world);
+  });
+
+  it('leaves a plan that failed to the queue', async () => {
+    let failures = 0;
+    const { mirror } = world.deps();
+    const readHashes: typeof mirror.readHashes = (...reading) => {
+      if (failures++ === 0) throw new SlotsyncError('mirror_failed', 'no');
+      return mirror.readHashes(...reading);
+    };
+    await workHere(ended, 'the run to end', { deps: { mirror: { ...mirror, readHashes } } });
+    await producer.close();
+    expect(queued[0]).toEqual({ what: 'run', options: expect.objectContaining({ attempts: 8 }) });
+    await expectInSync(world);
+  });
+
+  it('applies nothing of a paused run', async () => {
+    const isPlanned = async () =>
+      (await world.sql`SELECT FROM slotsync.batches WHERE state = 'queued'`).length === 1;
+    const onTaken = async () => world.sql`UPDATE slotsync.runs SET paused_at = now()`;
+    await workHere(isPlanned, 'the batch to be a row', { onTaken });
+    expect(world.writes()).toEqual([]);
+    await world.sql`UPDATE slotsync.runs SET paused_at = NULL`;
+    await work(world, ended, 'the resumed run to end');
+    await expectInSync(world);
+  });
+
+  it('puts what a shutdown interrupts into the queue', async () => {
+    world.sandbox.closeGate({ method: 'PUT' });
+    await workHere(async () => world.sandbox.gate().held > 0, 'the write to be held');
+    expect(queued).toMatchObject([{ what: 'batches', options: { attempts: 9 } }]);
+    world.sandbox.openGate();
+    await work(world, ended, 'the run to end');
+    await expectInSync(world);
+  });
+
+  it.each(['planned', 'taken'] as const)(
+    'may be killed when they are %s: a sweep queues the rows',
+    async (how) => {
+      taken = await take();
+      if (how === 'planned') await world.planRun(taken.runId);
+      await work(world, ended, 'the run to end');
+      await expectInSync(world);
+    },
+  );
 });
 
 it('workers: a job whose notification was lost is taken after the next sweep', async () => {

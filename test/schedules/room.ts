@@ -168,13 +168,11 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageOf(error) });
 
     const advance = async (runId: number): Promise<number[]> =>
-      (await advanceRun(state.db, runId))
-        ? (await listQueuedBatches(state.db, runId)).map(({ id }) => id)
-        : [];
+      (await advanceRun(state.db, runId)).map(({ id }) => id);
 
     const plan = (runId: number) =>
       attempt(
-        () => planRun(timed, runId),
+        async () => void (await planRun(timed, runId)),
         (error) => failRun(state.db, runId, reasonOf(error)),
       );
 
@@ -195,8 +193,10 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     /** Works a run from where it stands to its end. */
     async function work(runId: number, isPlanned = false): Promise<void> {
       if (!isPlanned) await plan(runId);
-      const queue = await advance(runId);
-      if (isPlanned) queue.push(...(await listQueuedBatches(state.db, runId)).map(({ id }) => id));
+      const queue = [
+        ...(await advance(runId)),
+        ...(await listQueuedBatches(state.db, runId)).map(({ id }) => id),
+      ];
       for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
         await apply(id);
         queue.push(...(await advance(runId)));

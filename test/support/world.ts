@@ -23,7 +23,8 @@ import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import type { HoldChoice } from '../../src/state/runs/choose-holds.js';
 import { advanceRun, finishPlanning } from '../../src/state/runs/advance-run.js';
-import { insertBatches, listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
+import { takePlanning } from '../../src/state/runs/planner-token.js';
+import { insertBatches, readBatch } from '../../src/state/runs/batches.js';
 import { failRun } from '../../src/state/runs/end-run.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
 import { readRun, type Run } from '../../src/state/runs/read-runs.js';
@@ -174,13 +175,12 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
   /** As the producer does: the run takes its step, and the batches to be sent then are the queue. */
   async function advance(runId: number): Promise<{ queue: number[] }> {
-    const queued = (await advanceRun(state.db, runId)) ? await listQueuedBatches(state.db, runId) : [];
-    return { queue: queued.map(({ id }) => id) };
+    return { queue: (await advanceRun(state.db, runId)).map(({ id }) => id) };
   }
 
   async function plan(runId: number, attemptsMade = 0): Promise<{ queue: number[] }> {
-    await planRun({ ...deps(), streams: await current.ofRun(runId) }, runId, { attemptsMade });
-    return advance(runId);
+    const queued = await planRun({ ...deps(), streams: await current.ofRun(runId) }, runId, { attemptsMade });
+    return { queue: queued.map(({ id }) => id) };
   }
 
   async function apply(
@@ -346,10 +346,12 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     async planBatches(name: string, lists: readonly string[][]): Promise<{ runId: number; queue: number[] }> {
       const runId = await start([name]);
       const { level } = this.stream(name);
+      const planner = { runId, token: 'test' };
+      await takePlanning(state.db, planner);
       const rows = lists.map((keys) => ({ runId, stream: name, level, keys, state: 'planned' as const }));
       await insertBatches(state.db, rows);
-      await finishPlanning(state.db, runId, { plan: {}, holds: {} });
-      return { runId, ...(await advance(runId)) };
+      const queued = await finishPlanning(state.db, planner, { plan: {}, holds: {} });
+      return { runId, queue: queued.map(({ id }) => id) };
     },
 
     stream(name: string): Stream {

@@ -1,9 +1,8 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, queryOne, type Queries } from '../database.js';
+import { anyOf, query, type Queries } from '../database.js';
 import { tryLock } from '../locks.js';
 import type { Fingerprints } from '../../streams/fingerprints.js';
-import { insertRun } from '../runs/insert-run.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
@@ -13,44 +12,47 @@ const ROWS_LOOKED_AT = 20_000;
 /** Unfinished incremental runs: beyond them changes wait, and collect into larger runs. */
 const RUNS_AT_ONCE = 4;
 
+/** A run over keys of the inbox. */
+export interface TakenRun {
+  runId: number;
+  /** By stream. */
+  keys: Record<string, string[]>;
+  /** The token with which this process plans it; null: any process may. */
+  planner: string | null;
+  /** Whether as many were taken as a run takes, so that more may wait. */
+  isFull: boolean;
+}
+
 /**
  * A run over what was taken; `nothing`: nothing waits, or as many runs are under way as may be; `busy`: another process
  * is taking.
  */
-export type TakenChanges = { runId: number } | 'nothing' | 'busy';
+export type TakenChanges = TakenRun | 'nothing' | 'busy';
 
 /** A row `c` of these streams that waits, and whose time has come. */
 const isWaiting = (streams: readonly string[]) =>
   sql`(c.run_id IS NULL AND (c.not_before IS NULL OR c.not_before <= now()) AND c.stream = ${anyOf(streams)})`;
 
-/** A row `c` that names no run which may have taken it: a program that adds rows may have named one. */
-const IS_MISTAKEN = sql`(c.run_id IS NOT NULL AND NOT EXISTS (
-  SELECT FROM slotsync.runs AS r WHERE r.id = c.run_id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
-
 /** Whether `takeChanges` may find something to do: a condition, which reads no more than the first row that is. */
-export const isWorkWaiting = (streams: readonly string[]) => sql`(
-  EXISTS (SELECT FROM slotsync.changes AS c WHERE ${isWaiting(streams)})
-  OR EXISTS (SELECT FROM slotsync.changes AS c WHERE ${IS_MISTAKEN}))`;
+export const isWorkWaiting = (streams: readonly string[]) =>
+  sql`EXISTS (SELECT FROM slotsync.changes AS c WHERE ${isWaiting(streams)})`;
 
 /**
  * Starts an incremental run over the oldest keys that wait, of these streams. A key that another run has taken is left
- * until that run has ended, since it may have changed again meanwhile. The run is to be queued.
+ * until that run has ended, since it may have changed again meanwhile. The run is to be queued, unless it has at most
+ * `few.keys`: then the process that gave the token is its planner.
  */
 export async function takeChanges(
   db: Queries,
   streams: readonly string[],
   fingerprints?: Fingerprints,
+  few?: { keys: number; token: string },
 ): Promise<TakenChanges> {
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, 'inbox'))) return 'busy';
-    const { runs } = await queryOne<{ runs: number }>(tx)`
-      SELECT count(*)::int AS runs FROM slotsync.runs
-      WHERE finished_at IS NULL AND kind = 'incremental' AND paused_at IS NULL`;
-    if (runs >= RUNS_AT_ONCE) return 'nothing';
-    await query(tx)`UPDATE slotsync.changes AS c SET run_id = NULL WHERE ${IS_MISTAKEN}`;
-    // The rows are chosen by one snapshot and taken by their ids: one that is committed later stays for the next run, also
-    // when its key is taken now, since the mirror may be read before that row's change is visible.
-    const chosen = await queryOne<{ streams: string[] | null; ids: string[] }>(tx)`
+    // A statement of its own behind the lock, for the sake of its snapshot: a row that is committed later stays for the next
+    // run, also when its key is taken now, since the mirror may be read before that row's change is visible.
+    const [taken] = await query<TakenRun>(tx)`
       WITH in_flight AS MATERIALIZED (
         SELECT DISTINCT stream, local_key FROM slotsync.changes WHERE run_id IS NOT NULL
       ), waiting AS MATERIALIZED (
@@ -60,20 +62,27 @@ export async function takeChanges(
         ORDER BY c.id LIMIT ${ROWS_LOOKED_AT}
       ), chosen AS MATERIALIZED (
         SELECT stream, local_key FROM waiting GROUP BY stream, local_key ORDER BY min(id) LIMIT ${KEYS_AT_ONCE}
+      ), by_stream AS (
+        SELECT stream, array_agg(local_key) AS keys FROM chosen GROUP BY stream
+      ), run AS (
+        INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, configuration, fingerprints, planner)
+        SELECT 'incremental', 'incremental', 'change', 'planning', array_agg(stream ORDER BY stream), ${fingerprints?.configuration ?? null},
+          jsonb_object_agg(stream, coalesce((${JSON.stringify(fingerprints?.streams ?? null)}::jsonb)->>stream, ''))
+            FILTER (WHERE ${fingerprints !== undefined}),
+          CASE WHEN sum(cardinality(keys)) <= ${few?.keys ?? 0} THEN ${few?.token ?? null} END
+        FROM by_stream HAVING count(*) > 0
+          AND ${RUNS_AT_ONCE} > (SELECT count(*) FROM slotsync.runs
+            WHERE finished_at IS NULL AND kind = 'incremental' AND paused_at IS NULL)
+        RETURNING id, planner
+      ), taken AS (
+        UPDATE slotsync.changes AS c SET run_id = run.id
+        FROM chosen, run WHERE c.stream = chosen.stream AND c.local_key = chosen.local_key AND c.run_id IS NULL
       )
-      SELECT array_agg(DISTINCT c.stream) AS streams, array_agg(c.id::text) AS ids
-      FROM slotsync.changes AS c JOIN chosen USING (stream, local_key) WHERE c.run_id IS NULL`;
-    if (!chosen.streams) return 'nothing';
-    const { id } = await insertRun(tx, {
-      kind: 'incremental',
-      lane: 'incremental',
-      startedBy: 'change',
-      streams: chosen.streams,
-      fingerprints,
-    });
-    await query(tx)`
-      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ${anyOf(chosen.ids, 'bigint')}`;
-    return { runId: id };
+      SELECT id::float8 AS "runId", planner, (SELECT jsonb_object_agg(stream, keys) FROM by_stream) AS keys,
+        (SELECT count(*) FROM chosen) >= ${KEYS_AT_ONCE}
+          OR (SELECT count(*) FROM waiting) >= ${ROWS_LOOKED_AT} AS "isFull"
+      FROM run`;
+    return taken ?? 'nothing';
   });
 }
 
@@ -100,14 +109,17 @@ export async function closeTaken(
     WHERE b.run_id = ${runId}::bigint AND b.state = ${state} AND b.stream = c.stream
       AND (cardinality(b.keys) = 0 OR c.local_key = ANY (b.keys)))`;
   const comesBack = {
-    failed: sql`true`,
-    cancelled: sql`NOT ${hasBatch('done')}`,
+    failed: sql`(true)`,
+    cancelled: sql`(NOT ${hasBatch('done')})`,
     worked: hasBatch('failed'),
   }[ended];
   await query(tx)`
-    UPDATE slotsync.changes AS c SET run_id = NULL,
-      not_before = now() + least(interval '10 minutes', greatest(interval '1 minute', (now() - c.requested_at) / 2))
-    WHERE c.run_id = ${runId}::bigint AND ${comesBack}`;
-  await query(tx)`DELETE FROM slotsync.changes WHERE run_id = ${runId}::bigint`;
-  await query(tx)`SELECT pg_notify(${CHANGES_CHANNEL}, '')`;
+    WITH back AS (
+      UPDATE slotsync.changes AS c SET run_id = NULL,
+        not_before = now() + least(interval '10 minutes', greatest(interval '1 minute', (now() - c.requested_at) / 2))
+      WHERE c.run_id = ${runId}::bigint AND ${comesBack}
+    ), gone AS (
+      DELETE FROM slotsync.changes AS c WHERE c.run_id = ${runId}::bigint AND NOT ${comesBack}
+    )
+    SELECT pg_notify(${CHANGES_CHANNEL}, '')`;
 }

@@ -1,61 +1,66 @@
 // The life of a run: planning → running → succeeded | partial | failed, or held where an operator must approve. A run takes
 // a step when the last batch of a level is finished; when a process ends in between, the next sweep lets it take the step.
-import { query, queryOne, type Queries } from '../database.js';
+import { query, type Queries } from '../database.js';
 import type { Holds, PlanCounts } from '../schema.js';
 import { useApprovals, type UsedApproval } from './approvals.js';
-import { finishRun } from './end-run.js';
+import { hasQueuedBatches, queueNextLevel, type QueuedBatch } from './batches.js';
+import { finishRun, readEnds } from './end-run.js';
 import { closeHolds, insertHolds } from './holds.js';
+import { LIMIT_IDLE, PlannerReplaced, type Planner } from './planner-token.js';
 import { onlyReads, type Run } from './read-runs.js';
 import { replaceEarlierRuns } from './replaced-runs.js';
 
 /**
- * Marks the plan as complete; from here on the run is its batches, and `advanceRun` queues the first of them. Call it as
- * the run's planner.
+ * Marks the plan as complete and lets the run take its first step; from here on the run is its batches. Returns those that
+ * should have jobs. `writeRest` writes the last of the plan, in the same transaction. Throws PlannerReplaced, and writes
+ * nothing, when this is not the planner of the run.
  */
 export async function finishPlanning(
   db: Queries,
-  id: number,
+  { runId, token }: Planner,
   planned: { plan: Record<string, PlanCounts>; holds: Holds; approvals?: readonly UsedApproval[] },
-): Promise<void> {
-  await db.transaction(async (tx) => {
-    const started = await query(tx)`
+  writeRest: (tx: Queries) => Promise<void> = async () => undefined,
+): Promise<QueuedBatch[]> {
+  return db.transaction(async (tx) => {
+    const [run] = await query<Pick<Run, 'kind'>>(tx)`
       UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb
-      WHERE id = ${id}::bigint AND status = 'planning'`;
-    if (started.count === 0) return;
-    await insertHolds(tx, id, planned.holds);
+      WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' RETURNING kind, ${LIMIT_IDLE}`;
+    if (!run) throw new PlannerReplaced();
+    await writeRest(tx);
+    await insertHolds(tx, runId, planned.holds);
     await useApprovals(tx, planned.approvals ?? []);
-    await replaceEarlierRuns(tx, id);
-    // Approvals of streams that could not be planned end too.
-    await closeHolds(tx, id, { isCancelled: false });
+    await replaceEarlierRuns(tx, runId);
+    // Approvals of streams that could not be planned end too. None starts an incremental run.
+    if (run.kind !== 'incremental') await closeHolds(tx, runId, { isCancelled: false });
+    const queued = await queueNextLevel(tx, runId);
+    return queued.length > 0 ? queued : takeStep(tx, runId);
   });
 }
 
 /**
  * Lets a run take its next step, if it is time: queue the next level of batches when the one before is finished, or
- * end. Returns whether it queued batches. Call it when a finished batch is committed, so that of several that finish at
- * once the last sees all others; in their own transactions each would wait for the run's row, one after the other.
+ * end. Returns the batches that should have jobs now. Call it when a finished batch is committed, so that of several that
+ * finish at once the last sees all others. Unless its batches are few, it is looked first whether any is under way: in their
+ * own transactions each that finishes would wait for the run's row.
  */
-export async function advanceRun(db: Queries, id: number): Promise<boolean> {
-  const queued = await query(db)`
-    SELECT FROM slotsync.batches WHERE run_id = ${id}::bigint AND state = 'queued' LIMIT 1`;
-  return queued.length === 0 && db.transaction((tx) => takeStep(tx, id));
+export async function advanceRun(
+  db: Queries,
+  id: number,
+  { hasFewBatches = false } = {},
+): Promise<QueuedBatch[]> {
+  if (!hasFewBatches && (await hasQueuedBatches(db, id))) return [];
+  return db.transaction((tx) => takeStep(tx, id));
 }
 
-async function takeStep(tx: Queries, id: number): Promise<boolean> {
-  const [run] = await query<Pick<Run, 'status' | 'kind' | 'range'>>(tx)`
-    SELECT status, kind, range FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
+async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
+  const [[run], ends] = await Promise.all([
+    query<Pick<Run, 'status' | 'kind'>>(tx)`
+      SELECT status, kind FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`,
+    readEnds(tx, id),
+  ]);
   // A run that only reads has no batches: the process that works it ends it.
-  if (run?.status !== 'running' || onlyReads(run)) return false;
-  const open = await queryOne<{ queued: number; next: number | null }>(tx)`
-    SELECT count(*) FILTER (WHERE state = 'queued')::int AS queued, min(level) FILTER (WHERE state = 'planned') AS next
-    FROM slotsync.batches WHERE run_id = ${id}::bigint AND state IN ('queued', 'planned')`;
-  if (open.queued > 0) return false;
-  if (open.next === null) {
-    await finishRun(tx, id);
-    return false;
-  }
-  await query(tx)`
-    UPDATE slotsync.batches SET state = 'queued'
-    WHERE run_id = ${id}::bigint AND state = 'planned' AND level = ${open.next}`;
-  return true;
+  if (run?.status !== 'running' || onlyReads(run) || ends.isOpen) return [];
+  if (ends.isWaiting) return queueNextLevel(tx, id);
+  await finishRun(tx, id, { ends });
+  return [];
 }

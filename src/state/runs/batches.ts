@@ -53,9 +53,28 @@ export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
   return row !== undefined;
 }
 
-/** The batches that should have a job, of one run or of all, with their lanes; those of paused runs should not. */
+/** A batch that should have a job; those of paused runs should not. */
+export type QueuedBatch = Pick<Batch, 'id' | 'lane'>;
+
+/** Queues the first level of a run that waits. */
+export async function queueNextLevel(tx: Queries, runId: number): Promise<QueuedBatch[]> {
+  const queued = await query<QueuedBatch & Pick<Batch, 'isPaused'>>(tx)`
+    UPDATE slotsync.batches AS b SET state = 'queued' FROM slotsync.runs AS r
+    WHERE r.id = ${runId}::bigint AND b.run_id = r.id AND state = 'planned' AND level = (
+      SELECT min(level) FROM slotsync.batches WHERE run_id = ${runId}::bigint AND state = 'planned')
+    RETURNING b.id::float8 AS id, lane, paused_at IS NOT NULL AS "isPaused"`;
+  return queued.filter(({ isPaused }) => !isPaused).toSorted((a, b) => a.id - b.id);
+}
+
+export async function hasQueuedBatches(db: Queries, runId: number): Promise<boolean> {
+  const queued = await query(db)`
+    SELECT FROM slotsync.batches WHERE run_id = ${runId}::bigint AND state = 'queued' LIMIT 1`;
+  return queued.length > 0;
+}
+
+/** The batches that should have a job, of one run or of all. */
 export async function listQueuedBatches(db: Queries, runId?: number) {
-  return query<Pick<Batch, 'id' | 'lane' | 'configuration'>>(db)`
+  return query<QueuedBatch & Pick<Batch, 'configuration'>>(db)`
     SELECT b.id::float8 AS id, lane, configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
     WHERE state = 'queued' AND paused_at IS NULL AND r.id = coalesce(${runId ?? null}::bigint, r.id) ORDER BY b.id`;

@@ -7,7 +7,7 @@ import { wakeArrived } from '../records/wake-waiting.js';
 import { cancelBatches } from './batches.js';
 import { asPlanner, PlannerReplaced, type Planner } from './planner-token.js';
 import { closeHolds } from './holds.js';
-import { ONLY_READS, sumBatches } from './read-runs.js';
+import { ONLY_READS, selectSums, toSums, type StreamSums } from './read-runs.js';
 import { replaceEarlierRuns } from './replaced-runs.js';
 
 /** A failure as runs, batches and records keep it. */
@@ -52,11 +52,15 @@ async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
       SELECT FROM slotsync.runs WHERE id = ${id}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
     if (unfinished.count === 0) return;
     await cancelBatches(tx, id);
-    await finishRun(tx, id, as);
+    await finishRun(tx, id, { as });
   });
 }
 
-interface BatchEnds {
+/** All that decides how a run ends. */
+export interface RunEnds {
+  /** Whether batches are under way, or wait for their level. */
+  isOpen: boolean;
+  isWaiting: boolean;
   held: number;
   failed: number;
   /** Records of holds that an operator rejected. */
@@ -64,85 +68,16 @@ interface BatchEnds {
   /** The error of the first that failed. */
   code: string | null;
   message: string | null;
+  sums: StreamSums[];
+  /** Streams that do not account for what was planned: see `explainMissing`. */
+  missing: { stream: string; planned: number; ended: number; outcomes: number }[];
+  /** Why the state counts as restored; null: what the service holds is known, or the run only reads. */
+  restoredWhy: string | null;
 }
 
-/** Ends a run whose batches are finished, with the status they give it unless it is ended `as` another. */
-export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise<void> {
-  const { outcomes: counts, accepted } = await sumBatches(tx, id);
-  const ends = await queryOne<BatchEnds>(tx)`
-    SELECT count(*) FILTER (WHERE state = 'held')::int AS held,
-      count(*) FILTER (WHERE state = 'failed')::int AS failed,
-      coalesce(sum(cardinality(keys)) FILTER (WHERE state = 'cancelled'), 0)::int AS rejected,
-      (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
-      (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message
-    FROM slotsync.batches WHERE run_id = ${id}::bigint`;
-  const missing = as ? undefined : await explainMissing(tx, id);
-  const sent = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
-  const restored = sent === 'succeeded' ? await explainRestored(tx, id) : undefined;
-  const status = restored ? 'partial' : sent;
-  const error = as ? as.error : (missing ?? restored ?? explainEnd(ends));
-  const [ended] = await query<{ kind: RunKind; hasPlan: boolean }>(tx)`
-    UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
-      accepted = ${JSON.stringify(accepted)}::jsonb,
-      error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
-      finished_at = clock_timestamp()
-    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind, plan <> '{}'::jsonb AS "hasPlan"`;
-  if (!ended) return;
-  const isCancelled = status === 'cancelled';
-  await closeHolds(tx, id, { isCancelled });
-  if (!ended.hasPlan && !isCancelled) await replaceEarlierRuns(tx, id);
-  switch (ended.kind) {
-    case 'incremental':
-      return closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked'));
-    case 'sync':
-    case 'backfill':
-      return wakeArrived(tx);
-    default:
-      return;
-  }
-}
-
-/** The status that follows from the outcomes of each stream and the ends of the batches. A run that sent less than it planned has not succeeded. */
-function statusOf(counts: readonly OutcomeCounts[], batchesIn: BatchEnds, isIncomplete: boolean): RunStatus {
-  const isGood = counts.some(({ synced, unchanged }) => synced + unchanged > 0);
-  const isBad = counts.some(({ failed, dead }) => failed + dead > 0);
-  if (batchesIn.failed > 0 && !isGood) return 'failed';
-  if (batchesIn.failed > 0 || isBad || isIncomplete) return 'partial';
-  if (batchesIn.held > 0) return 'held';
-  return batchesIn.rejected > 0 ? 'partial' : 'succeeded';
-}
-
-/** Undefined: what the service holds is known, or the run only reads. */
-async function explainRestored(tx: Queries, id: number): Promise<Failed | undefined> {
-  const [restored] = await query<{ why: string }>(tx)`
-    SELECT d.restored_why AS why FROM slotsync.databases AS d, slotsync.runs AS r
-    WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint
-      AND NOT r.${ONLY_READS}`;
-  return (
-    restored && {
-      code: 'state_restored',
-      message: `the state ${restored.why}; what was sent since its backup is not known`,
-    }
-  );
-}
-
-function explainEnd({ code, message, held, rejected }: BatchEnds): Failed | undefined {
-  if (code !== null) return { code, message: message ?? code };
-  return held === 0 && rejected > 0 ? holdRejected(rejected) : undefined;
-}
-
-/** The error of a run of which an operator rejected so many records, and nothing else failed. */
-export function holdRejected(records: number): Failed {
-  const what = records === 1 ? '1 record was' : `${records} records were`;
-  return { code: 'hold_rejected', message: `${what} held, and an operator rejected them` };
-}
-
-/**
- * Explains what a run that is to end does not account for: batches that never ended, records without an outcome in those that
- * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is held.
- */
-async function explainMissing(tx: Queries, id: number): Promise<Failed | undefined> {
-  const rows = await query<{ stream: string; planned: number; ended: number; outcomes: number }>(tx)`
+/** In one statement, because each change has a run that ends. */
+export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
+  return queryOne<RunEnds>(tx)`
     WITH planned AS (
       SELECT key AS stream, (value->>'inBatches')::int AS records
       FROM slotsync.runs CROSS JOIN LATERAL jsonb_each(plan) WHERE id = ${id}::bigint
@@ -158,7 +93,89 @@ async function explainMissing(tx: Queries, id: number): Promise<Failed | undefin
       FROM (SELECT stream FROM planned UNION SELECT stream FROM batched) AS s LEFT JOIN batched USING (stream)
       GROUP BY stream
     )
-    SELECT * FROM streams WHERE planned <> ended OR planned <> outcomes ORDER BY stream`;
+    SELECT coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
+      count(*) FILTER (WHERE state = 'held')::int AS held,
+      count(*) FILTER (WHERE state = 'failed')::int AS failed,
+      coalesce(sum(cardinality(keys)) FILTER (WHERE state = 'cancelled'), 0)::int AS rejected,
+      (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
+      (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message,
+      (SELECT coalesce(jsonb_agg(s), '[]') FROM (${selectSums(id)}) AS s) AS sums,
+      (SELECT coalesce(jsonb_agg(s ORDER BY stream), '[]') FROM streams AS s
+        WHERE planned <> ended OR planned <> outcomes) AS missing,
+      (SELECT d.restored_why FROM slotsync.databases AS d, slotsync.runs AS r
+        WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy"
+    FROM slotsync.batches WHERE run_id = ${id}::bigint`;
+}
+
+/** Ends a run whose batches are finished, with the status they give it unless it is ended `as` another. */
+export async function finishRun(
+  tx: Queries,
+  id: number,
+  { as, ends: known }: { as?: EarlyEnd; ends?: RunEnds } = {},
+): Promise<void> {
+  const ends = known ?? (await readEnds(tx, id));
+  const { outcomes: counts, accepted } = toSums(ends.sums);
+  const missing = as ? undefined : explainMissing(ends);
+  const sent = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
+  const restored = sent === 'succeeded' ? explainRestored(ends) : undefined;
+  const status = restored ? 'partial' : sent;
+  const error = as ? as.error : (missing ?? restored ?? explainEnd(ends));
+  const [ended] = await query<{ kind: RunKind; hasPlan: boolean }>(tx)`
+    UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
+      accepted = ${JSON.stringify(accepted)}::jsonb,
+      error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
+      finished_at = clock_timestamp()
+    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind, plan <> '{}'::jsonb AS "hasPlan"`;
+  if (!ended) return;
+  const isCancelled = status === 'cancelled';
+  // No approval starts an incremental run.
+  if (isCancelled || ended.kind !== 'incremental') await closeHolds(tx, id, { isCancelled });
+  if (!ended.hasPlan && !isCancelled) await replaceEarlierRuns(tx, id);
+  switch (ended.kind) {
+    case 'incremental':
+      return closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked'));
+    case 'sync':
+    case 'backfill':
+      return wakeArrived(tx);
+    default:
+      return;
+  }
+}
+
+/** The status that follows from the outcomes of each stream and the ends of the batches. A run that sent less than it planned has not succeeded. */
+function statusOf(counts: readonly OutcomeCounts[], batchesIn: RunEnds, isIncomplete: boolean): RunStatus {
+  const isGood = counts.some(({ synced, unchanged }) => synced + unchanged > 0);
+  const isBad = counts.some(({ failed, dead }) => failed + dead > 0);
+  if (batchesIn.failed > 0 && !isGood) return 'failed';
+  if (batchesIn.failed > 0 || isBad || isIncomplete) return 'partial';
+  if (batchesIn.held > 0) return 'held';
+  return batchesIn.rejected > 0 ? 'partial' : 'succeeded';
+}
+
+function explainRestored({ restoredWhy: why }: RunEnds): Failed | undefined {
+  if (why === null) return undefined;
+  return {
+    code: 'state_restored',
+    message: `the state ${why}; what was sent since its backup is not known`,
+  };
+}
+
+function explainEnd({ code, message, held, rejected }: RunEnds): Failed | undefined {
+  if (code !== null) return { code, message: message ?? code };
+  return held === 0 && rejected > 0 ? holdRejected(rejected) : undefined;
+}
+
+/** The error of a run of which an operator rejected so many records, and nothing else failed. */
+export function holdRejected(records: number): Failed {
+  const what = records === 1 ? '1 record was' : `${records} records were`;
+  return { code: 'hold_rejected', message: `${what} held, and an operator rejected them` };
+}
+
+/**
+ * Explains what a run that is to end does not account for: batches that never ended, records without an outcome in those that
+ * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is held.
+ */
+function explainMissing({ missing: rows }: RunEnds): Failed | undefined {
   if (rows.length === 0) return undefined;
   const told = rows.map(
     ({ stream, planned, ended, outcomes }) =>

@@ -59,6 +59,7 @@ export const HOLDS_OF_RUN = sql<Holds>`coalesce((
 
 /** Writes what a plan holds. */
 export async function insertHolds(tx: Queries, runId: number, planned: Holds): Promise<void> {
+  if (Object.keys(planned).length === 0) return;
   await query(tx)`
     INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, samples)
     SELECT ${runId}::bigint, s.key, o.key, (o.value->>'count')::int, o.value->'facts', (o.value->>'approvable')::boolean,

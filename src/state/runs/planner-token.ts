@@ -1,5 +1,6 @@
 // A run has one planner at a time, which alone writes its batches. A queue that lost everything, or a process that slept, can
 // leave two planners of one run; the newest wins, and whatever the other still writes changes nothing.
+import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { deleteBatches } from './batches.js';
 
@@ -10,13 +11,16 @@ export interface Planner {
 }
 
 /** Another planner took the run over, or its planning has ended: what this one knows is worth nothing any more. */
-export class PlannerReplaced extends Error {}
+export class PlannerReplaced extends Error {
+  override readonly message = 'another process plans this run, or its planning has ended';
+}
 
 /**
  * A planner that stops answering in the middle of a transaction would keep the next one waiting: the server ends it after
  * this time. Milliseconds.
  */
 const IDLE_MS = 30_000;
+export const LIMIT_IDLE = sql`set_config('idle_in_transaction_session_timeout', ${String(IDLE_MS)}, true)`;
 
 /**
  * Makes this the planner of its run, and removes what the one before has written. Waits for a write of the
@@ -47,10 +51,9 @@ export async function asPlanner<T>(
 ): Promise<T> {
   return db.transaction(async (tx) => {
     const own = await query(tx)`
-      SELECT set_config('idle_in_transaction_session_timeout', ${String(IDLE_MS)}, true) FROM slotsync.runs
+      SELECT ${LIMIT_IDLE} FROM slotsync.runs
       WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' FOR SHARE`;
-    if (own.length === 0)
-      throw new PlannerReplaced('another process plans this run, or its planning has ended');
+    if (own.length === 0) throw new PlannerReplaced();
     return write(tx);
   });
 }

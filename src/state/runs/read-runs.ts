@@ -55,23 +55,31 @@ interface RunSums {
   accepted: Record<string, AcceptedCounts>;
 }
 
+export interface StreamSums {
+  stream: string;
+  outcomes: Partial<OutcomeCounts> | null;
+  accepted: Partial<AcceptedCounts> | null;
+}
+
+/** The sums of a run's batches, a row for each stream. */
+export const selectSums = (id: number) => sql`
+  SELECT stream, jsonb_object_agg(name, records) FILTER (WHERE what = 'outcome') AS outcomes,
+    jsonb_object_agg(name, records) FILTER (WHERE what = 'operation') AS accepted
+  FROM (
+    SELECT stream, what, name, sum(number::int) AS records
+    FROM slotsync.batches AS b CROSS JOIN LATERAL (
+      SELECT 'outcome', key, value FROM jsonb_each_text(b.counts)
+      UNION ALL SELECT 'operation', key, value FROM jsonb_each_text(b.accepted)
+    ) AS counted(what, name, number)
+    WHERE run_id = ${id}::bigint GROUP BY stream, what, name
+  ) AS sums GROUP BY stream`;
+
 /** Per stream, the outcomes of a run's records so far, and its accepted writes by operation. */
 export async function sumBatches(db: Queries, id: number): Promise<RunSums> {
-  const rows = await query<{
-    stream: string;
-    outcomes: Partial<OutcomeCounts> | null;
-    accepted: Partial<AcceptedCounts> | null;
-  }>(db)`
-    SELECT stream, jsonb_object_agg(name, records) FILTER (WHERE what = 'outcome') AS outcomes,
-      jsonb_object_agg(name, records) FILTER (WHERE what = 'operation') AS accepted
-    FROM (
-      SELECT stream, what, name, sum(number::int) AS records
-      FROM slotsync.batches AS b CROSS JOIN LATERAL (
-        SELECT 'outcome', key, value FROM jsonb_each_text(b.counts)
-        UNION ALL SELECT 'operation', key, value FROM jsonb_each_text(b.accepted)
-      ) AS counted(what, name, number)
-      WHERE run_id = ${id}::bigint GROUP BY stream, what, name
-    ) AS sums GROUP BY stream`;
+  return toSums(await query<StreamSums>(db)`${selectSums(id)}`);
+}
+
+export function toSums(rows: readonly StreamSums[]): RunSums {
   return {
     outcomes: Object.fromEntries(rows.map((row) => [row.stream, { ...NO_OUTCOMES, ...row.outcomes }])),
     accepted: Object.fromEntries(

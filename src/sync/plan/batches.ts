@@ -33,7 +33,7 @@ export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: t
 /** Takes what is planned. A sink that only shows a plan leaves out what writes. */
 export interface PlanSink {
   addBatch(kind: BatchKind, entries: readonly WriteEntry[]): Promise<void>;
-  /** The last batch was added. They are stored before limits are applied: runs planned side by side see each other. */
+  /** The last batch was added. What has a limit is stored before it is applied: runs planned side by side see each other. */
   flush?(): Promise<void>;
   /** No hold: the batches under this limit may be sent. `isExempt`: they do not count towards later limits. */
   release?(limit: LimitedOperation, isExempt: boolean): Promise<void>;
@@ -53,7 +53,7 @@ export interface PlanSink {
 }
 
 /** So that a change waits for few others: those of its batch, and one that has claimed its record. */
-const KEYS_OF_A_CHANGE = 100;
+export const KEYS_OF_A_CHANGE = 100;
 /** Full requests of a fixed size in one batch: so much waits for the claims of a worker that died to expire. */
 const MOST_REQUESTS = 10;
 

@@ -6,10 +6,10 @@ import { errorEntry } from '../../errors/error-catalogue.js';
 import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { noMeter } from '../../process/meter.js';
 import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
-import { readTakenKeys } from '../../state/inbox/take-changes.js';
+import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { UsedApproval } from '../../state/runs/approvals.js';
-import { deleteBatches, insertBatches, type NewBatch } from '../../state/runs/batches.js';
+import { deleteBatches, insertBatches, type NewBatch, type QueuedBatch } from '../../state/runs/batches.js';
 import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
 import { pruneRuns } from '../../state/retention.js';
@@ -48,28 +48,36 @@ const STREAM_ATTEMPTS = 3;
 
 type Planned = Awaited<ReturnType<typeof planRepair>> & Partial<Awaited<ReturnType<typeof planStream>>>;
 
+/** The part of a run that its planner has to know. */
+type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'startedBy'> & {
+  /** By stream: keys taken from the inbox. Unless given, they are read. */
+  keys?: Readonly<Record<string, readonly string[]>>;
+};
+
 interface Attempt {
   /** A token that no other planner has; the run is given up in its name. */
   token?: string;
+  /** Its run over few keys, that this process has just taken from the inbox as its planner. */
+  taken?: TakenRun | undefined;
   /** Failed attempts to plan this run before this one. */
   attemptsMade?: number;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Plans a run: its batches become rows, and the run may then be advanced. A permanent error ends the run with its
+ * Plans a run: its batches become rows. Returns those that should have jobs now. A permanent error ends the run with its
  * reason; one that may pass is thrown, to be tried again. Ends quietly when another planner has taken the run over.
  */
 export async function planRun(
   deps: RunDeps,
   runId: number,
-  { token = randomUUID(), attemptsMade = 0, signal }: Attempt = {},
-): Promise<void> {
+  { token = randomUUID(), taken, attemptsMade = 0, signal }: Attempt = {},
+): Promise<QueuedBatch[]> {
   const { state, log } = deps;
   const planner: Planner = { runId, token };
-  if (!(await takePlanning(state.db, planner))) return;
-  const run = await readRun(state.db, runId);
-  if (!run) return;
+  const run = taken ? ofTaken(taken) : await takeRun(state, planner);
+  if (!run) return [];
+  let queued: QueuedBatch[];
   noteInSpan({
     'slotsync.run.kind': run.kind,
     'slotsync.run.streams': run.streams,
@@ -82,8 +90,8 @@ export async function planRun(
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     const context = { lane: run.lane as Lane, signal };
     await deps.nameCheck.requireKnownNames(planned.sending, context);
-    await asPlanner(state.db, planner, async (tx) => {
-      await finishPlanning(tx, runId, planned);
+    queued = await finishPlanning(state.db, planner, planned, async (tx) => {
+      for (const writer of planned.writers) await writer.writeRest(tx);
       for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
     });
     noteInSpan({ 'slotsync.run.batches': planned.batches });
@@ -91,16 +99,32 @@ export async function planRun(
   } catch (error) {
     if (error instanceof PlannerReplaced || !(await isStillPlanner(deps, planner))) {
       log.info('planning ended: another process plans this run');
-      return;
+      return [];
     }
     if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && isWaitedFor(error))) throw error;
     await failPlanning(state.db, planner, { code: codeOf(error), message: messageWithDetail(error) });
     noteFailure(codeOf(error));
     log.error({ code: codeOf(error) }, 'run failed while planning');
-    return;
+    return [];
   }
   if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
+  return queued;
 }
+
+/** Makes this the planner of a run. Undefined: it is not to be planned. */
+async function takeRun({ db }: RunDeps['state'], planner: Planner): Promise<PlannedRun | undefined> {
+  return (await takePlanning(db, planner)) ? readRun(db, planner.runId) : undefined;
+}
+
+const ofTaken = ({ runId: id, keys }: TakenRun): PlannedRun => ({
+  id,
+  keys,
+  kind: 'incremental',
+  lane: 'incremental',
+  startedBy: 'change',
+  streams: Object.keys(keys),
+  range: null,
+});
 
 /** While the state does not answer, nobody knows: then the failure that was met counts. */
 const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
@@ -109,14 +133,18 @@ const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
 /** Its cause lies outside every run, and ends with time or by an operator: credentials, a server that does not answer. */
 const isWaitedFor = (error: unknown) => errorEntry(codeOf(error)).systemic === 'wait';
 
-function namedStreams({ streams }: RunDeps, run: Run): Stream[] {
+function namedStreams({ streams }: RunDeps, run: PlannedRun): Stream[] {
   return [...streams.values()].filter(({ name }) => run.streams.includes(name));
 }
 
 async function planStreams(
   deps: RunDeps,
-  run: Run,
-  { planner, attemptsMade, signal }: Omit<Required<Attempt>, 'token'> & { planner: Planner },
+  run: PlannedRun,
+  {
+    planner,
+    attemptsMade,
+    signal,
+  }: { planner: Planner; attemptsMade: number; signal: AbortSignal | undefined },
 ) {
   const { state, meter = noMeter } = deps;
   const { id: runId, kind, range } = run;
@@ -126,6 +154,7 @@ async function planStreams(
   /** Batches that send something, held ones included. */
   let batches = 0;
   const sending: Stream[] = [];
+  const writers: ReturnType<typeof createBatchWriter>[] = [];
   /** Whole streams of which nothing is held, though the mirror has changed. */
   const passed: { change: MirrorChange; stream: string }[] = [];
   const streams = namedStreams(deps, run);
@@ -135,8 +164,15 @@ async function planStreams(
     signal?.throwIfAborted();
     const log = deps.log.child({ stream: stream.name });
     try {
-      const writer = createBatchWriter(state, stream, { planner, retireLevel, meter });
-      const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
+      const writer = createBatchWriter(state, stream, {
+        planner,
+        retireLevel,
+        areFew: kind === 'incremental',
+        meter,
+      });
+      const keys = kind === 'incremental' && {
+        keys: run.keys?.[stream.name] ?? (await readTakenKeys(state.db, runId, stream.name)),
+      };
       const context = { lane: run.lane as Lane, signal };
       const request = { kind, range, runId, room, context, ...keys };
       const planned: Planned =
@@ -144,6 +180,7 @@ async function planStreams(
           ? await planRepair(deps, stream, { runId, seenBy: range?.verified }, writer.sink)
           : await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
+      writers.push(writer);
       batches += writer.batches();
       if (writer.batches() > 0) sending.push(stream);
       approvals.push(...planned.approvals);
@@ -164,7 +201,7 @@ async function planStreams(
     const message = 'the configuration has no such stream any more';
     await failStream(deps, planner, { name, level: 0 }, new SlotsyncError('configuration', message));
   }
-  return { plan, holds, approvals, batches, sending, passed };
+  return { plan, holds, approvals, batches, sending, writers, passed };
 }
 
 /** A stream of which nothing is sent, and why: a failed batch without keys. */

@@ -25,7 +25,18 @@ const KEYS_AT_ONCE = 100_000;
 export function createBatchWriter(
   { db }: State,
   { name, level }: Stream,
-  { planner, retireLevel, meter }: { planner: Planner; retireLevel: number; meter: Meter },
+  {
+    planner,
+    retireLevel,
+    areFew,
+    meter,
+  }: {
+    planner: Planner;
+    retireLevel: number;
+    /** The last batches are written with the end of the plan, except those that limits count. */
+    areFew: boolean;
+    meter: Meter;
+  },
 ) {
   const { runId } = planner;
   const write = (work: (tx: Queries) => Promise<void>) => asPlanner(db, planner, work);
@@ -57,7 +68,9 @@ export function createBatchWriter(
       keysInRows += entries.length;
       if (rows.length >= ROWS_AT_ONCE || keysInRows >= KEYS_AT_ONCE) await flush();
     },
-    flush,
+    async flush(): Promise<void> {
+      if (!areFew || rows.some(({ operation }) => operation)) await flush();
+    },
     release: (operation, isExempt) =>
       write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, { to: 'planned', isExempt })),
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
@@ -85,6 +98,8 @@ export function createBatchWriter(
   };
   return {
     sink,
+    /** Writes what is left, in the transaction that ends the plan. */
+    writeRest: (tx: Queries) => insertBatches(tx, rows),
     /** Batches that send something, held ones included. */
     batches: () => batches,
     /** Records in all batches, refused ones included. */
