@@ -166,6 +166,19 @@ export function query<T>(db: Pick<Queries, 'execute'>) {
     (await db.execute(sql(strings, ...values))) as unknown as T[] & { count: number };
 }
 
+/**
+ * Runs statements as one transaction in a single round trip, which keeps no connection from others, and returns the rows of
+ * each. PostgreSQL carries out what one message holds as a whole or not at all. None may need what another one answers.
+ */
+export async function queryTogether(
+  db: Pick<Queries, 'execute'>,
+  statements: readonly SQL[],
+): Promise<Record<string, unknown>[][]> {
+  if (statements.length === 0) return [];
+  const answers = (await db.execute(sql.join([...statements], sql.raw(';\n')))) as unknown;
+  return (statements.length === 1 ? [answers] : answers) as Record<string, unknown>[][];
+}
+
 /** Runs a statement that always answers one row, as aggregates do. */
 export function queryOne<T>(db: Pick<Queries, 'execute'>) {
   return async (...statement: Parameters<ReturnType<typeof query<T>>>) => {

@@ -77,23 +77,29 @@ export async function writeDrift(
   return Object.fromEntries(rows.map(({ kind, count }) => [kind, count]));
 }
 
-/**
- * These records' objects are as they should be; and so are extra objects that have become somebody's record. `written`: of
- * these keys a write was accepted, so the history keeps what differed until then.
- */
-export async function mendDrift(
-  db: Queries,
+/** Records whose objects are as they should be. */
+interface Mended {
+  keys: readonly string[];
+  /** Extra objects that have become somebody's record. */
+  externalIds?: readonly string[];
+  /** Of these keys a write was accepted, so the history keeps what differed until then. */
+  written?: readonly string[];
+}
+
+/** Notes what does not drift any more. */
+export async function mendDrift(db: Queries, source: DriftSource, mended: Mended): Promise<void> {
+  if (mended.keys.length > 0) await query(db)`${mendingDrift(source, mended)}`;
+}
+
+/** The statement that does so. `isMeant`: a condition on a row of drift, named d. */
+export function mendingDrift(
   { runId, stream }: DriftSource,
-  {
-    keys,
-    externalIds = [],
-    written = [],
-  }: { keys: readonly string[]; externalIds?: readonly string[]; written?: readonly string[] },
-): Promise<void> {
-  if (keys.length === 0) return;
+  { keys, externalIds = [], written = [] }: Mended,
+  isMeant = sql`true`,
+): SQL {
   const isFound = sql`kind = 'extra' AND external_id = ${anyOf(externalIds)}`;
   const isOf = (these: readonly string[]) => sql`(stream = ${stream} AND local_key = ${anyOf(these)})`;
-  await deleteDrift(db, runId, sql`${isOf(keys)} OR (${isFound})`, isOf(written));
+  return deletingDrift(runId, sql`(${isOf(keys)} OR (${isFound})) AND ${isMeant}`, isOf(written));
 }
 
 /**
@@ -116,13 +122,12 @@ export async function deleteDriftOfOthers(db: Queries, runId: number, streams: r
   await deleteDrift(db, runId, sql`NOT stream = ${anyOf(streams)}`);
 }
 
-async function deleteDrift(
-  db: Queries,
-  runId: number,
-  condition: SQL,
-  isWritten = sql`false`,
-): Promise<void> {
-  await query(db)`
+async function deleteDrift(db: Queries, runId: number, condition: SQL): Promise<void> {
+  await query(db)`${deletingDrift(runId, condition)}`;
+}
+
+function deletingDrift(runId: number, condition: SQL, isWritten = sql`false`): SQL {
+  return sql`
     WITH mended AS (
       DELETE FROM slotsync.drift AS d WHERE ${condition} RETURNING stream, local_key, external_id, kind, fields
     )

@@ -1,5 +1,6 @@
 // A record gets another key: the object follows the row to which an operator says it belongs.
-import { anyOf, query, queryOne, type Queries } from '../database.js';
+import type { SQL } from 'drizzle-orm';
+import { anyOf, query, queryOne, queryTogether, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
@@ -60,10 +61,7 @@ const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
 export async function renameRecord(
   db: Queries,
   renaming: Renaming,
-  {
-    renewClaims,
-    checkReferrers,
-  }: { renewClaims: (tx: Queries) => Promise<boolean>; checkReferrers: (tx: Queries) => Promise<void> },
+  { renewClaims, checks }: { renewClaims: (tx: Queries) => Promise<boolean>; checks: readonly SQL[] },
 ): Promise<Renamed | RenameRefusal> {
   return db.transaction(async (tx) => {
     const { stream, from, to, templateId } = renaming;
@@ -107,7 +105,7 @@ export async function renameRecord(
     }
     await checkAgain(tx, { stream, keys: [to] });
     await addChanges(tx, stream, [to]);
-    await checkReferrers(tx);
+    await queryTogether(tx, checks);
     await wakeArrived(tx);
     return { externalId, isLinked, former };
   });

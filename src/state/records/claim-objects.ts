@@ -1,9 +1,9 @@
 // Claims on objects, for those whose external id does not follow from the key of their record alone: records of several
 // keys, streams or runs may represent one of them, and only one batch may write it.
 import { randomUUID } from 'node:crypto';
-import { sql } from 'drizzle-orm';
+import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
-import { anyOf, query, type Queries } from '../database.js';
+import { anyOf, query, queryTogether, type Queries } from '../database.js';
 
 /**
  * Claims the objects that no other batch has; waits for none. Returns those it got, by external id, with whether the
@@ -52,7 +52,7 @@ export async function whileClaimed<T>(
       renewObjectClaims(tx, { token, seconds: COMMAND_SECONDS }, [...claimed.keys()]);
     return await work(claimed, token, renew);
   } finally {
-    await releaseObjectClaims(db, token, [...claimed.keys()]);
+    await queryTogether(db, releasingObjects(token, [...claimed.keys()]));
   }
 }
 
@@ -69,12 +69,10 @@ export async function renewObjectClaims(
   return renewed.count === externalIds.length;
 }
 
-export async function releaseObjectClaims(
-  db: Queries,
-  token: string,
-  externalIds: readonly string[],
-): Promise<void> {
-  if (externalIds.length === 0) return;
-  await query(db)`
-    DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)} AND claimed_by = ${token}`;
-}
+/** The statement that releases claims. */
+export const releasingObjects = (token: string, externalIds: readonly string[]): SQL[] =>
+  externalIds.length === 0
+    ? []
+    : [
+        sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)} AND claimed_by = ${token}`,
+      ];

@@ -97,14 +97,9 @@ export async function renewClaim(db: Queries, claim: Claim, keys: readonly strin
   return updateClaimed(db, claim, keys, sql`claimed_until = ${secondsFromNow(claim.seconds)}`);
 }
 
-/** Releases claims without an outcome. */
-export async function releaseClaim(
-  db: Queries,
-  claim: Pick<Claim, 'token' | 'stream'>,
-  keys: readonly string[],
-) {
-  await updateClaimed(db, claim, keys, sql`claimed_by = NULL, claimed_until = NULL`);
-}
+/** The statement that releases claims without an outcome. */
+export const releasingClaim = (claim: Pick<Claim, 'token' | 'stream'>, keys: readonly string[]): SQL[] =>
+  keys.length === 0 ? [] : [updatingClaimed(claim, keys, sql`claimed_by = NULL, claimed_until = NULL`)];
 
 /**
  * Notes that a write of claimed records was sent, or may have been, and that its answer is not known: they are looked at
@@ -114,15 +109,16 @@ export async function doubtRecords(db: Queries, claim: Claim, keys: readonly str
   await updateClaimed(db, claim, keys, sql`in_doubt = true, check_after = ${lateAfter(claim)}`);
 }
 
-async function updateClaimed(
-  db: Queries,
+async function updateClaimed(db: Queries, claim: Claim, keys: readonly string[], change: SQL) {
+  if (keys.length === 0) return true;
+  const updated = await query(db)`${updatingClaimed(claim, keys, change)}`;
+  return updated.count === keys.length;
+}
+
+const updatingClaimed = (
   { token, stream }: Pick<Claim, 'token' | 'stream'>,
   keys: readonly string[],
   change: SQL,
-) {
-  if (keys.length === 0) return true;
-  const updated = await query(db)`
-    UPDATE slotsync.records AS r SET ${change}
-    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}`;
-  return updated.count === keys.length;
-}
+): SQL => sql`
+  UPDATE slotsync.records AS r SET ${change}
+  WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}`;

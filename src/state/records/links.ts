@@ -75,10 +75,7 @@ export async function deleteLinks(db: Queries, stream: string, keys: readonly st
   return links;
 }
 
-/** The objects of these links have their external ids now. */
-export async function noteAssigned(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
-  if (keys.length === 0) return;
-  await query(db)`
-    UPDATE slotsync.links SET assigns_id = false
-    WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND assigns_id`;
-}
+/** The statement that notes that the objects of these links have their external ids now. */
+export const notingAssigned = (stream: string, keys: readonly string[]): SQL => sql`
+  UPDATE slotsync.links SET assigns_id = false
+  WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND assigns_id`;

@@ -66,17 +66,6 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 
 export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 };
 
-/** The writes that were accepted, by operation. Null: none was. */
-export function countAccepted(outcomes: Iterable<Outcome>): AcceptedCounts | null {
-  let counts: AcceptedCounts | null = null;
-  for (const outcome of outcomes) {
-    if (outcome.outcome !== 'synced' || outcome.operation === undefined) continue;
-    counts ??= { ...NONE_ACCEPTED };
-    counts[outcome.operation]++;
-  }
-  return counts;
-}
-
 /** A record's name: stream and key as a JSON list, as in `waits_for`. */
 export function recordName({ stream, localKey }: RecordKey): string {
   return JSON.stringify([stream, localKey]);

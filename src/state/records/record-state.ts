@@ -84,13 +84,11 @@ export interface RecordKeys {
  * writing. Not those that the service cannot hold: they are sent anyway, and in doubt they would count as objects of ours,
  * which are overwritten without asking.
  */
-export async function checkAgain(
-  db: Queries,
-  { stream, keys }: RecordKeys,
-  isMeant: SQL = MAY_BE_AT_SERVICE,
-): Promise<void> {
-  if (keys.length === 0) return;
-  await query(db)`
-    UPDATE slotsync.records AS r SET in_doubt = true, check_after = coalesce(r.check_after, now())
-    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isMeant}`;
+export async function checkAgain(db: Queries, records: RecordKeys): Promise<void> {
+  if (records.keys.length > 0) await query(db)`${checkingAgain(records)}`;
 }
+
+/** The statement that does so. */
+export const checkingAgain = ({ stream, keys }: RecordKeys, isMeant: SQL = MAY_BE_AT_SERVICE): SQL => sql`
+  UPDATE slotsync.records AS r SET in_doubt = true, check_after = coalesce(r.check_after, now())
+  WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isMeant}`;

@@ -1,12 +1,12 @@
 // The outcome of claimed records: the one place that writes what the service accepted.
-import { sql } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
-import { mendDrift } from '../drift/write-drift.js';
-import { releaseClaim } from './claim-records.js';
-import { noteAssigned } from './links.js';
+import { sql, type SQL } from 'drizzle-orm';
+import { anyOf } from '../database.js';
+import { mendingDrift } from '../drift/write-drift.js';
+import { releasingClaim } from './claim-records.js';
+import { notingAssigned } from './links.js';
 import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
-import { checkAgain, WAS_SENT } from './record-state.js';
-import { wakeWaiting } from './wake-waiting.js';
+import { checkingAgain, WAS_SENT } from './record-state.js';
+import { wakingWaiting } from './wake-waiting.js';
 
 /** Outcomes of claimed records. */
 export interface Settled {
@@ -14,34 +14,26 @@ export interface Settled {
   outcomes: readonly Outcome[];
   /** Others may wait for them. */
   isReferredTo: boolean;
-  /** Lets records be checked that refer to one of these which represents another object now, or none. */
-  checkReferrers?: ((tx: Queries) => Promise<void>) | undefined;
+  /** Statements that let records be checked which refer to one of these that represents another object now, or none. */
+  checks?: readonly SQL[] | undefined;
 }
 
+type SettledOf = Settled & { stream: string; runId: number };
+
+const hasRecord = ({ outcome }: Outcome) => outcome !== 'forgotten' && outcome !== 'skipped';
+const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => localKey);
+
 /**
- * Writes outcomes and releases the claims. Returns the keys whose claim another batch took over: two batches may have
- * written them, so they are in doubt instead, and sent again.
+ * Queries of one statement: `given` has the outcomes as JSON by key, `written` writes them and releases the claims. It has
+ * no key whose claim another batch took over.
  */
-export async function settleRecords(
-  db: Queries,
-  {
-    token,
-    stream,
-    runId,
-    outcomes,
-    isReferredTo,
-    checkReferrers,
-  }: Settled & { stream: string; runId: number },
-): Promise<string[]> {
-  if (outcomes.length === 0) return [];
-  const keysOf = (wanted: Outcome['outcome']) =>
-    outcomes.filter(({ outcome }) => outcome === wanted).map(({ localKey }) => localKey);
-  const kept = outcomes.filter(({ outcome }) => outcome !== 'forgotten' && outcome !== 'skipped');
-  const keptKeys = kept.map(({ localKey }) => localKey);
+export function writeOutcomes({ token, stream, runId, outcomes }: SettledOf): SQL {
+  const kept = outcomes.filter(hasRecord);
+  const accepted = kept.filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged');
   // An object of so many keys would cost more to make than its text.
-  const byKey = `{${kept.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome))}`).join(',')}}`;
+  const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome))}`).join(',')}}`;
   // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
-  const written = await query<{ localKey: string }>(db)`
+  return sql`given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
     UPDATE slotsync.records AS r SET
       (status, external_id, row_external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
         waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, check_after) = (
@@ -59,60 +51,71 @@ export async function settleRecords(
           CASE WHEN NOT accepted THEN r.gone_since END,
           CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
           greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))
-        FROM jsonb_to_record(${byKey}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
+        FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
           "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'),
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
           coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
         ) AS a(accepted, shared)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
-    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
+    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keysOf(kept))} AND r.claimed_by = ${token}
       -- What it was accepted for is another record's by now.
-      AND NOT (r.external_id IS NULL AND r.local_key = ${anyOf([...keysOf('synced'), ...keysOf('unchanged')])})
-    RETURNING r.local_key AS "localKey"`;
-  const assigned = outcomes.filter((outcome) => 'assigned' in outcome && outcome.assigned);
-  await noteAssigned(
-    db,
-    stream,
-    assigned.map(({ localKey }) => localKey),
-  );
-  await forgetClaimed(db, { token, stream }, keysOf('forgotten'));
-  await releaseClaim(db, { token, stream }, keysOf('skipped'));
-  const settled = new Set(written.map(({ localKey }) => localKey));
-  await mendDrift(db, { stream, runId }, seenInSync(outcomes, settled));
-  await checkReferrers?.(db);
-  await wakeWaiting(db, { stream, runId, outcomes, isReferredTo });
-
-  const lost = keptKeys.filter((key) => !settled.has(key));
-  await checkAgain(db, { stream, keys: lost }, sql`true`);
-  return lost;
+      AND NOT (r.external_id IS NULL AND r.local_key = ${anyOf(keysOf(accepted))})
+    RETURNING r.local_key)`;
 }
 
-/** Deletes records that own no object any more. */
-async function forgetClaimed(
-  db: Queries,
-  { token, stream }: { token: string; stream: string },
-  keys: readonly string[],
-) {
-  if (keys.length === 0) return;
-  await query(db)`
-    DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND claimed_by = ${token}`;
+/** The row was not written by this transaction. */
+const IS_LOST = sql`r.xmin <> pg_current_xact_id()::xid`;
+/** What drift says (named d) is not of such a record. */
+const IS_CERTAIN = sql`NOT EXISTS (SELECT FROM slotsync.records AS r
+  WHERE r.stream = d.stream AND r.local_key = d.local_key AND r.in_doubt)`;
+
+/**
+ * What follows from outcomes that were written just now, as statements of the same transaction. Records whose claim another batch
+ * took over are in doubt, and sent again: two batches may have written them.
+ */
+export function followOutcomes({
+  token,
+  stream,
+  runId,
+  outcomes,
+  isReferredTo,
+  checks = [],
+}: SettledOf): SQL[] {
+  const forgotten = outcomes.filter(({ outcome }) => outcome === 'forgotten');
+  const skipped = outcomes.filter(({ outcome }) => outcome === 'skipped');
+  const assigned = outcomes.filter((outcome) => 'assigned' in outcome && outcome.assigned);
+  const kept = keysOf(outcomes.filter(hasRecord));
+  const mended = seenInSync(outcomes);
+  return [
+    ...(kept.length > 0 ? [checkingAgain({ stream, keys: kept }, IS_LOST)] : []),
+    ...(assigned.length > 0 ? [notingAssigned(stream, keysOf(assigned))] : []),
+    ...(forgotten.length > 0
+      ? [
+          sql`DELETE FROM slotsync.records
+            WHERE stream = ${stream} AND local_key = ${anyOf(keysOf(forgotten))} AND claimed_by = ${token}`,
+        ]
+      : []),
+    ...releasingClaim({ token, stream }, keysOf(skipped)),
+    ...(mended.keys.length > 0 ? [mendingDrift({ stream, runId }, mended, IS_CERTAIN)] : []),
+    ...checks,
+    ...wakingWaiting({ stream, runId, outcomes, isReferredTo }),
+  ];
 }
 
 /**
  * Records whose objects were accepted or seen to be equal just now, and those that are gone: nothing of them drifts. A
  * record that is unchanged without a look at the service has no number.
  */
-function seenInSync(outcomes: readonly Outcome[], settled: ReadonlySet<string>) {
-  const isSeen = (settlement: Outcome) =>
-    settlement.outcome === 'synced' ||
-    (settlement.outcome === 'unchanged' && settlement.destinationId !== undefined);
+function seenInSync(outcomes: readonly Outcome[]) {
   const seen = outcomes.filter(
-    (settlement) =>
-      settlement.outcome === 'forgotten' || (isSeen(settlement) && settled.has(settlement.localKey)),
+    (one) =>
+      one.outcome === 'synced' ||
+      one.outcome === 'forgotten' ||
+      (one.outcome === 'unchanged' && one.destinationId !== undefined),
   );
   return {
-    keys: seen.map(({ localKey }) => localKey),
+    keys: keysOf(seen),
     externalIds: seen.flatMap(({ outcome, externalId }) =>
       outcome === 'forgotten' ? [] : (externalId ?? []),
     ),
@@ -124,6 +127,5 @@ function seenInSync(outcomes: readonly Outcome[], settled: ReadonlySet<string>) 
 function toRow(outcome: Outcome) {
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  // The operation is counted with the batch.
-  return { ...outcome, operation: undefined, changedId: undefined, message, waitsFor };
+  return { ...outcome, changedId: undefined, message, waitsFor };
 }

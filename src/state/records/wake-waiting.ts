@@ -2,8 +2,8 @@
 // the other row has gone. They go into the inbox with each outcome, except in a nightly or commanded sync, which has them
 // in its plan; when a sync or a backfill ends, those follow that it did not send as well.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
-import { addChanges } from '../inbox/add-changes.js';
+import { anyOf, query, queryTogether, type Queries } from '../database.js';
+import { addChanges, CHANGES_CHANNEL } from '../inbox/add-changes.js';
 import { EXTERNAL_ID_SHARED, recordName, type Outcome } from './outcome-types.js';
 import { HAS_ARRIVED } from './record-state.js';
 
@@ -22,11 +22,6 @@ const ARRIVED = sql`absent AS MATERIALIZED (
         WHERE a.stream = p.stream AND a.local_key = p.local_key AND NOT a.has_arrived)
     )`;
 
-interface Woken {
-  stream: string;
-  keys: string[];
-}
-
 interface Written {
   stream: string;
   runId: number;
@@ -34,18 +29,21 @@ interface Written {
 }
 
 /**
- * Puts into the inbox the records that waited for these, if others may refer to them (`isReferredTo`), and those of these
- * whose reference has arrived meanwhile.
+ * Statements that put into the inbox the records that waited for these, if others may refer to them (`isReferredTo`), and
+ * those of these whose reference has arrived meanwhile.
  */
-export async function wakeWaiting(
-  db: Queries,
-  { isReferredTo, ...written }: Written & { isReferredTo: boolean },
-): Promise<void> {
-  await wakeSharers(db, freedIds(written.outcomes));
-  const woken = isReferredTo ? await readWaiting(db, written) : [];
-  for (const { stream, keys } of [...woken, ...(await readLate(db, written))])
-    await addChanges(db, stream, keys);
+export function wakingWaiting({ isReferredTo, ...written }: Written & { isReferredTo: boolean }): SQL[] {
+  return [
+    ...wakingSharers(freedIds(written.outcomes)),
+    ...(isReferredTo ? wakingChildren(written) : []),
+    ...wakingLate(written),
+  ];
 }
+
+/** Puts what the query `woken` names into the inbox, as the end of a statement; see `addChanges`. */
+const ADD_WOKEN = sql`added AS (
+      INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM woken RETURNING 1)
+    SELECT pg_notify(${CHANGES_CHANNEL}, '') FROM added LIMIT 1`;
 
 /** External ids whose record has lost its row, or the row its external id: another row may represent the object now. */
 function freedIds(outcomes: readonly Outcome[]): string[] {
@@ -58,43 +56,55 @@ function freedIds(outcomes: readonly Outcome[]): string[] {
 
 /** Puts the records into the inbox that were not sent because they shared one of these external ids. */
 export async function wakeSharers(db: Queries, externalIds: readonly string[]): Promise<void> {
-  if (externalIds.length === 0) return;
-  const sharers = await query<Woken>(db)`
-    SELECT stream, array_agg(local_key) AS keys FROM slotsync.records
-    WHERE (row_external_id = ${anyOf(externalIds)} OR external_id = ${anyOf(externalIds)}) AND status = 'failed' AND error_code = ${EXTERNAL_ID_SHARED}
-    GROUP BY stream`;
-  for (const { stream, keys } of sharers) await addChanges(db, stream, keys);
+  await queryTogether(db, wakingSharers(externalIds));
+}
+
+function wakingSharers(externalIds: readonly string[]): SQL[] {
+  if (externalIds.length === 0) return [];
+  return [
+    sql`
+    WITH woken AS (
+      SELECT stream, local_key FROM slotsync.records
+      WHERE (row_external_id = ${anyOf(externalIds)} OR external_id = ${anyOf(externalIds)})
+        AND status = 'failed' AND error_code = ${EXTERNAL_ID_SHARED}
+    ), ${ADD_WOKEN}`,
+  ];
 }
 
 /** Records that waited for these. One that was given up because its reference never came is deferred again now that it came. */
-async function readWaiting(db: Queries, { stream, runId, outcomes }: Written): Promise<Woken[]> {
+function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
   const arrived = outcomes
     .filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged')
     .map(({ localKey }) => recordName({ stream, localKey }));
   if (arrived.length === 0) return [];
-  return query<Woken>(db)`
+  return [
+    sql`
     WITH revived AS (
       UPDATE slotsync.records SET status = 'deferred', waits_since = now(), updated_at = now()
       WHERE waits_for = ${anyOf(arrived)} AND status = 'dead'
-      RETURNING stream, local_key)
-    SELECT stream, array_agg(local_key) AS keys FROM (
-      SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred'
-      UNION ALL TABLE revived) AS woken
-    WHERE ${isOutsideSync(runId)} GROUP BY stream`;
+      RETURNING stream, local_key
+    ), woken AS (
+      SELECT stream, local_key FROM (
+        SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred'
+        UNION ALL TABLE revived) AS waiting
+      WHERE ${isOutsideSync(runId)}
+    ), ${ADD_WOKEN}`,
+  ];
 }
 
 /** Records that begin to wait where their reference has arrived meanwhile, by another run: then that run has not woken them. */
-async function readLate(db: Queries, { stream, runId, outcomes }: Written): Promise<Woken[]> {
+function wakingLate({ stream, runId, outcomes }: Written): SQL[] {
   const waiting = outcomes.flatMap((outcome) =>
     outcome.outcome === 'deferred' && outcome.waitsFor ? [[outcome.localKey, outcome.waitsFor]] : [],
   );
   if (waiting.length === 0) return [];
-  return query<Woken>(db)`
+  return [
+    sql`
     WITH waiting AS (
       SELECT ${stream}::text AS stream, w->>0 AS local_key, w->1->>'stream' AS parent, w->1->>'localKey' AS parent_key
       FROM jsonb_array_elements(${JSON.stringify(waiting)}::jsonb) AS w
-    ), ${ARRIVED}
-    SELECT stream, array_agg(local_key) AS keys FROM arrived WHERE ${isOutsideSync(runId)} GROUP BY stream`;
+    ), ${ARRIVED}, woken AS (SELECT stream, local_key FROM arrived WHERE ${isOutsideSync(runId)}), ${ADD_WOKEN}`,
+  ];
 }
 
 function isOutsideSync(runId: number): SQL {

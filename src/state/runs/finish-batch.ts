@@ -1,41 +1,76 @@
 // A batch ends in one transaction with the outcomes of its records. The run is advanced after that, by `advanceRun`.
+import { sql, type SQL } from 'drizzle-orm';
 import { codeOf } from '../../errors/errors.js';
-import { arrayLiteral } from '../../text/sql-text.js';
-import { query, type Queries, type State } from '../database.js';
+import { query, queryTogether, type Queries, type State } from '../database.js';
 import { failRecords } from '../records/fail-records.js';
-import { countAccepted, countOutcomes, NO_OUTCOMES, storable } from '../records/outcome-types.js';
-import { settleRecords, type Settled } from '../records/settle-records.js';
-import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
-import { insertBatches, type Batch } from './batches.js';
+import { NO_OUTCOMES, storable } from '../records/outcome-types.js';
+import { followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
+import type { Batch } from './batches.js';
 import type { Failed } from './end-run.js';
+
+/** A batch that has not ended. */
+const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queued', 'planned')`;
+
+/** Its keys, and nobody else settles any until the transaction ends. */
+const lockingKeys = (id: number) => sql`
+  SELECT keys FROM slotsync.batches WHERE ${isUnfinished(id)} FOR NO KEY UPDATE`;
+
+/** Of the query `settled`: outcomes and accepted operations as \`countOutcomes\` counts them, and the keys. */
+const COUNTED = sql`
+  SELECT jsonb_build_object('synced', count(*) FILTER (WHERE outcome = 'synced'),
+      'unchanged', count(*) FILTER (WHERE outcome IN ('unchanged', 'forgotten', 'skipped')),
+      'deferred', count(*) FILTER (WHERE outcome = 'deferred'),
+      'failed', count(*) FILTER (WHERE outcome = 'failed'),
+      'dead', count(*) FILTER (WHERE outcome = 'dead')) AS counts,
+    CASE WHEN count(operation) > 0 THEN jsonb_build_object('create', count(*) FILTER (WHERE operation = 'create'),
+      'update', count(*) FILTER (WHERE operation = 'update'),
+      'retire', count(*) FILTER (WHERE operation = 'retire')) END AS accepted,
+    array_agg(key) AS keys
+  FROM settled`;
 
 /**
  * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
  * keys become a finished batch of their own and this one keeps the rest. Which keys are still open, the row says: another
  * process may have settled some since the batch was read, and none counts twice. Returns the keys that remain open, and the
- * outcomes that became those of their records.
+ * outcomes that became those of their records. One transaction and one round trip, with the statements that release the rest of its claim.
  */
-export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settled: Settled) {
-  const { id, runId, stream, level, operation, exempt } = batch;
-  return db.transaction(async (tx) => {
-    const open = new Set(await lockOpenKeys(tx, id));
-    const lost = new Set(await settleRecords(tx, { ...settled, stream, runId }));
-    const written = settled.outcomes.filter(({ localKey }) => !lost.has(localKey));
-    const outcomes = written.filter(({ localKey }) => open.has(localKey));
-    const keys = new Set(outcomes.map(({ localKey }) => localKey));
-    const remaining = [...open].filter((key) => !keys.has(key));
-    const counted = { counts: countOutcomes(outcomes), accepted: countAccepted(outcomes) };
-    if (remaining.length === 0) {
-      await finishBatch(tx, id, counted);
-    } else if (keys.size > 0) {
-      const done = { state: 'done', ...counted } as const;
-      await insertBatches(tx, [{ runId, stream, level, operation, exempt, keys: [...keys], ...done }]);
-      await query(
-        tx,
-      )`UPDATE slotsync.batches SET keys = ${arrayLiteral(remaining)}::text[] WHERE id = ${id}::bigint`;
-    }
-    return { open: remaining, written };
-  });
+export async function settleBatch(
+  { db }: Pick<State, 'db'>,
+  { id, runId, stream, level, operation, exempt }: Batch,
+  settling: Settled & { releasing?: readonly SQL[] },
+) {
+  const settled = { ...settling, stream, runId };
+  const [, [answer]] = (await queryTogether(db, [
+    lockingKeys(id),
+    sql`
+    WITH ${writeOutcomes(settled)}, outcomes AS MATERIALIZED (
+      SELECT key, value->>'outcome' AS outcome,
+        CASE WHEN value->>'outcome' = 'synced' THEN value->>'operation' END AS operation,
+        value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written
+      FROM given CROSS JOIN jsonb_each(by_key)
+    ), open AS MATERIALIZED (
+      SELECT key, place FROM slotsync.batches CROSS JOIN unnest(keys) WITH ORDINALITY AS k(key, place) WHERE ${isUnfinished(id)}
+    ), settled AS MATERIALIZED (
+      SELECT * FROM outcomes WHERE is_written AND key IN (SELECT key FROM open)
+    ), remaining AS MATERIALIZED (
+      SELECT coalesce(array_agg(key ORDER BY place), '{}') AS keys FROM open WHERE key NOT IN (SELECT key FROM settled)
+    ), counted AS MATERIALIZED (${COUNTED}), part AS (
+      INSERT INTO slotsync.batches (run_id, stream, level, operation, exempt, keys, state, counts, accepted, finished_at)
+      SELECT ${runId}::bigint, ${stream}, ${level}::int, ${operation}, ${exempt}::boolean, c.keys, 'done', c.counts, c.accepted, now()
+      FROM counted AS c, remaining AS r WHERE r.keys <> '{}' AND c.keys <> '{}'
+    ), ended AS (
+      UPDATE slotsync.batches AS b SET state = 'done', counts = c.counts, accepted = c.accepted, finished_at = now()
+      FROM counted AS c, remaining AS r WHERE ${isUnfinished(id)} AND r.keys = '{}'
+    ), left_open AS (
+      UPDATE slotsync.batches AS b SET keys = r.keys
+      FROM counted AS c, remaining AS r WHERE ${isUnfinished(id)} AND r.keys <> '{}' AND c.keys <> '{}'
+    )
+    SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost FROM remaining AS r`,
+    ...followOutcomes(settled),
+    ...(settling.releasing ?? []),
+  ])) as [unknown, [{ open: string[]; lost: string[] }]];
+  const lost = new Set(answer.lost);
+  return { open: answer.open, written: settled.outcomes.filter(({ localKey }) => !lost.has(localKey)) };
 }
 
 /**
@@ -45,20 +80,15 @@ export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settl
 export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: Failed): Promise<number> {
   const { id, runId, stream } = batch;
   return db.transaction(async (tx) => {
-    const keys = await lockOpenKeys(tx, id);
-    const counts = { ...NO_OUTCOMES, failed: keys.length };
-    if (keys.length === 0 || !(await finishBatch(tx, id, { counts, accepted: null }, error))) return 0;
+    const [{ keys } = { keys: [] }] = await query<{ keys: string[] }>(tx)`${lockingKeys(id)}`;
+    if (keys.length === 0) return 0;
+    await query(tx)`
+      UPDATE slotsync.batches SET state = 'failed', counts = ${JSON.stringify({ ...NO_OUTCOMES, failed: keys.length })}::jsonb,
+        error_code = ${error.code}, error_message = ${storable(error.message)}, finished_at = now()
+      WHERE ${isUnfinished(id)}`;
     await failEach(tx, { stream, runId }, keys, error);
     return keys.length;
   });
-}
-
-/** The keys of a batch that have no outcome yet; none when it has ended. No other process settles it until then. */
-async function lockOpenKeys(tx: Queries, id: number): Promise<string[]> {
-  const [row] = await query<{ keys: string[] }>(tx)`
-    SELECT keys FROM slotsync.batches
-    WHERE id = ${id}::bigint AND state IN ('queued', 'planned') FOR NO KEY UPDATE`;
-  return row?.keys ?? [];
 }
 
 /**
@@ -81,20 +111,4 @@ async function failEach(
     await failEach(tx, of, keys.slice(0, middle), error);
     await failEach(tx, of, keys.slice(middle), error);
   }
-}
-
-/** Ends a batch, as failed with an error and as done without; false: it has ended meanwhile. */
-async function finishBatch(
-  tx: Queries,
-  id: number,
-  { counts, accepted }: { counts: OutcomeCounts; accepted: AcceptedCounts | null },
-  error?: Failed,
-): Promise<boolean> {
-  const message = error && storable(error.message);
-  const finished = await query(tx)`
-    UPDATE slotsync.batches SET state = ${error ? 'failed' : 'done'}, counts = ${JSON.stringify(counts)}::jsonb,
-      accepted = ${accepted && JSON.stringify(accepted)}::jsonb,
-      error_code = ${error?.code ?? null}, error_message = ${message ?? null}, finished_at = now()
-    WHERE id = ${id}::bigint AND state IN ('queued', 'planned')`;
-  return finished.count > 0;
 }

@@ -79,10 +79,10 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       token: claim.token,
       outcomes: [...outcomes.values()],
       isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
-      checkReferrers: referrers?.check,
+      checks: referrers?.checks,
+      // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
+      releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
     });
-    // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
-    await claim.release(batch.keys.filter((key) => !outcomes.has(key)));
   } finally {
     claim.stopRenewing();
   }

@@ -9,14 +9,14 @@ import {
   claimRecords,
   doubtRecords,
   readClaimed,
-  releaseClaim,
+  releasingClaim,
   renewClaim,
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claim-records.js';
 import { readLinks } from '../../state/records/links.js';
 import { requireBinding } from '../../state/destination-binding.js';
-import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/claim-objects.js';
+import { claimObjects, releasingObjects, renewObjectClaims } from '../../state/records/claim-objects.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Identified } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
@@ -186,15 +186,14 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     /** A claim that is not released is taken over when it has expired, and its records are in doubt then. */
     stopRenewing: () => closing.abort(),
 
-    /** Releases the claims on objects, and those on the records of these keys. */
-    async release(open: readonly string[]): Promise<void> {
-      await releaseClaim(
-        db,
+    /** Statements that release the claims on objects, and those on the records of these keys. */
+    releasing: (open: readonly string[]) => [
+      ...releasingClaim(
         claim,
         open.filter((key) => records.has(key)),
-      );
-      await releaseObjectClaims(db, claim.token, [...objects]);
-    },
+      ),
+      ...releasingObjects(claim.token, [...objects]),
+    ],
   };
 }
 

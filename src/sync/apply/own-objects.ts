@@ -1,6 +1,7 @@
 // Before anything is written, each record of a batch owns its row's object, or it is not written. Where another
 // record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
 // hands, with all that is known of it. Called under the claims on records and objects.
+import { queryTogether } from '../../state/database.js';
 import { formerKey, letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
@@ -115,7 +116,7 @@ async function commit(
       : await state.db.transaction(async (tx) => {
           await letGo(tx, givenUp, { ...claim, undecided: false });
           const all = await takeAll(tx);
-          await referrers.check(tx);
+          await queryTogether(tx, referrers.checks);
           return all;
         });
   await referrers.checkLater();

@@ -1,8 +1,7 @@
 // Records refer to others by key, and their objects by external id. Whenever the object that a key represents changes, also to
 // none, the records that refer to the key are checked again.
-import type { Queries } from '../../state/database.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
-import { checkAgain, type RecordKeys } from '../../state/records/record-state.js';
+import { checkAgain, checkingAgain, type RecordKeys } from '../../state/records/record-state.js';
 import type { Stream } from '../../streams/stream.js';
 import type { IdentityDeps } from './row-ids.js';
 
@@ -32,10 +31,8 @@ export async function findReferrers(deps: IdentityDeps, changed: readonly Record
     known.flatMap(({ stream, keys }) => keys.map((localKey) => recordName({ stream, localKey }))),
   );
   return {
-    /** Lets them be checked again: in the transaction that commits the change. */
-    async check(tx: Queries): Promise<void> {
-      for (const children of known) await checkAgain(tx, children);
-    },
+    /** Let them be checked again: statements for the transaction that commits the change. */
+    checks: known.filter(({ keys }) => keys.length > 0).map((children) => checkingAgain(children)),
 
     /** The same for rows that have come to refer to them meanwhile: after that transaction. */
     async checkLater(): Promise<void> {

@@ -46,7 +46,7 @@ export async function renameKey(
     const both = [from, to].map((localKey) => ({ stream: stream.name, localKey }));
     const referrers = await findReferrers(deps, both);
     const renaming = { stream: stream.name, from, to, templateId };
-    const renamed = await renameRecord(db, renaming, { renewClaims, checkReferrers: referrers.check });
+    const renamed = await renameRecord(db, renaming, { renewClaims, checks: referrers.checks });
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
     await referrers.checkLater();
     return { ...renamed, templateId };
