@@ -45,8 +45,8 @@ const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "exter
  * another service or organization by now. One whose claim has expired may have been
  * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
  * doubt from here on.
- * `externalIds`, by key: those known already. Records that the service has never accepted own these objects from here on,
- * where no other record does.
+ * `externalIds`, by key: those of the template. Records that the service has never accepted own these objects from here on,
+ * where no other record does, or those that they are linked to: such an object belongs to no key whose template names it.
  */
 export async function claimRecords(
   db: Queries,
@@ -56,14 +56,18 @@ export async function claimRecords(
     externalIds?: ReadonlyMap<string, string>;
     binding: Pick<RowOf<typeof destination>, 'baseUrl' | 'organizationId'>;
   },
-): Promise<Map<string, ClaimedRecord>> {
+): Promise<Map<string, ClaimedRecord & { isLinked: boolean }>> {
   const { keys, binding } = claim;
   const externalIds = keys.map((key) => claim.externalIds?.get(key));
-  const rows = await query<ClaimedRecord>(db)`
+  const linkOf = (key: SQL) =>
+    sql`SELECT external_id FROM slotsync.links AS l WHERE l.stream = ${claim.stream} AND l.local_key = ${key}`;
+  const rows = await query<ClaimedRecord & { isLinked: boolean }>(db)`
     INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
     SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id) THEN id END,
       'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
-    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, id)
+    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, template_id)
+    CROSS JOIN LATERAL (SELECT CASE WHEN template_id IS NOT NULL THEN coalesce((${linkOf(sql`key`)}), CASE
+      WHEN NOT EXISTS (SELECT FROM slotsync.links AS l WHERE l.external_id = template_id) THEN template_id END) END AS id) AS i
     WHERE NOT EXISTS (SELECT FROM slotsync.destination
       WHERE (base_url, organization_id) <> (${binding.baseUrl}, ${binding.organizationId}))
     ORDER BY key COLLATE "C"
@@ -76,7 +80,7 @@ export async function claimRecords(
         THEN coalesce(excluded.external_id, r.external_id) ELSE r.external_id END,
       claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until
     WHERE ${IS_FREE}
-    RETURNING ${CLAIMED}`;
+    RETURNING ${CLAIMED}, EXISTS (${linkOf(sql`r.local_key`)}) AS "isLinked"`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 

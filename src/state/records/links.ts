@@ -33,6 +33,25 @@ export async function readLinksTo(db: Queries, externalIds: readonly string[]) {
   return new Map(links.map((link) => [link.externalId, link]));
 }
 
+/** Both in one statement: the links of these keys, and those to objects with these external ids. */
+export async function readLinksOfAndTo(
+  db: Queries,
+  stream: string,
+  keys: readonly string[],
+  externalIds: readonly string[],
+) {
+  const links = await selectLinks(
+    db,
+    sql`(stream = ${stream} AND local_key = ${anyOf(keys)}) OR external_id = ${anyOf(externalIds)}`,
+  );
+  return {
+    ofKeys: new Map(
+      links.flatMap((link) => (link.stream === stream ? [[link.localKey, link] as const] : [])),
+    ),
+    to: new Map(links.map((link) => [link.externalId, link])),
+  };
+}
+
 /** The links to objects with these numbers of the service, by number. */
 export async function readLinksToNumbers(db: Queries, numbers: readonly number[]) {
   if (numbers.length === 0) return new Map<number, Link>();

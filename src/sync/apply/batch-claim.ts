@@ -14,7 +14,6 @@ import {
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claim-records.js';
-import { readLinks } from '../../state/records/links.js';
 import { requireBinding } from '../../state/destination-binding.js';
 import { claimObjects, releasingObjects, renewObjectClaims } from '../../state/records/claim-objects.js';
 import type { Stream } from '../../streams/stream.js';
@@ -51,24 +50,17 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   let until = clock() + validMs;
   let confirmations = 0;
   const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
-  const links = await readLinks(db, stream.name, keys);
-  /** Keys whose objects do not follow from them. */
-  const linked = new Set(links.keys());
-  // An object that one key is linked to belongs to no key whose template names it.
-  const isLinked = new Set([...links.values()].map(({ externalId }) => externalId));
-  const externalIds = new Map(
-    [...idsOfKeys].flatMap(([key, id]) => {
-      const owned = links.get(key)?.externalId ?? (isLinked.has(id) ? undefined : id);
-      return owned === undefined ? [] : [[key, owned] as const];
-    }),
-  );
   const wanted = { ...claim, keys, runId, binding: destination.binding };
-  const claimed = await claimRecords(db, { ...wanted, externalIds }).catch((error: unknown) => {
+  const claimed = await claimRecords(db, { ...wanted, externalIds: idsOfKeys }).catch((error: unknown) => {
     // Another batch came to own one of these objects at the same moment: which record does is seen under the claim.
     if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
     return claimRecords(db, wanted);
   });
   if (claimed.size === 0) await requireBinding(state, destination.binding);
+  /** Keys whose objects do not follow from them. */
+  const linked = new Set(
+    [...claimed.values()].flatMap(({ localKey, isLinked }) => (isLinked ? localKey : [])),
+  );
   // A repair reads the objects, whatever was accepted last.
   const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
   /** Records without those whose object another batch has. */

@@ -1,6 +1,6 @@
 // Splits the records of a claimed batch into those to be written and those whose outcome is known before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
-import { readLinksTo } from '../../state/records/links.js';
+import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import * as outcome from '../object/outcome-reasons.js';
@@ -17,7 +17,7 @@ type PrepareDeps = SyncDeps & { slowReadings?: SlowReadings };
 /** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
 export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<Write[]> {
   const { batch, stream, claim, settle } = work;
-  const { rows, rendered, unreadable } = await readUnderClaim(deps, work);
+  const { rows, rendered, unreadable, linksTo } = await readUnderClaim(deps, work);
   const shared = findSharedInBatch(stream, rendered);
   const obstacles = await ownObjects(deps, work, rendered, (key) => shared.has(key));
   const { records } = claim;
@@ -49,7 +49,7 @@ export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<
     if (other) return settle(outcome.externalIdLinked(write, other));
     return owner ? settle(outcome.externalIdShared(write, owner)) : [write];
   });
-  const own = await refuseLinkedIds(deps, work, writes);
+  const own = await refuseLinkedIds(deps, work, writes, linksTo);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
   const gone = [...records.values()].filter(
     ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
@@ -62,10 +62,20 @@ export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<
  * that another batch has, or another one at every look, is left to a later attempt.
  */
 async function readUnderClaim(deps: PrepareDeps, { batch, stream, claim }: BatchWork) {
+  /** By external id, the links to objects that records own which were never accepted. */
+  const linksTo = new Map<string, Link | undefined>();
   const read = async (keys: readonly string[]) => {
-    const { rows: found, unreadable: unread, slow } = await deps.mirror.readRows(stream, keys);
+    const owned = keys.flatMap((key) => {
+      const { objectHash = '', externalId } = claim.records.get(key) ?? {};
+      return objectHash === null ? (externalId ?? []) : [];
+    });
+    const [{ rows: found, unreadable: unread, slow }, links] = await Promise.all([
+      deps.mirror.readRows(stream, keys),
+      readLinksOfAndTo(deps.state.db, stream.name, keys, owned),
+    ]);
+    for (const externalId of owned) linksTo.set(externalId, links.to.get(externalId));
     if (slow) deps.slowReadings?.warn(deps.log, batch, slow);
-    return { found, unread, results: await renderRows(deps.state, stream, found) };
+    return { found, unread, results: await renderRows(deps.state, stream, found, undefined, links.ofKeys) };
   };
   const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);
   const idsOf = (results: ReadonlyMap<string, Rendered>) =>
@@ -89,7 +99,7 @@ async function readUnderClaim(deps: PrepareDeps, { batch, stream, claim }: Batch
       }
     }
   }
-  return { rows, rendered, unreadable };
+  return { rows, rendered, unreadable, linksTo };
 }
 
 /** By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. */
@@ -111,22 +121,22 @@ function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendere
 /**
  * An object that a record is linked to is no other's, whatever the template of another row says: asked once more when the
  * record owns the object, since who makes a link looks for the owner after that. A record whose own link is not there any
- * more is left to a later attempt.
+ * more is left to a later attempt. `known`: links that were asked for when their records owned the objects already.
  */
 async function refuseLinkedIds(
   { state }: SyncDeps,
   { stream, claim, settle }: BatchWork,
   writes: readonly Write[],
+  known: ReadonlyMap<string, Link | undefined>,
 ): Promise<Write[]> {
   const first = new Set(writes.filter(({ record, link }) => record.objectHash === null || link));
-  const links = await readLinksTo(
-    state.db,
-    [...first].map(({ object }) => object.extId),
-  );
+  const isUnknown = ({ link, object }: Write) => link !== undefined || !known.has(object.extId);
+  const unknown = [...first].filter(isUnknown).map(({ object }) => object.extId);
+  const links = await readLinksTo(state.db, unknown);
   return writes.filter((write) => {
     if (!first.has(write)) return true;
     const { localKey } = write.record;
-    const link = links.get(write.object.extId);
+    const link = (isUnknown(write) ? links : known).get(write.object.extId);
     const isOwn = link?.stream === stream.name && link.localKey === localKey;
     if (link && !isOwn) settle(outcome.externalIdLinked(write, link));
     else if (write.link && !link) claim.leave(localKey);

@@ -45,8 +45,10 @@ export async function whoHas(
 ): Promise<(externalId: string) => Holder> {
   const ids = [...new Set(externalIds)];
   if (ids.length === 0) return () => NOBODY;
-  const records = await readOwners(deps.state.db, ids);
-  const links = await readLinksTo(deps.state.db, ids);
+  const [records, links] = await Promise.all([
+    readOwners(deps.state.db, ids),
+    readLinksTo(deps.state.db, ids),
+  ]);
   const ownerRowOf = await (asked.ownerRows ? readOwnerRows(deps, [...records.values()]) : undefined);
   const known = (externalId: string): Holder => {
     const [record, link] = [records.get(externalId), links.get(externalId)];

@@ -38,15 +38,16 @@ export interface Unmapped {
 /**
  * Renders rows, by key. A link wins over the template of the external id. One query for all links and one for all
  * references. `placeholder` returns a text for a reference that is
- * not at the service yet; without it, that reference is the result.
+ * not at the service yet; without it, that reference is the result. `knownLinks`: of these rows, if they were read already.
  */
 export async function renderRows(
   { db }: Pick<State, 'db'>,
   stream: Stream,
   rows: ReadonlyMap<string, { row: Row }>,
   placeholder: (reference: NeededReference) => string | undefined = () => undefined,
+  knownLinks?: ReadonlyMap<string, Link>,
 ): Promise<Map<string, Rendered>> {
-  const links = await readLinks(db, stream.name, [...rows.keys()]);
+  const links = knownLinks ?? (await readLinks(db, stream.name, [...rows.keys()]));
   const mapped = new Map(
     [...rows].map(([key, { row }]) => [key, mapOrExplain(stream, row, links.get(key)?.externalId)]),
   );
