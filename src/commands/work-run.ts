@@ -47,6 +47,8 @@ interface Work {
 }
 
 const LOOK_EVERY_MS = 200;
+/** How often it is looked whether anybody may work it. */
+const LOOK_FOR_WORKERS_EVERY_MS = 5000;
 
 /** Starts the run and works it, or only queues it with `--detach`. Returns the exit code. */
 export async function startAndWork(
@@ -195,9 +197,13 @@ async function waitForRun(
   },
 ): Promise<Run> {
   const progress = createProgress('records', `run ${id}`);
+  let lookedAt = -Infinity;
   try {
     while (true) {
-      await look();
+      if (performance.now() - lookedAt > LOOK_FOR_WORKERS_EVERY_MS) {
+        await look();
+        lookedAt = performance.now();
+      }
       const run = await readRun(state.db, id);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
       const { done, total } = await readProgress(state.db, id);

@@ -8,7 +8,7 @@ import {
   type Recognition,
 } from '../connections/database-facts.js';
 import { arrayLiteral } from '../text/sql-text.js';
-import { query, type Queries, type RowOf } from './database.js';
+import { query, queryTogether, type Queries, type RowOf } from './database.js';
 import type { databases } from './schema.js';
 
 type DatabaseName = (typeof databases.$inferSelect)['name'];
@@ -28,9 +28,10 @@ export interface MirrorChange {
 }
 
 export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
+  const run = async <T>(on: Queries, statement: string) => (await on.execute(sql.raw(statement))) as unknown as T[];
   // A statement that fails must not end a transaction that goes on.
   const ask = <T>(statement: string) =>
-    db.transaction(async (tx) => (await tx.execute(sql.raw(statement))) as unknown as T[]);
+    'rollback' in db ? db.transaction((savepoint) => run<T>(savepoint, statement)) : run<T>(db, statement);
   return readDatabaseFacts(ask, 'slotsync.destination');
 }
 
@@ -42,12 +43,14 @@ export async function noteDatabase(
 ): Promise<Recognition> {
   const { systemId, databaseOid, tableOid, timeline, walPosition } = seen;
   return db.transaction(async (tx) => {
-    await query(tx)`
+    const first = sql`
       INSERT INTO slotsync.databases (name, system_id, database_oid, table_oid, timeline, wal_position)
       VALUES (${name}, ${systemId}, ${databaseOid}, ${tableOid}, ${timeline}::int, ${walPosition}::float8::bigint)
       ON CONFLICT DO NOTHING`;
-    await query(tx)`SELECT FROM slotsync.databases WHERE name = ${name} FOR UPDATE`;
-    const noted = await readDatabase(tx, name);
+    const [, [noted]] = (await queryTogether(tx, [first, sql`${selectDatabase(name)} FOR UPDATE`])) as [
+      unknown,
+      NotedDatabase[],
+    ];
     if (!noted) throw new Error(`the state lost its row of the ${name}`);
     const recognition = recognize(noted, seen);
     await query(tx)`
@@ -73,13 +76,15 @@ export async function markRestored(db: Queries, name: DatabaseName, why: string)
 }
 
 export async function readDatabase(db: Queries, name: DatabaseName): Promise<NotedDatabase | undefined> {
-  const [row] = await query<NotedDatabase>(db)`
-    SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
-      wal_position::float8 AS "walPosition", seen_at AS "seenAt", restored_at AS "restoredAt",
-      restored_why AS "restoredWhy", passed
-    FROM slotsync.databases WHERE name = ${name}`;
+  const [row] = await query<NotedDatabase>(db)`${selectDatabase(name)}`;
   return row;
 }
+
+const selectDatabase = (name: DatabaseName) => sql`
+  SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
+    wal_position::float8 AS "walPosition", seen_at AS "seenAt", restored_at AS "restoredAt",
+    restored_why AS "restoredWhy", passed
+  FROM slotsync.databases WHERE name = ${name}`;
 
 /** Whether the state was restored, and no whole verify has compared it since; also before any process has noted it. */
 export async function readRestored(db: Queries): Promise<Restored | undefined> {
