@@ -28,7 +28,8 @@ export interface MirrorChange {
 }
 
 export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
-  const run = async <T>(on: Queries, statement: string) => (await on.execute(sql.raw(statement))) as unknown as T[];
+  const run = async <T>(on: Queries, statement: string) =>
+    (await on.execute(sql.raw(statement))) as unknown as T[];
   // A statement that fails must not end a transaction that goes on.
   const ask = <T>(statement: string) =>
     'rollback' in db ? db.transaction((savepoint) => run<T>(savepoint, statement)) : run<T>(db, statement);

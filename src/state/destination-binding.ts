@@ -3,7 +3,7 @@
 // typed wrong before can be corrected.
 import { sql } from 'drizzle-orm';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
-import { queryOne, type Queries, type State } from './database.js';
+import { queryOne, queryTogether, type Queries, type State } from './database.js';
 import { listWorking } from './processes.js';
 import { WAS_SENT } from './records/record-state.js';
 import { retryRecords } from './records/retry-records.js';
@@ -19,7 +19,15 @@ export type Binding = Pick<BoundDestination, 'baseUrl' | 'organizationId' | 'reg
 export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding): Promise<string> {
   const { baseUrl, organizationId, region } = wanted;
   const noted = { baseUrl, organizationId, region };
-  await db.insert(destination).values(noted).onConflictDoNothing();
+  const first = sql`
+    INSERT INTO slotsync.destination (base_url, organization_id, region)
+    VALUES (${baseUrl}, ${organizationId}, ${region}) ON CONFLICT DO NOTHING`;
+  // Waits for a process that binds the state to another one just now.
+  const known = sql`
+    SELECT base_url AS "baseUrl", organization_id AS "organizationId", state_id AS "stateId"
+    FROM slotsync.destination FOR UPDATE`;
+  const [, [standing]] = (await queryTogether(db, [first, known])) as [unknown, BoundDestination[]];
+  if (standing && isSame(standing, wanted)) return standing.stateId;
   return db.transaction(async (tx) => {
     const [bound] = await tx.select().from(destination).for('update');
     if (!bound) throw new UsageError('the state database lost its destination row');

@@ -1,5 +1,6 @@
 // The requests of all processes, by the second, and how the service answered last.
-import { agoOf, query, queryOne, type Queries } from './database.js';
+import { sql, type SQL } from 'drizzle-orm';
+import { agoOf, query, queryOne, queryTogether, type Queries } from './database.js';
 
 interface Noted {
   seconds: readonly { second: Date; requests: number; throttled: number }[];
@@ -13,17 +14,17 @@ interface Noted {
  */
 export async function noteRequests(db: Queries, noted: Noted, now = Date.now): Promise<void> {
   // Both or none: what was not written is counted once more.
-  await db.transaction((tx) => writeRequests(tx, noted, now()));
+  await queryTogether(db, notingRequests(noted, now()));
 }
 
 /** Clocks differ by so much without being wrong, and the time until this is written. */
 const CLOCKS_AGREE_SECONDS = 5;
 
-async function writeRequests(db: Queries, { seconds, latest, success }: Noted, now: number): Promise<void> {
+function notingRequests({ seconds, latest, success }: Noted, now: number): SQL[] {
   const rows = JSON.stringify(
     seconds.map(({ second, ...counts }) => ({ second: second.toISOString(), ...counts })),
   );
-  await query(db)`
+  const counted = sql`
     INSERT INTO slotsync.request_seconds AS s (second, requests, throttled)
     SELECT second + CASE WHEN abs(behind) < ${CLOCKS_AGREE_SECONDS} THEN interval '0' ELSE make_interval(secs => behind) END,
       requests, throttled
@@ -31,14 +32,15 @@ async function writeRequests(db: Queries, { seconds, latest, success }: Noted, n
       jsonb_to_recordset(${rows}::text::jsonb) AS n(second timestamptz, requests int, throttled int) ORDER BY second
     ON CONFLICT (second) DO UPDATE SET requests = s.requests + excluded.requests,
       throttled = s.throttled + excluded.throttled`;
-  if (!latest) return;
+  if (!latest) return [counted];
   const [answered, succeeded] = [latest, success].map((answer) => answer && agoOf(answer.at, now));
-  await query(db)`
+  const answers = sql`
     UPDATE slotsync.destination SET
       answer = CASE WHEN coalesce(answered_at <= now() - ${answered ?? null}::text::interval, true)
         THEN ${latest.answer} ELSE answer END,
       answered_at = greatest(answered_at, now() - ${answered ?? null}::text::interval),
       succeeded_at = greatest(succeeded_at, now() - ${succeeded ?? null}::text::interval)`;
+  return [counted, answers];
 }
 
 /** Requests of a period. */

@@ -82,7 +82,7 @@ interface Mended {
   keys: readonly string[];
   /** Extra objects that have become somebody's record. */
   externalIds?: readonly string[];
-  /** Of these keys a write was accepted, so the history keeps what differed until then. */
+  /** Keys of which a write was accepted, so the history keeps what differed until then. */
   written?: readonly string[];
 }
 

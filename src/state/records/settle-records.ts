@@ -66,12 +66,12 @@ export function writeOutcomes({ token, stream, runId, outcomes }: SettledOf): SQ
 
 /** The row was not written by this transaction. */
 const IS_LOST = sql`r.xmin <> pg_current_xact_id()::xid`;
-/** What drift says (named d) is not of such a record. */
+/** A row of drift, named d, is not about such a record. */
 const IS_CERTAIN = sql`NOT EXISTS (SELECT FROM slotsync.records AS r
   WHERE r.stream = d.stream AND r.local_key = d.local_key AND r.in_doubt)`;
 
 /**
- * What follows from outcomes that were written just now, as statements of the same transaction. Records whose claim another batch
+ * The statements that follow those of `writeOutcomes`, in the same transaction. Records whose claim another batch
  * took over are in doubt, and sent again: two batches may have written them.
  */
 export function followOutcomes({

@@ -15,7 +15,7 @@ const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queue
 const lockingKeys = (id: number) => sql`
   SELECT keys FROM slotsync.batches WHERE ${isUnfinished(id)} FOR NO KEY UPDATE`;
 
-/** Of the query `settled`: outcomes and accepted operations as \`countOutcomes\` counts them, and the keys. */
+/** Counts the query `settled`: outcomes and accepted operations, as `countOutcomes` does, and the keys. */
 const COUNTED = sql`
   SELECT jsonb_build_object('synced', count(*) FILTER (WHERE outcome = 'synced'),
       'unchanged', count(*) FILTER (WHERE outcome IN ('unchanged', 'forgotten', 'skipped')),
