@@ -42,7 +42,11 @@ export function createChannels(
             name,
             send(notice, signal) {
               const to = { url: currentText(url), secret: secret && currentText(secret) };
-              return postWebhook({ ...to, proxy, timeoutMs: STEP_WITHIN_MS }, toBody(notice), signal);
+              return postWebhook(
+                { ...to, proxy, timeoutMs: STEP_WITHIN_MS },
+                { id: notice.id, body: toBody(notice) },
+                signal,
+              );
             },
           },
         ];

@@ -1,4 +1,5 @@
 // The input of a channel: one notice with everything that is due, so that many causes at once are one message.
+import { randomUUID } from 'node:crypto';
 import { formatDuration, plural } from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
 import type { DueMessage } from '../state/alerts.js';
@@ -16,7 +17,6 @@ export class SentInPart extends Error {
 
 /** An alert of a notice, in words. */
 export interface NoticeAlert {
-  /** With `event` and `openedAt` it names the message: one that arrives twice is the same. */
   id: number;
   event: 'opened' | 'recovered' | 'test';
   condition: AlertCondition | 'test';
@@ -30,13 +30,16 @@ export interface NoticeAlert {
 }
 
 export interface Notice {
+  /** The same each time it is sent: what is decided at the same time is one notice, also when it is sent again. */
+  id: string;
   /** The organization and the service; null: no run has bound the state to one yet. */
   organization: { id: string; service: string } | null;
   alerts: readonly NoticeAlert[];
 }
 
 export function composeNotice(organization: Notice['organization'], due: readonly DueMessage[]): Notice {
-  return { organization, alerts: due.map(composeAlert) };
+  const [first] = due;
+  return { id: `msg_${first?.decidedAt}_${first?.id}`, organization, alerts: due.map(composeAlert) };
 }
 
 /** The message of `alerts test`. */
@@ -52,7 +55,7 @@ export function composeTest(organization: Notice['organization'], now = new Date
     openedAt: now,
     recoveredAt: null,
   } as const;
-  return { organization, alerts: [alert] };
+  return { id: `msg_${randomUUID()}`, organization, alerts: [alert] };
 }
 
 function composeAlert({ event, alert }: DueMessage): NoticeAlert {

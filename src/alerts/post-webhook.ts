@@ -12,10 +12,16 @@ interface Webhook {
   timeoutMs: number;
 }
 
+interface Message {
+  /** The same each time it is sent. */
+  id: string;
+  body: unknown;
+}
+
 /** Posts JSON. Throws an Error that says why it did not arrive: anything but 2xx is a failure, a redirect too. */
 export async function postWebhook(
   { url, secret, proxy, timeoutMs }: Webhook,
-  body: unknown,
+  { id, body }: Message,
   signal: AbortSignal,
 ): Promise<void> {
   const { origin, pathname, search } = new URL(url);
@@ -26,7 +32,7 @@ export async function postWebhook(
       {
         path: pathname + search,
         method: 'POST',
-        headers: { 'content-type': 'application/json', ...(secret ? sign(text, secret) : {}) },
+        headers: { 'content-type': 'application/json', ...(secret ? sign({ id, body: text }, secret) : {}) },
         body: text,
         signal,
       },
@@ -56,9 +62,14 @@ function whatHappened(code: string): string {
   }
 }
 
-/** `Slotsync-Signature: v1=` and the HMAC-SHA256, in hexadecimal, of the timestamp, a dot and the body. */
-export function sign(body: string, secret: string, now = Date.now()): Record<string, string> {
+/** The headers of Standard Webhooks: the HMAC-SHA256 of id, timestamp and body with the bytes of a secret `whsec_…`. */
+export function sign(
+  { id, body }: { id: string; body: string },
+  secret: string,
+  now = Date.now(),
+): Record<string, string> {
   const timestamp = String(Math.floor(now / 1000));
-  const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
-  return { 'slotsync-timestamp': timestamp, 'slotsync-signature': `v1=${signature}` };
+  const key = Buffer.from(secret.slice('whsec_'.length), 'base64');
+  const signature = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64');
+  return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` };
 }

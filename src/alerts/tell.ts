@@ -91,7 +91,7 @@ async function sendTo(
 ): Promise<void> {
   const due = await claimMessages(state.db, channel.name, MOST_AT_ONCE);
   await Promise.all(
-    groupByMissing(due).map(async (group) => {
+    groupIntoNotices(due).map(async (group) => {
       const facts = { channel: channel.name, alerts: group.length };
       const missing = group[0]?.missing ?? null;
       const notice = composeNotice(organization, group);
@@ -106,12 +106,12 @@ async function sendTo(
   );
 }
 
-/** Alerts to the same addresses are one notice. */
-function groupByMissing(due: readonly DueMessage[]): DueMessage[][] {
+/** What was decided at the same time, and goes to the same addresses, is one notice. */
+function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
   const groups = new Map<string, DueMessage[]>();
   for (const one of due) {
-    const addresses = JSON.stringify(one.missing);
-    groups.set(addresses, [...(groups.get(addresses) ?? []), one]);
+    const name = JSON.stringify([one.decidedAt, one.missing]);
+    groups.set(name, [...(groups.get(name) ?? []), one]);
   }
   return [...groups.values()];
 }

@@ -47,6 +47,17 @@ const ownSecret = checkedBy((text) =>
   ),
 );
 
+/** As the specification of Standard Webhooks has it. */
+const NEW_WEBHOOK_SECRET = 'for example from: echo "whsec_$(openssl rand -base64 32)"';
+const webhookSecret = checkedBy((text) => {
+  const [, base64 = ''] = /^whsec_([\w+/]+={0,2})$/.exec(text) ?? [];
+  const key = Buffer.from(base64, 'base64');
+  refuse(
+    key.length < 24 || key.length > 64 || key.toString('base64') !== base64,
+    `not whsec_ and 24 to 64 bytes in base64; take one ${NEW_WEBHOOK_SECRET}`,
+  );
+});
+
 const wholeFrom = (min: number, max: number) =>
   z
     .string()
@@ -121,7 +132,7 @@ const SECRETS = {
     .pipe(headerValue),
   HTTP_TOKEN: ownSecret.pipe(headerValue),
   ALERT_WEBHOOK_URL: checkedBy(requireWebhookAddress),
-  ALERT_WEBHOOK_SECRET: ownSecret,
+  ALERT_WEBHOOK_SECRET: webhookSecret,
   ALERT_SLACK_URL: checkedBy(requireWebhookAddress),
   ALERT_TEAMS_URL: checkedBy(requireWebhookAddress),
 };
@@ -267,7 +278,7 @@ function findMissing(needs: readonly Need[], env: Environment): string[] {
   ).map(([, name, why]) => `${name} is not set${why}`);
   if (isSet('ALERT_WEBHOOK_URL') && !isSet('ALERT_WEBHOOK_SECRET'))
     faults.push(
-      `ALERT_WEBHOOK_SECRET is not set: what is sent to ALERT_WEBHOOK_URL is signed with it, ${NEW_SECRET}`,
+      `ALERT_WEBHOOK_SECRET is not set: what is sent to ALERT_WEBHOOK_URL is signed with it, ${NEW_WEBHOOK_SECRET}`,
     );
   if (textOf(env, 'HTTP_SIGN_IN') === 'always' && !isSet('HTTP_TOKEN'))
     faults.push(`HTTP_TOKEN is not set: HTTP_SIGN_IN=always asks everybody for it, ${NEW_SECRET}`);

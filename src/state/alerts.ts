@@ -16,6 +16,8 @@ export type Alert = RowOf<typeof alerts>;
 /** A message to be sent now. */
 export interface DueMessage {
   id: number;
+  /** Names the evaluation that decided on it: the microsecond of its transaction. */
+  decidedAt: string;
   event: AlertEvent;
   /** The addresses that miss it; null: nobody has it. */
   missing: string[] | null;
@@ -106,7 +108,9 @@ export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
  * noted as sent. So a message that was claimed by a process that died is sent by another.
  */
 export async function claimMessages(db: Queries, channel: string, limit: number): Promise<DueMessage[]> {
-  const rows = await query<Alert & { messageId: number; event: AlertEvent; missing: string | null }>(db)`
+  const rows = await query<
+    Alert & { messageId: number; decidedAt: string; event: AlertEvent; missing: string | null }
+  >(db)`
     WITH claimed AS (
       UPDATE slotsync.alert_messages SET attempts = attempts + 1,
         next_at = now() + make_interval(mins => least(${WIDEST_GAP_MINUTES}, power(2, least(attempts, 10)))::int)
@@ -115,13 +119,14 @@ export async function claimMessages(db: Queries, channel: string, limit: number)
         WHERE channel = ${channel} AND sent_at IS NULL AND next_at <= now()
           AND created_at > now() - make_interval(days => ${TRY_DAYS})
         ORDER BY id LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-      RETURNING id, alert_id, event, missing
+      RETURNING id, alert_id, event, missing, created_at
     )
-    SELECT c.id::float8 AS "messageId", c.event, to_json(c.missing)::text AS missing, a.id::float8 AS id, a.cause, a.condition,
+    SELECT c.id::float8 AS "messageId", (extract(epoch FROM c.created_at) * 1e6)::bigint::text AS "decidedAt", c.event, to_json(c.missing)::text AS missing, a.id::float8 AS id, a.cause, a.condition,
       a.message, a.opened_at AS "openedAt", a.gone_since AS "goneSince", a.recovered_at AS "recoveredAt"
     FROM claimed AS c JOIN slotsync.alerts AS a ON a.id = c.alert_id ORDER BY c.id`;
-  return rows.map(({ messageId, event, missing, ...alert }) => ({
+  return rows.map(({ messageId, decidedAt, event, missing, ...alert }) => ({
     id: messageId,
+    decidedAt,
     event,
     missing: missing === null ? null : (JSON.parse(missing) as string[]),
     alert,

@@ -29,7 +29,7 @@ afterEach(() => receiver.close());
 /** Every channel is on; the addresses and the password are secrets. */
 const channels = () => ({
   ALERT_WEBHOOK_URL: `${receiver.url}/s3cret-webhook`,
-  ALERT_WEBHOOK_SECRET: 's3cret-of-the-signature',
+  ALERT_WEBHOOK_SECRET: 'whsec_s3cretOfTheSignature123456789012',
   ALERT_SLACK_URL: `${receiver.url}/s3cret-slack`,
   ALERT_TEAMS_URL: `${receiver.url}/s3cret-teams`,
   ALERT_SMTP_URL: `smtp://slotsync:pa55word@127.0.0.1:${mailServer.port}?tls=none`,

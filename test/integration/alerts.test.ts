@@ -1,6 +1,5 @@
 // Guarantee 9
 // Alerts: each cause is reported once to each channel, what fails is tried again, and no run waits for any of it.
-import { createHmac } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
@@ -25,13 +24,14 @@ import { createAuthority, type Authority } from '../support/certificates.js';
 import { DRIPS, openDripping } from '../support/dripping.js';
 import { settleAmidCollections } from '../support/garbage.js';
 import { openMailServer } from '../support/mail-server.js';
+import { verifyStandardWebhook } from '../support/standard-webhooks.js';
 import { until } from '../support/wait.js';
 import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js';
 import type { World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
 import { holdRetirements, replaceInOrder } from '../support/stored-runs.js';
 
-const SECRET = 'a secret of enough length';
+const SECRET = `whsec_${Buffer.from('a key of 24 bytes or more').toString('base64')}`;
 const NO_CHANNEL: AlertSettings = {
   webhookUrl: undefined,
   webhookSecret: undefined,
@@ -39,6 +39,7 @@ const NO_CHANNEL: AlertSettings = {
   teamsUrl: undefined,
   smtpUrl: undefined,
 };
+const MESSAGE = { id: 'msg_1', body: { version: 1 } };
 const never = new AbortController().signal;
 
 const openWorld = keepWorlds();
@@ -98,9 +99,7 @@ describe('alerts', () => {
 
     const [{ path, headers, text } = { path: '', headers: {}, text: '' }] = receiver.received;
     expect(path).toBe('/hook');
-    const signed = `${headers['slotsync-timestamp'] as string}.${text}`;
-    const expected = createHmac('sha256', SECRET).update(signed).digest('hex');
-    expect(headers['slotsync-signature']).toBe(`v1=${expected}`);
+    verifyStandardWebhook(headers, text, SECRET);
     expect(receiver.bodies()[0]).toMatchObject({
       version: 1,
       alerts: [
@@ -207,6 +206,8 @@ describe('alerts', () => {
     await makeDue();
     await sendDue(deps, never);
     expect(receiver.received).toHaveLength(3);
+    for (const { headers, text } of receiver.received) verifyStandardWebhook(headers, text, SECRET);
+    expect(new Set(receiver.received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
     const [sent] = await listOpenAlerts(world.state.db);
     expect(sent?.messages).toMatchObject([{ attempts: 3, error: null }]);
     expect(sent?.messages[0]?.sentAt).not.toBeNull();
@@ -359,8 +360,7 @@ describe('alerts', () => {
   });
 
   it('alerts: a receiver that takes a request and does not answer is not called unreachable', async () => {
-    const post = (url: string) =>
-      postWebhook({ url, proxy: undefined, timeoutMs: 50 }, { version: 1 }, never);
+    const post = (url: string) => postWebhook({ url, proxy: undefined, timeoutMs: 50 }, MESSAGE, never);
     receiver.answerNext('hang');
     await expect(post(`${receiver.url}/hook`)).rejects.toThrow(
       'it took the request and did not answer in time (UND_ERR_HEADERS_TIMEOUT)',
@@ -379,7 +379,7 @@ describe('alerts', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const mute = { name: 'webhook' as const, send: () => new Promise<never>(() => undefined) };
-      const trying = trySend(mute, { organization: null, alerts: [] }, { signal: never });
+      const trying = trySend(mute, { id: 'msg_1', organization: null, alerts: [] }, { signal: never });
       vi.advanceTimersByTime(SEND_WITHIN_MS);
       vi.useRealTimers();
       expect(await settleAmidCollections(trying)).toMatchObject({ value: { problem: 'no answer in time' } });
@@ -388,7 +388,7 @@ describe('alerts', () => {
     }
     const dripping = await openDripping(DRIPS.head);
     const hook = { url: dripping.url, proxy: undefined, timeoutMs: 600_000 };
-    const posting = withDeadline({ ms: 300 }, (signal) => postWebhook(hook, { version: 1 }, signal));
+    const posting = withDeadline({ ms: 300 }, (signal) => postWebhook(hook, MESSAGE, signal));
     expect(await settleAmidCollections(posting)).toMatchObject({ reason: { message: 'no answer in time' } });
     await expect.poll(dripping.openCount).toBe(0);
     await dripping.close();

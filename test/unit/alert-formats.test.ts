@@ -1,4 +1,3 @@
-import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from '../../src/alerts/formats.js';
@@ -6,7 +5,9 @@ import { subjectOf, type Notice, type NoticeAlert } from '../../src/alerts/notic
 import { sign } from '../../src/alerts/post-webhook.js';
 import { parseSmtpAddress } from '../../src/connections/smtp-address.js';
 import { AWKWARD, OBEYED } from '../support/situations.js';
+import { verifyStandardWebhook } from '../support/standard-webhooks.js';
 
+const SECRET = `whsec_${Buffer.from('a key of 24 bytes or more').toString('base64')}`;
 const ALERT: NoticeAlert = {
   id: 7,
   event: 'opened',
@@ -18,7 +19,7 @@ const ALERT: NoticeAlert = {
   openedAt: new Date('2026-03-02T06:00:00Z'),
   recoveredAt: null,
 };
-const NOTICE = { organization: { id: '42', service: 'https://api.example' }, alerts: [ALERT] };
+const NOTICE = { id: 'msg_1', organization: { id: '42', service: 'https://api.example' }, alerts: [ALERT] };
 
 describe('forms of an alert', () => {
   it('alerts: JSON has everything, with its version', () => {
@@ -68,6 +69,7 @@ describe('forms of an alert', () => {
 
   it('alerts: a value is part of its line in every form, also in the subject', () => {
     const awkward = (name: string) => ({
+      id: 'msg_1',
       organization: { id: name, service: name },
       alerts: [{ ...ALERT, title: name, details: [name], commands: [name] }],
     });
@@ -89,12 +91,25 @@ describe('forms of an alert', () => {
     expect(subjectOf({ ...NOTICE, alerts: [ALERT, ALERT, over] })).toBe('2 alerts, 1 over');
   });
 
-  it('alerts: the signature is that of the timestamp, a dot and the body', () => {
-    const headers = sign('{"a":1}', 'a secret of enough length', 1_700_000_000_999);
-    const expected = createHmac('sha256', 'a secret of enough length')
-      .update('1700000000.{"a":1}')
-      .digest('hex');
-    expect(headers).toEqual({ 'slotsync-timestamp': '1700000000', 'slotsync-signature': `v1=${expected}` });
+  it('alerts: the signature is that of the specification of Standard Webhooks', () => {
+    const headers = sign({ id: 'msg_1', body: '{"a":1}' }, SECRET, 1_700_000_000_999);
+    expect(headers).toMatchObject({ 'webhook-id': 'msg_1', 'webhook-timestamp': '1700000000' });
+    expect(() => verifyStandardWebhook(headers, '{"a":1}', SECRET, 1_700_000_100)).not.toThrow();
+    expect(() => verifyStandardWebhook(headers, '{"a":2}', SECRET, 1_700_000_100)).toThrow('no signature');
+    expect(() => verifyStandardWebhook(headers, '{"a":1}', SECRET, 1_700_000_400)).toThrow('timestamp');
+    const other = { ...headers, 'webhook-id': 'msg_2' };
+    expect(() => verifyStandardWebhook(other, '{"a":1}', SECRET, 1_700_000_100)).toThrow('no signature');
+  });
+
+  it('alerts: the verification of these tests takes the example of the specification’s authors', () => {
+    // That of the tests of their libraries.
+    const headers = {
+      'webhook-id': 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+      'webhook-timestamp': '1614265330',
+      'webhook-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+    };
+    const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+    expect(() => verifyStandardWebhook(headers, '{"test": 2432232314}', secret, 1_614_265_330)).not.toThrow();
   });
 });
 
@@ -108,12 +123,13 @@ describe('the page about alerts', () => {
     };
     const verify = module.isFromSlotsync;
     const body = JSON.stringify(toJsonBody(NOTICE));
-    const headers = sign(body, 'a secret of enough length');
-    expect(verify(headers, body, 'a secret of enough length')).toBe(true);
-    expect(verify(headers, `${body} `, 'a secret of enough length')).toBe(false);
-    expect(verify(headers, body, 'another secret')).toBe(false);
-    expect(verify(headers, body, 'a secret of enough length', Date.now() / 1000 + 301)).toBe(false);
-    expect(verify({}, body, 'a secret of enough length')).toBe(false);
+    const headers = sign({ id: 'msg_1', body }, SECRET);
+    expect(verify(headers, body, SECRET)).toBe(true);
+    expect(verify(headers, `${body} `, SECRET)).toBe(false);
+    expect(verify({ ...headers, 'webhook-id': 'msg_2' }, body, SECRET)).toBe(false);
+    expect(verify(headers, body, `whsec_${Buffer.alloc(32).toString('base64')}`)).toBe(false);
+    expect(verify(headers, body, SECRET, Date.now() / 1000 + 302)).toBe(false);
+    expect(verify({}, body, SECRET)).toBe(false);
   });
 
   it('alerts: the body it shows has the keys that are sent', () => {
