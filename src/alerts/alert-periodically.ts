@@ -1,18 +1,28 @@
-// A loop of its own in each worker: alerts are decided and sent beside the work, and never before it.
+// Loops of their own in each worker: alerts are decided and sent beside the work, and never before it; and heartbeats.
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, endsWithin, repeat, type Stoppable } from '../process/lifecycle.js';
-import { evaluateAlerts, sendDue, type AlertDeps } from './tell.js';
+import type { Channel } from './channels.js';
+import { isLatestNightlyBad } from './note-nightly.js';
+import { composeHeartbeat } from './notice.js';
+import { evaluateAlerts, LONGEST_STATEMENT_MS, sendDue, trySend, type AlertDeps } from './tell.js';
 
 const LOOK_EVERY_MS = 15_000;
+export const HEARTBEAT_EVERY_MS = 5 * 60_000;
 /** For noting that what was being sent was given up. A state that does not answer holds up no stop. */
 const END_WITHIN_MS = 1000;
 
+interface PeriodicDeps extends AlertDeps {
+  /** False: this process sends nothing to the service for now. Then it sends no heartbeat either. */
+  maySend: () => boolean;
+}
+
 /** Runs until stopped. A stop abandons what is being sent at once: it is still due, for whoever looks next. */
-export function alertPeriodically(deps: AlertDeps): Stoppable {
-  const { stopping, stop, abort } = createStoppable('alerts', deps.log, () =>
-    endsWithin(loop.ended, END_WITHIN_MS),
+export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable {
+  const { channels, log } = deps;
+  const { stopping, stop, abort } = createStoppable('alerts', log, () =>
+    endsWithin(Promise.all(loops.map(({ ended }) => ended)), END_WITHIN_MS),
   );
-  const loop = repeat(
+  const evaluation = repeat(
     async () => {
       await evaluateAlerts(deps);
       await sendDue(deps, stopping);
@@ -20,8 +30,38 @@ export function alertPeriodically(deps: AlertDeps): Stoppable {
     {
       everyMs: LOOK_EVERY_MS,
       signal: stopping,
-      onError: (error) => deps.log.warn({ code: codeOf(error) }, 'alerts not evaluated; it is retried'),
+      onError: (error) => log.warn({ code: codeOf(error) }, 'alerts not evaluated; it is retried'),
     },
   );
+  const heartbeats = channels
+    .filter(({ name }) => name === 'ping')
+    .map((channel) =>
+      repeat(createHeartbeat(channel, { ...deps, maySend }, stopping), {
+        everyMs: HEARTBEAT_EVERY_MS,
+        signal: stopping,
+        onError: (error) => log.warn({ code: codeOf(error) }, 'heartbeat not sent: the state was not read'),
+      }),
+    );
+  const loops = [evaluation, ...heartbeats];
   return { stop, abort };
+}
+
+/** A round of heartbeats: it says how the latest nightly run ended, since an ordinary ping would say that all is well. */
+export function createHeartbeat(
+  channel: Channel,
+  { state, log, maySend }: Pick<PeriodicDeps, 'state' | 'log' | 'maySend'>,
+  signal: AbortSignal,
+): () => Promise<void> {
+  let isFailing = false;
+  return async () => {
+    if (!maySend()) return;
+    const isBad = await isLatestNightlyBad(state.db, LONGEST_STATEMENT_MS);
+    const { problem: reason } = await trySend(channel, composeHeartbeat(isBad), { signal });
+    if (signal.aborted) return;
+    const facts = { channel: channel.name };
+    if (reason !== null && !isFailing)
+      log.warn({ ...facts, reason }, 'heartbeat not sent; it is tried every five minutes');
+    if (reason === null && isFailing) log.info(facts, 'heartbeats are sent again');
+    isFailing = reason !== null;
+  };
 }

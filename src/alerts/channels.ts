@@ -4,13 +4,18 @@ import { currentText, type SettingText } from '../config/setting-text.js';
 import type { AlertSettings, ProxySettings } from '../config/settings.js';
 import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from './formats.js';
 import type { AlertRules } from './choose-alerts.js';
-import { subjectOf, type Notice } from './notice.js';
-import { postWebhook } from './post-webhook.js';
+import { subjectOf, type NightlyEvent, type Notice } from './notice.js';
+import { ping, postWebhook, type PingOutcome, type WebLimits } from './post-webhook.js';
+import type { Mail } from './send-mail.js';
+import type { ParsedConfig } from '../streams/config-schema.js';
 
-export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail';
+export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail' | 'ping' | 'report';
+/** What a channel is told. */
+export type Subject = 'alerts' | 'nightly runs' | 'ends of nightly runs';
 
 export interface Channel {
   name: ChannelName;
+  subject: Subject;
   /**
    * Throws an Error that says why the notice did not arrive, and names no secret; SentInPart when it did not arrive at all
    * addresses. `missing`: it is sent to these alone, as far as they are still configured; null: to everybody.
@@ -18,61 +23,112 @@ export interface Channel {
   send: (notice: Notice, signal: AbortSignal, missing?: readonly string[] | null) => Promise<void>;
 }
 
+/** Names of the channels that are told of it. */
+export const namesOf = (channels: readonly Channel[], subject: Subject): ChannelName[] =>
+  channels.filter((channel) => channel.subject === subject).map(({ name }) => name);
+
 /** Time limit of each step of a send; all of it has SEND_WITHIN_MS. */
 const STEP_WITHIN_MS = 10_000;
 /** Less than the first gap between two attempts: nobody sends a message while another still does. */
 export const SEND_WITHIN_MS = 20_000;
 
-/** Throws UsageError when a mail server is set and the configuration does not say who gets the mail. */
+type MailText = Pick<Mail, 'text' | 'html'>;
+
+interface Configured extends Pick<AlertRules, 'mail'> {
+  report: ParsedConfig['report'];
+  /** The report since a nightly run started. */
+  composeReport: (runId: number) => Promise<MailText>;
+}
+
+/** Throws UsageError when a mail server is set and the configuration does not say who gets the mail, or the other way round. */
 export function createChannels(
   settings: AlertSettings & { proxy: ProxySettings | undefined },
-  { mail }: Pick<AlertRules, 'mail'>,
+  { mail, report, composeReport }: Configured,
 ): Channel[] {
-  const { webhookUrl, webhookSecret, slackUrl, teamsUrl, smtpUrl, proxy } = settings;
+  const { webhookUrl, webhookSecret, slackUrl, teamsUrl, smtpUrl, pingUrl, proxy } = settings;
+  const web = (
+    url: SettingText | undefined,
+    channel: Omit<Channel, 'send'>,
+    send: (to: { url: string } & WebLimits, notice: Notice, signal: AbortSignal) => Promise<void>,
+  ): Channel[] => {
+    if (url === undefined) return [];
+    const limits = { proxy, timeoutMs: STEP_WITHIN_MS };
+    return [
+      { ...channel, send: (notice, signal) => send({ url: currentText(url), ...limits }, notice, signal) },
+    ];
+  };
   const webhook = (
     name: ChannelName,
     url: SettingText | undefined,
     toBody: (notice: Notice) => unknown,
     secret?: SettingText,
-  ): Channel[] =>
-    url === undefined
-      ? []
-      : [
-          {
-            name,
-            send(notice, signal) {
-              const to = { url: currentText(url), secret: secret && currentText(secret) };
-              return postWebhook(
-                { ...to, proxy, timeoutMs: STEP_WITHIN_MS },
-                { id: notice.id, body: toBody(notice) },
-                signal,
-              );
-            },
-          },
-        ];
+  ) =>
+    web(url, { name, subject: 'alerts' }, (to, notice, signal) => {
+      const message = { id: notice.id, body: toBody(notice) };
+      return postWebhook({ ...to, secret: secret && currentText(secret) }, message, signal);
+    });
+  if (report !== undefined && smtpUrl === undefined)
+    throw new UsageError('the configuration mails the report, and ALERT_SMTP_URL is not set', {
+      faults: ['report.to: gets it by the mail server of alerts, from alerts.mail.from'],
+      remedy: 'Set ALERT_SMTP_URL, or remove report from the configuration.',
+    });
   if (smtpUrl !== undefined && mail === undefined)
     throw new UsageError('ALERT_SMTP_URL is set, and the configuration does not say who gets the mail', {
       faults: ["alerts.mail: is missing: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }"],
       remedy: 'Add it to the configuration, or unset ALERT_SMTP_URL.',
     });
+  const toMail = (notice: Notice): MailText => ({ text: toText(notice), html: toHtml(notice) });
   return [
     ...webhook('webhook', webhookUrl, toJsonBody, webhookSecret),
     ...webhook('slack', slackUrl, toSlackBody),
     ...webhook('teams', teamsUrl, toTeamsBody),
-    ...(smtpUrl !== undefined && mail !== undefined ? [mailChannel(smtpUrl, mail)] : []),
+    ...web(pingUrl, { name: 'ping', subject: 'nightly runs' }, (to, { nightly }, signal) =>
+      ping(to, { outcome: outcomeOf(nightly), uuid: nightly?.run?.uuid }, signal),
+    ),
+    ...(smtpUrl !== undefined && mail !== undefined
+      ? [mailChannel({ name: 'mail', subject: 'alerts' }, { smtpUrl, ...mail, compose: toMail })]
+      : []),
+    ...(smtpUrl !== undefined && mail !== undefined && report !== undefined
+      ? [
+          mailChannel(
+            { name: 'report', subject: 'ends of nightly runs' },
+            {
+              smtpUrl,
+              from: mail.from,
+              to: report.to,
+              compose: (notice) =>
+                notice.nightly?.run ? composeReport(notice.nightly.run.id) : toMail(notice),
+            },
+          ),
+        ]
+      : []),
   ];
 }
 
-function mailChannel(url: SettingText, { from, to }: NonNullable<AlertRules['mail']>): Channel {
+/** Without a nightly run it is a test of the address. */
+function outcomeOf(nightly: NightlyEvent | undefined): PingOutcome {
+  if (nightly === undefined) return 'success';
+  if (!nightly.hasEnded) return 'start';
+  return nightly.isBad ? 'fail' : 'success';
+}
+
+interface MailTo {
+  smtpUrl: SettingText;
+  from: string;
+  to: readonly string[];
+  compose: (notice: Notice) => MailText | Promise<MailText>;
+}
+
+function mailChannel(channel: Omit<Channel, 'send'>, { smtpUrl, from, to, compose }: MailTo): Channel {
   return {
-    name: 'mail',
+    ...channel,
     async send(notice, signal, missing = null) {
       const { addressesAmong, sendMail } = await import('./send-mail.js');
       const recipients = missing === null ? to : addressesAmong(to, missing);
       if (recipients.length === 0) return;
       const subject = `slotsync: ${subjectOf(notice)}`;
-      const mail = { from, to: recipients, subject, text: toText(notice), html: toHtml(notice) };
-      await sendMail({ url: currentText(url), timeoutMs: STEP_WITHIN_MS }, mail, signal);
+      const mail = { from, to: recipients, subject, ...(await compose(notice)) };
+      await sendMail({ url: currentText(smtpUrl), timeoutMs: STEP_WITHIN_MS }, mail, signal);
     },
   };
 }

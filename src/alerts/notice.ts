@@ -29,17 +29,41 @@ export interface NoticeAlert {
   recoveredAt: Date | null;
 }
 
+/** A nightly run started, or it ended. */
+export interface NightlyEvent {
+  /** Null: no run of its own, as of a heartbeat. */
+  run: { id: number; uuid: string } | null;
+  hasEnded: boolean;
+  isBad: boolean;
+}
+
 export interface Notice {
   /** The same each time it is sent: what is decided at the same time is one notice, also when it is sent again. */
   id: string;
   /** The organization and the service; null: no run has bound the state to one yet. */
   organization: { id: string; service: string } | null;
   alerts: readonly NoticeAlert[];
+  /** Then it is about this alone. */
+  nightly?: NightlyEvent | undefined;
 }
 
 export function composeNotice(organization: Notice['organization'], due: readonly DueMessage[]): Notice {
   const [first] = due;
-  return { id: `msg_${first?.decidedAt}_${first?.id}`, organization, alerts: due.map(composeAlert) };
+  const id = `msg_${first?.decidedAt}_${first?.id}`;
+  const run = first?.alert.message.run;
+  const hasEnded = first?.event === 'recovered';
+  return {
+    id,
+    organization,
+    alerts: due.map(composeAlert),
+    nightly: run && { run, hasEnded, isBad: run.isBad ?? false },
+  };
+}
+
+/** A ping that says how the latest nightly run ended. */
+export function composeHeartbeat(isBad: boolean): Notice {
+  const nightly = { run: null, hasEnded: true, isBad };
+  return { id: `msg_${randomUUID()}`, organization: null, alerts: [], nightly };
 }
 
 /** The message of `alerts test`. */
@@ -61,7 +85,7 @@ export function composeTest(organization: Notice['organization'], now = new Date
 function composeAlert({ event, alert }: DueMessage): NoticeAlert {
   const { id, condition, cause, openedAt, recoveredAt, message } = alert;
   const named = { id, event, condition, cause, openedAt, recoveredAt };
-  if (event === 'opened') {
+  if (event === 'opened' || condition === 'nightly_run') {
     const { title, details, commands } = message;
     return { ...named, title, details, commands };
   }

@@ -1,15 +1,19 @@
-// A POST to a webhook, through the proxy where one is set. Its address is a secret, so no failure repeats it.
+// Requests to webhooks and to a monitoring service, through the proxy where one is set. Their addresses are secrets, so no
+// failure repeats them.
 import { createHmac } from 'node:crypto';
 import { openConnections } from '../destination/connections.js';
 import { codeOf } from '../errors/errors.js';
 import type { ProxySettings } from '../config/settings.js';
 
-interface Webhook {
+export interface WebLimits {
+  proxy: ProxySettings | undefined;
+  timeoutMs: number;
+}
+
+interface Webhook extends WebLimits {
   url: string;
   /** The secret that the body is signed with; undefined: it is not signed. */
   secret?: string | undefined;
-  proxy: ProxySettings | undefined;
-  timeoutMs: number;
 }
 
 interface Message {
@@ -18,24 +22,52 @@ interface Message {
   body: unknown;
 }
 
-/** Posts JSON. Throws an Error that says why it did not arrive: anything but 2xx is a failure, a redirect too. */
+/** Posts JSON. Throws an Error that says why it did not arrive. */
 export async function postWebhook(
-  { url, secret, proxy, timeoutMs }: Webhook,
+  { secret, ...webhook }: Webhook,
   { id, body }: Message,
   signal: AbortSignal,
 ): Promise<void> {
-  const { origin, pathname, search } = new URL(url);
   const text = JSON.stringify(body);
+  const headers = {
+    'content-type': 'application/json',
+    ...(secret ? sign({ id, body: text }, secret) : {}),
+  };
+  await ask(webhook, { method: 'POST', headers, body: text }, signal);
+}
+
+export type PingOutcome = 'start' | 'success' | 'fail';
+
+/**
+ * Asks the address of a monitoring service by the convention of healthchecks.io: below it `/start` and `/fail`, and itself for
+ * success; `uuid` names the run. An address with a query stands for success alone, so it is not asked about the others.
+ */
+export async function ping(
+  { url, ...webhook }: Omit<Webhook, 'secret'>,
+  { outcome, uuid }: { outcome: PingOutcome; uuid?: string | undefined },
+  signal: AbortSignal,
+): Promise<void> {
+  const address = new URL(url);
+  if (address.search !== '') {
+    if (outcome === 'success') await ask({ url, ...webhook }, { method: 'GET' }, signal);
+    return;
+  }
+  if (outcome !== 'success') address.pathname = `${address.pathname.replace(/\/$/, '')}/${outcome}`;
+  if (uuid !== undefined) address.searchParams.set('rid', uuid);
+  await ask({ url: address.href, ...webhook }, { method: 'GET' }, signal);
+}
+
+/** Anything but 2xx is a failure, a redirect too. */
+async function ask(
+  { url, proxy, timeoutMs }: Omit<Webhook, 'secret'>,
+  request: { method: 'GET' | 'POST'; headers?: Record<string, string>; body?: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { origin, pathname, search } = new URL(url);
   const connections = openConnections({ baseUrl: origin, proxy }, timeoutMs);
   try {
     const answer = await connections.request(
-      {
-        path: pathname + search,
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...(secret ? sign({ id, body: text }, secret) : {}) },
-        body: text,
-        signal,
-      },
+      { path: pathname + search, ...request, signal },
       () => undefined,
     );
     if (answer.statusCode < 200 || answer.statusCode > 299)

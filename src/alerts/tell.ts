@@ -19,8 +19,10 @@ import type { Queries, State } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
 import { tryLock } from '../state/locks.js';
 import { limitReading } from '../state/snapshot.js';
+import type { ParsedConfig } from '../streams/config-schema.js';
 import { withDeadline } from '../time/deadline.js';
-import { SEND_WITHIN_MS, type Channel } from './channels.js';
+import { namesOf, SEND_WITHIN_MS, type Channel } from './channels.js';
+import { noteNightly } from './note-nightly.js';
 import { composeNotice, SentInPart, type Notice } from './notice.js';
 
 export interface AlertDeps {
@@ -28,6 +30,8 @@ export interface AlertDeps {
   log: Logger;
   channels: readonly Channel[];
   rules: AlertRules;
+  /** The report that is mailed; undefined: none is. */
+  report: ParsedConfig['report'];
   /** Names of the configured streams. */
   streams: readonly string[];
   timeZone: string;
@@ -37,14 +41,14 @@ export interface AlertDeps {
 const MOST_AT_ONCE = 50;
 
 /** It uses one of the few connections that the work has, so it stops waiting early. */
-const LONGEST_STATEMENT_MS = 10_000;
+export const LONGEST_STATEMENT_MS = 10_000;
 
 /** An alert is over when its cause has been gone for this long: one that comes and goes is one alert. */
 const OVER_AFTER_MINUTES = 10;
 
 /** Opens an alert for each cause that is there, and ends those whose cause is gone. False: another process is at it. */
 export async function evaluateAlerts(
-  { state, channels, rules, streams, timeZone }: Omit<AlertDeps, 'log'>,
+  { state, channels, rules, report, streams, timeZone }: Omit<AlertDeps, 'log'>,
   now?: Date,
 ): Promise<boolean> {
   const evaluate = async (tx: Queries) => {
@@ -52,8 +56,9 @@ export async function evaluateAlerts(
     if (!(await tryLock(tx, 'alerts'))) return false;
     const open = await listOpenAlerts(tx);
     const situation = await readGrounds(tx, { streams, now });
-    const causes = chooseAlerts(concerns(situation, rules), rules, { timeZone, now: situation.now });
-    const names = channels.map(({ name }) => name);
+    const all = concerns(situation, rules);
+    const causes = chooseAlerts(all, rules, { timeZone, now: situation.now });
+    const names = namesOf(channels, 'alerts');
     for (const cause of causes)
       if (!open.some((alert) => alert.cause === cause.cause)) await openAlert(tx, cause, names);
     for (const { id, cause, condition, messages } of open.toSorted((a, b) => a.id - b.id)) {
@@ -62,9 +67,11 @@ export async function evaluateAlerts(
       if (!isThere) {
         // An operator has decided on what was held: what is held next is another decision.
         const afterMinutes = condition === 'run_held' ? 0 : OVER_AFTER_MINUTES;
-        await recoverAlert(tx, id, { afterMinutes, afterwards: describeAfterwards(situation, condition) });
+        const afterwards = describeAfterwards(situation, condition);
+        await recoverAlert(tx, id, { afterMinutes, message: { afterwards } });
       } else if (messages.length === 0) await addMessages(tx, id, names);
     }
+    await noteNightly(tx, { situation, concerns: all, channels, report });
     return true;
   };
   return state.db.transaction(evaluate, { isolationLevel: 'repeatable read' });
@@ -106,11 +113,11 @@ async function sendTo(
   );
 }
 
-/** What was decided at the same time, and goes to the same addresses, is one notice. */
+/** What was decided at the same time, and goes to the same addresses, is one notice; a nightly run has its own. */
 function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
   const groups = new Map<string, DueMessage[]>();
   for (const one of due) {
-    const name = JSON.stringify([one.decidedAt, one.missing]);
+    const name = JSON.stringify([one.decidedAt, one.missing, one.alert.message.run]);
     groups.set(name, [...(groups.get(name) ?? []), one]);
   }
   return [...groups.values()];

@@ -228,7 +228,33 @@ export function createAppBase(
     log,
   });
 
+  /** Throws UsageError when a channel cannot be used. */
+  const alertChannels = async () => {
+    const { createChannels } = await import('../alerts/channels.js');
+    const { alerts: rules, report, streams: declared } = await configuration();
+    return createChannels(
+      { ...settings.alerts, proxy: settings.proxy },
+      {
+        mail: rules.mail,
+        report,
+        composeReport: async (runId) => {
+          const { composeReport } = await import('../alerts/compose-report.js');
+          const names = declared.map(({ name }) => name);
+          const { requestsPerSecond } = settings;
+          const deps = {
+            state: await state(),
+            streams: names,
+            requestsPerSecond,
+            timeZone: await timeZone(),
+          };
+          return composeReport(deps, runId);
+        },
+      },
+    );
+  };
+
   return {
+    alertChannels,
     command,
     settings,
     log,
@@ -282,11 +308,18 @@ export function createAppBase(
 
     /** The dependencies of alerts. Throws UsageError when a channel cannot be used. */
     async alerting(): Promise<AlertDeps> {
-      const { createChannels } = await import('../alerts/channels.js');
-      const { alerts: rules } = await configuration();
-      const channels = createChannels({ ...settings.alerts, proxy: settings.proxy }, rules);
+      const channels = await alertChannels();
+      const { alerts: rules, report } = await configuration();
       const names = [...(await streams()).keys()];
-      return { state: await state(), log, channels, rules, streams: names, timeZone: await timeZone() };
+      return {
+        state: await state(),
+        log,
+        channels,
+        rules,
+        report,
+        streams: names,
+        timeZone: await timeZone(),
+      };
     },
 
     /** The dependencies of a verify; a new state is bound by it. */

@@ -97,14 +97,14 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(verifyPeriodically(deps, turns));
     },
 
-    /** Decides and sends alerts until the caller stops it; undefined if no channel is set. */
-    async alertPeriodically(): Promise<Stoppable | undefined> {
+    /** Decides and sends alerts, and heartbeats while these workers send, until the caller stops it; undefined if no channel is set. */
+    async alertPeriodically({ sendingStopped }: Workers): Promise<Stoppable | undefined> {
       const { rules, ...deps } = await app.alerting();
       if (rules.mail !== undefined && !deps.channels.some(({ name }) => name === 'mail'))
         log.warn('alerts.mail is configured, and ALERT_SMTP_URL is not set: no mail is sent');
       if (deps.channels.length === 0) return undefined;
       const { alertPeriodically } = await import('../alerts/alert-periodically.js');
-      return ownStoppable(alertPeriodically({ ...deps, rules }));
+      return ownStoppable(alertPeriodically({ ...deps, rules, maySend: () => sendingStopped() === null }));
     },
 
     /** Health of these workers, metrics of this process and the page over HTTP, when HTTP_PORT asks for them. */

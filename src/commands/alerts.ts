@@ -4,7 +4,7 @@ import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { formatTime, plural, lines } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
-import { listOpenAlerts, type OpenAlert } from '../state/alerts.js';
+import { listOpenAlerts, listUnsentNightly, type OpenAlert } from '../state/alerts.js';
 import { takeLock } from '../state/locks.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
@@ -36,16 +36,18 @@ async function printOpen(
   options: CommonOptions,
 ): Promise<OpenAlert[]> {
   const open = await listOpenAlerts(state.db);
+  const unsent = await listUnsentNightly(state.db);
   const names = channels.map(({ name }) => name);
   print(
     options,
-    { channels: names, alerts: open },
+    { channels: names, alerts: open, nightlyRuns: unsent },
     lines(
       names.length === 0
         ? 'No channel is set, so nobody is notified: docs/alerts.md'
         : `Channels: ${names.join(', ')}.`,
       open.length === 0 ? 'No alert is open.' : `${plural(open.length, 'alert')} open:`,
       open.flatMap((alert) => describeOpen(alert, timeZone)),
+      unsent.flatMap(({ message, messages }) => ['', message.title, ...describeMessages(messages, timeZone)]),
     ),
   );
   return open;
@@ -60,20 +62,25 @@ function describeOpen({ message, openedAt, goneSince, messages }: OpenAlert, tim
     `  Open since ${formatTime(openedAt, timeZone)}.`,
     goneSince !== null &&
       `  Its cause cleared at ${formatTime(goneSince, timeZone)}; it is over unless it comes back soon.`,
-    messages.map(({ channel, sentAt, attempts, missing, error }) => {
-      if (sentAt !== null) return `  ${channel}: sent ${formatTime(new Date(sentAt), timeZone)}.`;
-      const to = missing === null ? '' : ` to ${missing.join(', ')}`;
-      return `  ${channel}: not sent${to} after ${plural(attempts, 'attempt')}${error === null ? '' : `: ${error}`}.`;
-    }),
+    describeMessages(messages, timeZone),
     commands.map((command) => `  → ${command}`),
   );
+}
+
+function describeMessages(messages: OpenAlert['messages'], timeZone: string): string[] {
+  return messages.map(({ channel, sentAt, attempts, missing, error }) => {
+    if (sentAt !== null) return `  ${channel}: sent ${formatTime(new Date(sentAt), timeZone)}.`;
+    const to = missing === null ? '' : ` to ${missing.join(', ')}`;
+    return `  ${channel}: not sent${to} after ${plural(attempts, 'attempt')}${error === null ? '' : `: ${error}`}.`;
+  });
 }
 
 /** Sends one notice to each channel. */
 async function testChannels({ state, channels }: AlertDeps, options: CommonOptions): Promise<number> {
   if (channels.length === 0)
     throw new UsageError('no channel of alerts is set', {
-      remedy: 'Set ALERT_WEBHOOK_URL, ALERT_SLACK_URL, ALERT_TEAMS_URL or ALERT_SMTP_URL: docs/alerts.md',
+      remedy:
+        'Set ALERT_WEBHOOK_URL, ALERT_SLACK_URL, ALERT_TEAMS_URL, ALERT_SMTP_URL or ALERT_PING_URL: docs/alerts.md',
     });
   const notice = composeTest(await readOrganization(state));
   const results = await Promise.all(

@@ -45,6 +45,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     add({ what: 'encryption', result: 'warning', text, remedy });
   }
   const configuration = await app.configuration();
+  await app.alertChannels();
   const { settings } = app;
   const deps = {
     configuration,

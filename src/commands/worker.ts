@@ -26,7 +26,7 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   try {
     await queue.serveHttp(workers);
     await queue.startNightlyScheduler();
-    const alerts = await queue.alertPeriodically();
+    const alerts = await queue.alertPeriodically(workers);
     if (alerts) parts.push(alerts);
     await workers.start();
     await inbox.start();

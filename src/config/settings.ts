@@ -135,6 +135,7 @@ const SECRETS = {
   ALERT_WEBHOOK_SECRET: webhookSecret,
   ALERT_SLACK_URL: checkedBy(requireWebhookAddress),
   ALERT_TEAMS_URL: checkedBy(requireWebhookAddress),
+  ALERT_PING_URL: checkedBy(requireWebhookAddress),
 };
 type Secret = keyof typeof SECRETS;
 const SECRET_NAMES = Object.keys(SECRETS) as Secret[];
@@ -249,6 +250,7 @@ export function loadSettings(needs: readonly Need[], env: Environment, file = '.
       slackUrl: secrets.ALERT_SLACK_URL,
       teamsUrl: secrets.ALERT_TEAMS_URL,
       smtpUrl: secrets.ALERT_SMTP_URL,
+      pingUrl: secrets.ALERT_PING_URL,
     },
     proxy,
     /** The zone of every time that is shown. Unset: the schedule's. */

@@ -55,6 +55,7 @@ function isOfAnotherRun({ kind, facts }: Concern, id: number): boolean {
 const REASONS: Record<ReportFacts['period']['because'], string> = {
   since: 'as asked for',
   run: 'from its request to its end',
+  nightly_run: 'since the nightly sync started',
   nightly: 'since the last nightly sync was due',
   day: 'the last 24 hours, because no nightly sync was due yet',
 };

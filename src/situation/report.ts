@@ -12,9 +12,10 @@ import { readFacts, type SituationDeps } from './situation.js';
 
 export type ReportFacts = Awaited<ReturnType<typeof readReport>>;
 
-/** The subject of a report: a time on, one run, or without either since the last nightly sync was due. */
+/** The subject of a report: a time on, what followed a nightly run, one run, or without any since the last nightly sync was due. */
 export interface ReportChoice {
   since?: Date | undefined;
+  nightly?: Run | undefined;
   run?: Run | undefined;
 }
 
@@ -22,7 +23,7 @@ export interface ReportChoice {
 export interface ReportPeriod {
   from: Date;
   to: Date;
-  because: 'since' | 'run' | 'nightly' | 'day';
+  because: 'since' | 'run' | 'nightly_run' | 'nightly' | 'day';
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -70,8 +71,9 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
   });
 }
 
-function choosePeriod({ since, run }: ReportChoice, lastDue: Date | null, now: Date): ReportPeriod {
+function choosePeriod({ since, nightly, run }: ReportChoice, lastDue: Date | null, now: Date): ReportPeriod {
   if (run) return { from: run.requestedAt, to: run.finishedAt ?? now, because: 'run' };
+  if (nightly) return { from: nightly.requestedAt, to: now, because: 'nightly_run' };
   if (since) return { from: since, to: now, because: 'since' };
   if (lastDue && lastDue < now) return { from: lastDue, to: now, because: 'nightly' };
   return { from: new Date(now.getTime() - DAY_MS), to: now, because: 'day' };

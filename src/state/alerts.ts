@@ -1,8 +1,10 @@
 // Alerts and the messages about them. An alert is open once for each cause; whoever sends a message claims it first, by
 // moving the time of its next attempt.
+import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
-import type { AlertCondition, AlertEvent, AlertText, alerts } from './schema.js';
+import { IS_NIGHTLY } from './runs/nightly-runs.js';
+import type { AlertCondition, AlertEvent, AlertText, RunStatus, alerts } from './schema.js';
 
 /** A cause that is there now. */
 export interface AlertCause {
@@ -39,20 +41,23 @@ export interface OpenAlert extends Alert {
 const TRY_DAYS = 3;
 const WIDEST_GAP_MINUTES = 60;
 
-/** Opens an alert unless one of the same cause is open, with a message to each channel. */
+/** Opens an alert unless one of the same cause is open, with a message to each channel. Its id, if it was opened. */
 export async function openAlert(
   db: Queries,
   { cause, condition, message }: AlertCause,
   channels: readonly string[],
-): Promise<void> {
-  await query(db)`
+): Promise<number | undefined> {
+  const [row] = await query<{ id: number }>(db)`
     WITH opened AS (
       INSERT INTO slotsync.alerts (cause, condition, message)
       VALUES (${cause}, ${condition}, ${JSON.stringify(message)}::text::jsonb)
       ON CONFLICT (cause) WHERE recovered_at IS NULL DO NOTHING RETURNING id
+    ), told AS (
+      INSERT INTO slotsync.alert_messages (alert_id, channel, event)
+      SELECT id, channel, 'opened' FROM opened, jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)
     )
-    INSERT INTO slotsync.alert_messages (alert_id, channel, event)
-    SELECT id, channel, 'opened' FROM opened, jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
+    SELECT id::float8 AS id FROM opened`;
+  return row?.id;
 }
 
 /** Adds a message to each channel, for an open alert that has none: whoever opened it knew no channel. */
@@ -71,36 +76,76 @@ export async function noteCause(db: Queries, id: number, isThere: boolean): Prom
 
 /**
  * Ends an alert when its cause has been gone for this long, with a message to each channel that has, or was to have, one about
- * its beginning. That one is not sent any more where it was not yet: the one about its end says everything.
+ * its beginning, and to `channels`. That one is not sent any more where it was not yet: the one about its end says everything.
  */
 export async function recoverAlert(
   db: Queries,
   id: number,
-  { afterMinutes, afterwards }: { afterMinutes: number; afterwards: readonly string[] },
+  {
+    afterMinutes,
+    message,
+    channels = [],
+  }: { afterMinutes: number; message: Partial<AlertText>; channels?: readonly string[] },
 ): Promise<void> {
   await query(db)`
     WITH recovered AS (
       UPDATE slotsync.alerts SET recovered_at = gone_since,
-        message = message || jsonb_build_object('afterwards', ${JSON.stringify(afterwards)}::text::jsonb)
+        message = message || ${JSON.stringify(message)}::text::jsonb
       WHERE id = ${id}::bigint AND recovered_at IS NULL
         AND gone_since <= now() - make_interval(mins => ${afterMinutes}) RETURNING id
     ), told AS (
       INSERT INTO slotsync.alert_messages (alert_id, channel, event)
-      SELECT DISTINCT r.id, m.channel, 'recovered' FROM recovered AS r JOIN slotsync.alert_messages AS m ON m.alert_id = r.id
+      SELECT r.id, channel, 'recovered' FROM recovered AS r, LATERAL (
+        SELECT channel FROM slotsync.alert_messages WHERE alert_id = r.id
+        UNION SELECT jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb)) AS c
     )
     DELETE FROM slotsync.alert_messages AS m USING recovered AS r
     WHERE m.alert_id = r.id AND m.event = 'opened' AND m.sent_at IS NULL`;
 }
 
 /** The open alerts, the oldest first. */
-export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
+export const listOpenAlerts = (db: Queries): Promise<OpenAlert[]> =>
+  listAlerts(db, sql`recovered_at IS NULL AND condition <> 'nightly_run'`);
+
+/** Nightly runs of which a channel has not taken the start or the end, although it was tried. */
+export const listUnsentNightly = (db: Queries): Promise<OpenAlert[]> =>
+  listAlerts(
+    db,
+    sql`condition = 'nightly_run' AND EXISTS (
+      SELECT FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id AND sent_at IS NULL AND error IS NOT NULL)`,
+  );
+
+function listAlerts(db: Queries, isMeant: SQL): Promise<OpenAlert[]> {
   return query<OpenAlert>(db)`
     SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", gone_since AS "goneSince",
       recovered_at AS "recoveredAt", coalesce((
       SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'missing', missing,
         'error', error) ORDER BY channel)
       FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
-    FROM slotsync.alerts AS a WHERE recovered_at IS NULL ORDER BY opened_at, id`;
+    FROM slotsync.alerts AS a WHERE ${isMeant} ORDER BY opened_at, id`;
+}
+
+/** A nightly run whose start or end was not noted yet. `alert`: the one of its start; null: that was not noted either. */
+export interface UnnotedNightly {
+  runId: number;
+  status: RunStatus;
+  hasEnded: boolean;
+  alert: { id: number; message: AlertText } | null;
+}
+
+/**
+ * Nightly runs whose end was not noted. A run that was never noted counts only if it is the latest one, and has not ended for
+ * more than a day: nobody waits for news of former nights.
+ */
+export async function listUnnotedNightly(db: Queries): Promise<UnnotedNightly[]> {
+  return query<UnnotedNightly>(db)`
+    SELECT r.id::float8 AS "runId", r.status, r.finished_at IS NOT NULL AS "hasEnded",
+      CASE WHEN a.id IS NOT NULL THEN jsonb_build_object('id', a.id, 'message', a.message) END AS alert
+    FROM slotsync.runs AS r LEFT JOIN slotsync.alerts AS a ON a.condition = 'nightly_run' AND a.cause = 'nightly_run ' || r.id
+    WHERE ${IS_NIGHTLY} AND a.recovered_at IS NULL AND (a.id IS NOT NULL OR (
+      coalesce(r.finished_at, now()) > now() - interval '1 day'
+      AND r.id = (SELECT max(r.id) FROM slotsync.runs AS r WHERE ${IS_NIGHTLY})))
+    ORDER BY r.id`;
 }
 
 /**

@@ -115,7 +115,7 @@ export const DRIFT_KINDS = [
 ] as const;
 export type DriftKind = (typeof DRIFT_KINDS)[number];
 
-/** The condition that an alert reports. */
+/** The condition that an alert reports. `nightly_run` is no concern: it is opened when a nightly run starts, and over when the run ends. */
 export const ALERT_CONDITIONS = [
   'run_failed',
   'run_partial',
@@ -126,6 +126,7 @@ export const ALERT_CONDITIONS = [
   'inbox',
   'state_restored',
   'needs_person',
+  'nightly_run',
 ] as const;
 export type AlertCondition = (typeof ALERT_CONDITIONS)[number];
 export const ALERT_EVENTS = ['opened', 'recovered'] as const;
@@ -138,6 +139,8 @@ export interface AlertText {
   commands: readonly string[];
   /** Facts that are still to be known when it is over. */
   afterwards?: readonly string[];
+  /** Of `nightly_run`: the run, what names it at a monitoring service, and, when it has ended, whether it ended badly. */
+  run?: { id: number; uuid: string; isBad?: boolean };
 }
 
 /** By field, the values that differ: `here` by the mapping, `there` at the service. */

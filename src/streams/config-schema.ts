@@ -370,6 +370,24 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
       to: string[];
     }>;
   }>;
+  /** The report that is mailed on its own; ALERT_SMTP_URL names the server, and `alerts.mail.from` the sender.
+   * @example report: { to: ['registrar@campus.example'], only: 'whenSomething' }
+   */
+  report?: Optional<{
+    /** The addresses that get it.
+     * @example to: ['registrar@campus.example']
+     */
+    to: string[];
+    /** When it is sent: once each nightly run has ended.
+     * @example after: 'nightly'
+     */
+    after?: Optional<'nightly'>;
+    /** `always` (the default), or `whenSomething`: only when the run did not succeed, something needs a person, or a record is
+     * not in sync.
+     * @example only: 'whenSomething'
+     */
+    only?: Optional<'always' | 'whenSomething'>;
+  }>;
   /** Hours after which an approval that was not used expires; 24 by default.
    * @example approvalHours: 8
    */
@@ -457,6 +475,7 @@ const mailAddress = z
     /^[^\s@<>,;:"()]+@[^\s@<>,;:"()]+$/,
     "a mail address such as 'ops@campus.example', and nothing else",
   );
+const mailAddresses = z.array(mailAddress, 'a list of mail addresses').min(1, 'at least one mail address');
 const orNever = (number: z.ZodNumber, error: string) => z.union([z.literal(false), number], { error });
 
 const column = name('a column name');
@@ -701,11 +720,18 @@ export const configSchema = z.strictObject({
       mail: z
         .strictObject({
           from: mailAddress,
-          to: z.array(mailAddress, 'a list of mail addresses').min(1, 'at least one mail address'),
+          to: mailAddresses,
         } satisfies Shape<NonNullable<NonNullable<SlotsyncConfig['alerts']>['mail']>>)
         .optional(),
     } satisfies Section<'alerts'>)
     .prefault({}),
+  report: z
+    .strictObject({
+      to: mailAddresses,
+      after: z.literal('nightly', "'nightly'").default('nightly'),
+      only: z.enum(['always', 'whenSomething'], "'always' or 'whenSomething'").default('always'),
+    } satisfies Section<'report'>)
+    .optional(),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
   service: z
     .strictObject({

@@ -5,14 +5,15 @@ import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import postgres from 'postgres';
-import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
+import { alertPeriodically, createHeartbeat } from '../../src/alerts/alert-periodically.js';
+import { composeReport } from '../../src/alerts/compose-report.js';
 import { createChannels, SEND_WITHIN_MS } from '../../src/alerts/channels.js';
 import { postWebhook } from '../../src/alerts/post-webhook.js';
 import { withDeadline } from '../../src/time/deadline.js';
 import { sendMail } from '../../src/alerts/send-mail.js';
 import { evaluateAlerts, sendDue, trySend, type AlertDeps } from '../../src/alerts/tell.js';
 import type { AlertSettings } from '../../src/config/settings.js';
-import { claimMessages, listOpenAlerts, noteAttempt } from '../../src/state/alerts.js';
+import { claimMessages, listOpenAlerts, listUnsentNightly, noteAttempt } from '../../src/state/alerts.js';
 import { openState, type State } from '../../src/state/database.js';
 import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
 import { pruneNotes } from '../../src/state/retention.js';
@@ -38,6 +39,7 @@ const NO_CHANNEL: AlertSettings = {
   slackUrl: undefined,
   teamsUrl: undefined,
   smtpUrl: undefined,
+  pingUrl: undefined,
 };
 const MESSAGE = { id: 'msg_1', body: { version: 1 } };
 const never = new AbortController().signal;
@@ -60,13 +62,18 @@ afterEach(async () => {
 });
 
 /** As another process: its own connection. */
-function alerting(settings: Partial<AlertSettings> = {}, rules: object = {}): AlertDeps {
+function alerting(settings: Partial<AlertSettings> = {}, rules: object = {}, mailed?: object): AlertDeps {
   const state = openState({ url: world.url });
   others.push(state);
   const parsed = configSchema.shape.alerts.parse(rules);
   const given = { webhookUrl: `${receiver.url}/hook`, webhookSecret: SECRET, ...settings };
-  const channels = createChannels({ ...NO_CHANNEL, ...given, proxy: undefined }, parsed);
-  return { state, log: world.log, channels, rules: parsed, streams: ['rooms'], timeZone: 'UTC' };
+  const report = configSchema.shape.report.parse(mailed);
+  const read = { state, streams: ['rooms'], requestsPerSecond: 20, timeZone: 'UTC' };
+  const channels = createChannels(
+    { ...NO_CHANNEL, ...given, proxy: undefined },
+    { mail: parsed.mail, report, composeReport: (runId) => composeReport(read, runId) },
+  );
+  return { state, log: world.log, channels, rules: parsed, report, streams: ['rooms'], timeZone: 'UTC' };
 }
 
 /** The service refuses one of two rows: the run is partial. */
@@ -312,7 +319,7 @@ describe('alerts', () => {
     let isAsked = false;
     const transaction = () => ((isAsked = true), new Promise<never>(() => undefined));
     const state = { ...world.state, db: { transaction } } as unknown as State;
-    const loop = alertPeriodically({ ...alerting(), state });
+    const loop = alertPeriodically({ ...alerting(), state, maySend: () => true });
     await until(() => isAsked, { describe: 'an evaluation' });
     await loop.stop(3_600_000);
   });
@@ -378,7 +385,11 @@ describe('alerts', () => {
   it('alerts: a receiver whose answer drips is given up in time, although garbage is collected', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
-      const mute = { name: 'webhook' as const, send: () => new Promise<never>(() => undefined) };
+      const mute = {
+        name: 'webhook' as const,
+        subject: 'alerts' as const,
+        send: () => new Promise<never>(() => undefined),
+      };
       const trying = trySend(mute, { id: 'msg_1', organization: null, alerts: [] }, { signal: never });
       vi.advanceTimersByTime(SEND_WITHIN_MS);
       vi.useRealTimers();
@@ -495,12 +506,174 @@ describe('alerts', () => {
     const deps = alerting();
     const state = openState({ url: 'postgres://nobody@127.0.0.1:1/none' });
     others.push(state);
-    const loop = alertPeriodically({ ...deps, state });
+    const loop = alertPeriodically({ ...deps, state, maySend: () => true });
     await until(() => world.lines.some((line) => line.includes('alerts not evaluated')), {
       describe: 'the line that says so',
     });
     await loop.stop();
     expect(receiver.received).toEqual([]);
+  });
+});
+
+describe('nightly runs', () => {
+  const pings = () => receiver.received.map(({ method, path }) => `${method} ${path.replace(/=.*/, '=')}`);
+  const pinging = (changes: Partial<AlertSettings> = {}) =>
+    alerting({ webhookUrl: undefined, pingUrl: `${receiver.url}/p1ng`, ...changes });
+  const channelOf = ({ channels }: AlertDeps) => channels[0] as (typeof channels)[0];
+  const startNightly = () => world.sql`
+    INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
+    VALUES ('sync', 'sync', 'schedule', 'running', '{rooms}')`;
+  const endRun = (status: string) =>
+    world.sql`UPDATE slotsync.runs SET status = ${status}, finished_at = now() WHERE finished_at IS NULL`;
+  const listLines = (message: string) => world.lines.filter((line) => line.includes(message));
+
+  it('pings: the start and the end of a nightly run are asked once each, whoever evaluates', async () => {
+    const [one, two] = [pinging(), pinging()];
+    const tellBoth = async () => {
+      await Promise.all([tell(one), tell(two)]);
+      await Promise.all([tell(one), tell(two)]);
+    };
+    await world.sync(); // of a command
+    await tellBoth();
+    expect(pings()).toEqual([]);
+    await startNightly();
+    await tellBoth();
+    expect(pings()).toEqual(['GET /p1ng/start?rid=']);
+    await endRun('succeeded');
+    await tellBoth();
+    expect(pings()).toEqual(['GET /p1ng/start?rid=', 'GET /p1ng?rid=']);
+    const [uuid, ...others] = receiver.received.map(({ path }) => path.split('=')[1]);
+    expect(uuid).toMatch(/^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/);
+    expect(others).toEqual([uuid]);
+    const open = await listOpenAlerts(world.state.db);
+    expect(open.map(({ condition }) => condition)).not.toContain('nightly_run');
+    expect(world.lines.join('\n')).not.toContain('p1ng');
+  });
+
+  it('pings: a run that ended badly is a failure, which heartbeats repeat until a later run has replaced it', async () => {
+    const deps = pinging();
+    const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
+    await startNightly();
+    await endRun('failed');
+    await tell(deps); // it began and ended between two evaluations
+    await beat();
+    expect(pings()).toEqual(['GET /p1ng/fail?rid=', 'GET /p1ng/fail']);
+    await world.sync();
+    await beat();
+    expect(pings().slice(2)).toEqual(['GET /p1ng']);
+  });
+
+  it('pings: nights before the latest one, and long before now, are no news', async () => {
+    await startNightly();
+    await endRun('failed');
+    await world.sql`UPDATE slotsync.runs SET finished_at = now() - interval '25 hours'`;
+    await tell(pinging());
+    expect(pings()).toEqual([]);
+    await startNightly();
+    await tell(pinging());
+    expect(pings()).toEqual(['GET /p1ng/start?rid=']);
+  });
+
+  it('pings: an address with a query is asked for success alone, as it is', async () => {
+    const deps = pinging({ pingUrl: `${receiver.url}/p1ng?status=up` });
+    const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
+    await startNightly();
+    await tell(deps);
+    await endRun('failed');
+    await tell(deps);
+    await beat();
+    expect(pings()).toEqual([]);
+    await world.sync();
+    await beat();
+    expect(receiver.received.map(({ path }) => path)).toEqual(['/p1ng?status=up']);
+  });
+
+  it('pings: a worker that may not send is silent; an address that fails is named once', async () => {
+    const deps = pinging();
+    let maySend = false;
+    const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => maySend }, never);
+    await beat();
+    expect(pings()).toEqual([]);
+    maySend = true;
+    receiver.answerNext(500, 302);
+    for (const _ of [500, 302, 200, 200]) await beat();
+    expect(pings()).toHaveLength(4);
+    expect(listLines('heartbeat not sent')).toEqual([expect.stringContaining('it answered HTTP 500')]);
+    expect(listLines('heartbeats are sent again')).toHaveLength(1);
+    expect(world.lines.join('\n')).not.toContain('p1ng');
+  });
+
+  it('pings: an address that hangs, or does not exist, holds up no other channel and is listed until it takes the ping', async () => {
+    await failOne();
+    const deps = pinging({ webhookUrl: `${receiver.url}/hook` });
+    await startNightly();
+    await evaluateAlerts(deps);
+    receiver.answerNext('hang', 'hang');
+    const stopping = new AbortController();
+    const sending = sendDue(deps, stopping.signal);
+    await receiver.untilReceived(2);
+    stopping.abort();
+    await sending;
+    const messages = async () => (await listUnsentNightly(world.state.db))[0]?.messages;
+    expect(await messages()).toMatchObject([
+      { channel: 'ping', attempts: 1, error: 'the process was stopped' },
+    ]);
+    await makeDue();
+    await sendDue(pinging({ pingUrl: 'https://nowhere.invalid/p1ng' }), never);
+    expect(await messages()).toMatchObject([
+      { channel: 'ping', attempts: 2, error: expect.stringMatching(/^it cannot be reached \(E/) },
+    ]);
+    await makeDue();
+    await sendDue(deps, never);
+    expect(await messages()).toBeUndefined();
+    expect(pings().filter((ping) => ping.startsWith('GET'))).toEqual([
+      'GET /p1ng/start?rid=',
+      'GET /p1ng/start?rid=',
+    ]);
+  });
+
+  it('report: it is mailed once for each nightly run, as text and HTML, and again where it was not taken', async () => {
+    await failOne();
+    await world.sql`UPDATE slotsync.runs SET started_by = 'schedule'`;
+    const answers = [452];
+    const server = await openMailServer({
+      onRcptTo: (_address, _session, done) => {
+        const responseCode = answers.shift();
+        done(responseCode === undefined ? null : Object.assign(new Error('no'), { responseCode }));
+      },
+    });
+    const smtpUrl = `smtp://127.0.0.1:${server.port}?tls=none`;
+    const rules = { runs: [], mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] } };
+    const mailing = (only: string) =>
+      alerting({ webhookUrl: undefined, smtpUrl }, rules, { to: ['dean@campus.example'], only });
+    try {
+      await tell(mailing('whenSomething'));
+      expect(server.mails).toEqual([]);
+      expect((await listUnsentNightly(world.state.db))[0]?.messages).toMatchObject([
+        { channel: 'report', attempts: 1, error: expect.stringContaining('it answered 452') },
+      ]);
+      await makeDue();
+      await Promise.all([tell(mailing('always')), tell(mailing('always'))]);
+      await tell(mailing('always'));
+      expect(server.mails).toMatchObject([{ to: ['dean@campus.example'] }]);
+      const source = server.mails[0]?.source ?? '';
+      expect(source).toContain('Subject: slotsync: Nightly sync, run 1: partial, needs a person: 1');
+      expect(source).toMatch(
+        /multipart\/alternative[^]*Content-Type: text\/plain[^]*since the nightly sync\s+started[^]*Content-Type: text\/html[^]*<h2>Needs a person<\/h2>/,
+      );
+
+      await world.sql`DELETE FROM rooms WHERE code <> 'A'`;
+      await world.sql`TRUNCATE slotsync.records`;
+      for (const only of ['whenSomething', 'always']) {
+        await world.sync();
+        await world.sql`UPDATE slotsync.runs SET started_by = 'schedule', status = 'succeeded'`;
+        await tell(mailing(only));
+      }
+      const subjects = server.mails.map((mail) => /^Subject: (.*)$/m.exec(mail.source)?.[1]);
+      expect(subjects.slice(1)).toEqual(['slotsync: Nightly sync, run 3: succeeded']);
+    } finally {
+      await server.close();
+    }
   });
 });
 

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { until } from './wait.js';
 
 export interface Received {
+  method: string;
   path: string;
   headers: IncomingHttpHeaders;
   /** As it arrived, for the signature. */
@@ -20,7 +21,12 @@ export async function openWebhookReceiver() {
     let text = '';
     request.setEncoding('utf8').on('data', (part: string) => (text += part));
     request.on('end', () => {
-      received.push({ path: request.url ?? '', headers: request.headers, text });
+      received.push({
+        method: request.method ?? '',
+        path: request.url ?? '',
+        headers: request.headers,
+        text,
+      });
       const answer = answers.shift() ?? 200;
       if (answer !== 'hang') response.writeHead(answer, { location: '/elsewhere' }).end('ok');
     });

@@ -1,0 +1,80 @@
+// The start and the end of each nightly run are noted once, as an alert that is open while the run is under way: whichever process
+// ended the run, whoever evaluates next notes it, and its messages are sent as those of alerts are.
+import { randomUUID } from 'node:crypto';
+import { needsPerson, type Concern } from '../situation/concerns.js';
+import type { Grounds } from '../situation/situation.js';
+import { listUnnotedNightly, noteCause, openAlert, recoverAlert } from '../state/alerts.js';
+import type { Queries } from '../state/database.js';
+import { listEndedBadly, type EndedBadly } from '../state/runs/ended-badly.js';
+import { readHolds, type RunHold } from '../state/runs/holds.js';
+import { readLatestNightly } from '../state/runs/nightly-runs.js';
+import { inSnapshot } from '../state/snapshot.js';
+import type { ParsedConfig } from '../streams/config-schema.js';
+import { namesOf, type Channel } from './channels.js';
+
+interface Found {
+  situation: Pick<Grounds, 'endedBadly' | 'holds' | 'unsettled'>;
+  concerns: readonly Concern[];
+  channels: readonly Channel[];
+  report: ParsedConfig['report'];
+}
+
+export async function noteNightly(
+  tx: Queries,
+  { situation, concerns, channels, report }: Found,
+): Promise<void> {
+  for (const { runId, status, hasEnded, alert } of await listUnnotedNightly(tx)) {
+    const titleOf = (what: string) => ({ title: `Nightly sync, run ${runId}: ${what}` });
+    const message = {
+      ...titleOf('started'),
+      details: [],
+      commands: [],
+      run: { id: runId, uuid: randomUUID() },
+    };
+    const { run } = alert?.message ?? message;
+    const id =
+      alert?.id ??
+      (await openAlert(
+        tx,
+        { cause: `nightly_run ${runId}`, condition: 'nightly_run', message },
+        namesOf(channels, 'nightly runs'),
+      ));
+    if (id === undefined || run === undefined || !hasEnded) continue;
+    const needed = concerns.filter(needsPerson).length;
+    const isSomething = status !== 'succeeded' || needed > 0 || situation.unsettled > 0;
+    const isReported = report !== undefined && (report.only === 'always' || isSomething);
+    await noteCause(tx, id, false);
+    await recoverAlert(tx, id, {
+      afterMinutes: 0,
+      message: {
+        ...titleOf(needed > 0 ? `${status}, needs a person: ${needed}` : status),
+        run: { ...run, isBad: isBad(runId, situation) },
+      },
+      channels: [
+        ...namesOf(channels, 'nightly runs'),
+        ...(isReported ? namesOf(channels, 'ends of nightly runs') : []),
+      ],
+    });
+  }
+}
+
+/** Whether the latest nightly run that has ended ended badly, and that stands. */
+export async function isLatestNightlyBad(db: Queries, limitMs: number): Promise<boolean> {
+  return inSnapshot(
+    db,
+    async (tx) => {
+      const latest = await readLatestNightly(tx);
+      const situation = { endedBadly: await listEndedBadly(tx), holds: await readHolds(tx) };
+      return latest !== undefined && isBad(latest, situation);
+    },
+    { limitMs },
+  );
+}
+
+/** It failed, is partial, or holds something. What an operator decided, or a later run has done since, is not bad. */
+function isBad(
+  id: number,
+  { endedBadly, holds }: { endedBadly: readonly EndedBadly[]; holds: readonly RunHold[] },
+): boolean {
+  return [...endedBadly, ...holds].some(({ runId }) => runId === id);
+}

@@ -1,0 +1,13 @@
+// The runs that the nightly schedule started.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from '../database.js';
+
+/** A row `r` of `runs` is a nightly run. */
+export const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule'`);
+
+/** The latest nightly run that has ended; undefined: none has. */
+export async function readLatestNightly(db: Queries): Promise<number | undefined> {
+  const [row] = await query<{ id: number | null }>(db)`
+    SELECT max(r.id)::float8 AS id FROM slotsync.runs AS r WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL`;
+  return row?.id ?? undefined;
+}
