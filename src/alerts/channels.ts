@@ -10,7 +10,7 @@ import type { Mail } from './send-mail.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 
 export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail' | 'ping' | 'report';
-/** What a channel is told. */
+/** The subject that a channel is for. */
 export type Subject = 'alerts' | 'nightly runs' | 'ends of nightly runs';
 
 export interface Channel {
@@ -23,7 +23,7 @@ export interface Channel {
   send: (notice: Notice, signal: AbortSignal, missing?: readonly string[] | null) => Promise<void>;
 }
 
-/** Names of the channels that are told of it. */
+/** Names of the channels for a subject. */
 export const namesOf = (channels: readonly Channel[], subject: Subject): ChannelName[] =>
   channels.filter((channel) => channel.subject === subject).map(({ name }) => name);
 

@@ -40,7 +40,7 @@ export type PingOutcome = 'start' | 'success' | 'fail';
 
 /**
  * Asks the address of a monitoring service by the convention of healthchecks.io: below it `/start` and `/fail`, and itself for
- * success; `uuid` names the run. An address with a query stands for success alone, so it is not asked about the others.
+ * success; `uuid` names the run. An address with a query means success alone, so it is not asked about the others.
  */
 export async function ping(
   { url, ...webhook }: Omit<Webhook, 'secret'>,

@@ -113,7 +113,7 @@ async function sendTo(
   );
 }
 
-/** What was decided at the same time, and goes to the same addresses, is one notice; a nightly run has its own. */
+/** Messages that were decided at the same time, to the same addresses, are one notice; a nightly run has its own. */
 function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
   const groups = new Map<string, DueMessage[]>();
   for (const one of due) {

@@ -92,7 +92,7 @@ function pointToHtml(point: Point, surface: Surface): Html {
  * The style of tables on a narrow screen: a row is a card, and each of its cells stands below its heading. Everything else
  * would hide columns at the side.
  */
-export const CARDS = html`@media (width < 40rem) {
+export const CARDS = html`@media (max-width: 39.99rem) {
   .scroll { overflow: visible; background: none; }
   thead { display: none; }
   table, tbody { display: block; }
@@ -132,7 +132,7 @@ export function tableToHtml(table: Table, surface: Surface): Html {
 `;
 }
 
-/** A whole document: no script, no link, no asset from elsewhere. */
+/** A whole document: no script, no link, no asset from elsewhere. Programs for mail may drop a style that they do not understand, so the one for narrow screens is apart. */
 export function documentToHtml({ title, lead = [], sections }: Document, timeZone: string): string {
   const surface = { timeZone };
   return String(html`<!doctype html>
@@ -161,9 +161,11 @@ td.number { white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .typed { display: block; }
 code { background: var(--ground); padding: 0 .3em; border-radius: 3px; }
-${CARDS}@page { size: A4; margin: 12mm; }
+@page { size: A4; margin: 12mm; }
 @media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; } tr, li { break-inside: avoid; } }
 </style>
+<style>
+${CARDS}</style>
 </head>
 <body>
 <main>

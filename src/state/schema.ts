@@ -139,7 +139,7 @@ export interface AlertText {
   commands: readonly string[];
   /** Facts that are still to be known when it is over. */
   afterwards?: readonly string[];
-  /** Of `nightly_run`: the run, what names it at a monitoring service, and, when it has ended, whether it ended badly. */
+  /** The run of a `nightly_run`, its name at a monitoring service, and, when it has ended, whether it ended badly. */
   run?: { id: number; uuid: string; isBad?: boolean };
 }
 

@@ -13,6 +13,7 @@ let mailServer: MailServer;
 let receiver: WebhookReceiver;
 
 const withAlerts = (text: string) => CONFIGURATION.replace('streams: {', `alerts: ${text},\n  streams: {`);
+const withReport = (text: string) => CONFIGURATION.replace('streams: {', `report: ${text},\n  streams: {`);
 const MAIL = `{ mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] } }`;
 
 beforeAll(async () => {
@@ -32,14 +33,19 @@ const channels = () => ({
   ALERT_WEBHOOK_SECRET: 'whsec_s3cretOfTheSignature123456789012',
   ALERT_SLACK_URL: `${receiver.url}/s3cret-slack`,
   ALERT_TEAMS_URL: `${receiver.url}/s3cret-teams`,
+  ALERT_PING_URL: `${receiver.url}/s3cret-ping`,
   ALERT_SMTP_URL: `smtp://slotsync:pa55word@127.0.0.1:${mailServer.port}?tls=none`,
 });
 
 it('alerts: test sends one message to each channel, says how each one went, and names no secret', async () => {
   await world.configure(withAlerts(MAIL));
   const sent = await world.run(['alerts', 'test'], channels());
-  expect(sent).toMatchObject({ code: 0, stdout: 'webhook: sent\nslack: sent\nteams: sent\nmail: sent\n' });
+  expect(sent).toMatchObject({
+    code: 0,
+    stdout: 'webhook: sent\nslack: sent\nteams: sent\nping: sent\nmail: sent\n',
+  });
   expect(receiver.received.map((one) => one.path).toSorted()).toEqual([
+    '/s3cret-ping',
     '/s3cret-slack',
     '/s3cret-teams',
     '/s3cret-webhook',
@@ -47,19 +53,24 @@ it('alerts: test sends one message to each channel, says how each one went, and 
   expect(mailServer.mails).toMatchObject([{ from: 'slotsync@campus.example', to: ['ops@campus.example'] }]);
   expect(mailServer.mails[0]?.source).toContain('Subject: slotsync: Test of this channel');
 
-  receiver.answerNext(404, 404, 404);
+  receiver.answerNext(404, 404, 404, 404);
   const wrong = channels().ALERT_SMTP_URL.replace('pa55word', 'wr0ng');
   const failed = await world.run(['alerts', 'test'], { ...channels(), ALERT_SMTP_URL: wrong });
   expect(failed.code).toBe(1);
   expect(failed.stdout).toContain('slack: not sent: it answered HTTP 404\n');
+  expect(failed.stdout).toContain('ping: not sent: it answered HTTP 404\n');
   expect(failed.stdout).toContain('mail: not sent: the mail server refused user and password');
   expect(failed.stdout + failed.stderr).not.toMatch(/s3cret|wr0ng|pa55word/);
 });
 
 it('alerts: faults of settings and configuration name their place, and no secret', async () => {
-  const refused = async (configuration: string, changes: Record<string, string>) => {
+  const refused = async (
+    configuration: string,
+    changes: Record<string, string>,
+    command: string[] = ['alerts', 'test'],
+  ) => {
     await world.configure(configuration);
-    const { code, stderr } = await world.run(['alerts', 'test'], changes);
+    const { code, stderr } = await world.run(command, changes);
     expect(code, stderr).toBe(2);
     expect(stderr).not.toContain('s3cret');
     return stderr;
@@ -73,6 +84,12 @@ it('alerts: faults of settings and configuration name their place, and no secret
   );
   expect(await refused(withAlerts(`{ mail: { from: 'nobody', to: [] } }`), {})).toMatch(
     /alerts\.mail\.from: a mail address[^]*alerts\.mail\.to: at least one/,
+  );
+  expect(await refused(withReport(`{ to: ['dean@campus.example'] }`), {}, ['check'])).toMatch(
+    /the configuration mails the report, and ALERT_SMTP_URL is not set[^]*report\.to: /,
+  );
+  expect(await refused(withReport(`{ to: ['Dean <dean@campus.example>'], only: 'never' }`), {})).toMatch(
+    /report\.to\.0: a mail address such as 'ops@campus\.example', and nothing else[^]*report\.only: 'always' or 'whenSomething'/,
   );
   expect(await refused(withAlerts(`{ inboxMinuts: 5 }`), {})).toContain("did you mean 'inboxMinutes'?");
 });
@@ -96,13 +113,17 @@ it('alerts: check decides and sends once, for a cron job; the list names what wa
   await world.sql`DELETE FROM slotsync.drift`;
 });
 
-it('alerts: a worker tells of what it finds, and works on while nobody answers', async () => {
+it('alerts: a worker tells of what it finds, sends a heartbeat, and works on while nobody answers', async () => {
   await writeFile(path.join(world.folder, 'slack-url'), `${receiver.url}/slack\n`, { mode: 0o600 });
   receiver.answerNext('hang', 'hang');
   await world.sql`
     INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('courses', '1', 'changed', now())`;
-  const worker = await world.startWorker([], { ALERT_SLACK_URL_FILE: 'slack-url' });
-  await receiver.untilReceived(1);
+  const worker = await world.startWorker([], {
+    ALERT_SLACK_URL_FILE: 'slack-url',
+    ALERT_PING_URL: `${receiver.url}/ping`,
+  });
+  await receiver.untilReceived(2);
+  expect(receiver.received.map((one) => one.path).toSorted()).toEqual(['/ping', '/slack']);
   await world.sql`UPDATE rooms SET name = 'changed' WHERE code = 'R2'`;
   await world.run(['push', 'rooms', 'R2']);
   await until(() => world.sandbox.object('room_R2'), { describe: 'the pushed room at the service' });

@@ -320,7 +320,11 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', '1001', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
     ['HTTP_HOST', 'http://localhost', 'the address of this machine alone, such as 127.0.0.1 or ::1'],
-    ['ALERT_WEBHOOK_SECRET', 'a secret of enough length', 'not whsec_ and 24 to 64 bytes in base64; take one'],
+    [
+      'ALERT_WEBHOOK_SECRET',
+      'a secret of enough length',
+      'not whsec_ and 24 to 64 bytes in base64; take one',
+    ],
     ['ALERT_WEBHOOK_SECRET', `whsec_${'A'.repeat(28)}`, 'not whsec_ and 24 to 64 bytes'],
     ['ALERT_WEBHOOK_SECRET', `whsec_${'A'.repeat(88)}`, 'not whsec_ and 24 to 64 bytes'],
     ['HTTP_TOKEN', 'short', 'has 5 characters; use at least 16, for example from: openssl rand -hex 24'],
