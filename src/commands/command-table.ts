@@ -341,7 +341,7 @@ function holdOptions(command: Command): Command {
     .option('--operation <operation>', 'only create, update, retire, overwrite or repair');
 }
 
-/** Of commands whose actions are noted. */
+/** Commands whose actions are noted. */
 const noted = (command: Command): Command =>
   common(command).option('--reason <text>', 'why; noted with who and when: slotsync actions');
 

@@ -12,7 +12,7 @@ export interface CommonOptions {
   envFile?: string;
 }
 
-/** Of commands whose actions are noted. */
+/** The option of commands whose actions are noted. */
 export interface ReasonOption {
   reason?: string;
 }

@@ -1,4 +1,4 @@
-// What operators did: the whole list, and a section of a report or a run.
+// The actions of operators: the whole list, and a section of a report or a run.
 import type { NotedAction } from '../state/actions.js';
 import type { OperatorAction } from '../state/schema.js';
 import { linkToRun, text, type Document, type Point, type Section } from './document.js';

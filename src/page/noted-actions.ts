@@ -1,4 +1,4 @@
-// What operators did.
+// The actions of operators.
 import { actionsDocument } from '../documents/actions.js';
 import { listActions } from '../state/actions.js';
 import { renderDocument } from './render-document.js';

@@ -1,4 +1,4 @@
-// Who did what, when and why: an operator's decision is asked about months later. What happened by itself is not here.
+// Who did what, when and why: an operator's decision is asked about months later. What happened automatically is not here.
 import { and, desc, eq, gte, lt } from 'drizzle-orm';
 import { UsageError } from '../errors/errors.js';
 import type { Queries } from './database.js';

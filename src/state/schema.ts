@@ -61,7 +61,7 @@ export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 /** The life of a hold. `open` and `approved` stand: somebody has to decide, or has. */
 export const HOLD_STATES = ['open', 'approved', 'used', 'rejected', 'replaced', 'expired'] as const;
 export type HoldState = (typeof HOLD_STATES)[number];
-/** What operators do that others ask about later. */
+/** The actions of operators that others ask about later. */
 export const OPERATOR_ACTIONS = [
   'approve',
   'reject',
@@ -582,7 +582,7 @@ export const holds = slotsync.table(
   ],
 );
 
-/** What an operator did, and why. Nothing refers to it, and it is kept longer than what it is about. */
+/** An action of an operator, and its reason. Nothing refers to it, and it is kept longer than what it is about. */
 export const actions = slotsync.table(
   'actions',
   {

@@ -1,4 +1,4 @@
-// What operators do is noted: who, when and why, and nothing that was not done.
+// The actions of operators are noted: who, when and why, and nothing that was not done.
 import { expect, it } from 'vitest';
 import { actionsDocument } from '../../src/documents/actions.js';
 import { answerToText } from '../../src/render/text.js';
@@ -16,7 +16,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const FEW = { count: 2, percent: 10 };
 
-/** What is noted, the oldest first. */
+/** The noted actions, the oldest first. */
 async function noted({ state, sql }: World) {
   expect(await sql`SELECT FROM slotsync.actions WHERE at > now()`).toHaveLength(0);
   const actions = await listActions(state.db, { limit: 100 });
@@ -25,7 +25,7 @@ async function noted({ state, sql }: World) {
     .map(({ by, via, action, subject, runId, reason }) => ({ by, via, action, subject, runId, reason }));
 }
 
-/** A run that holds the retirement of three rooms. */
+/** A run that holds three deactivations of rooms. */
 async function openHeld(): Promise<World> {
   const world = await open(rooms({ retire: 'deactivate', limits: { retire: FEW } }));
   await addRooms(world, 'A', 'B', 'C', 'D');
@@ -73,7 +73,7 @@ it('actions: an approval and a rejection are noted with the run, the number, the
   ]);
 });
 
-it('actions: each run and each stream of an action is a line, and what did nothing is none', async () => {
+it('actions: each run and each stream of an action is a line, and without an effect nothing is noted', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   await addRooms(world, 'A');
