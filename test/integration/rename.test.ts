@@ -2,6 +2,7 @@
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
 import { failuresDocument } from '../../src/documents/failures.js';
+import { plain } from '../../src/render/plain.js';
 import { readFailuresFacts } from '../../src/situation/failure-facts.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
@@ -556,7 +557,7 @@ describe('failures: a row that is gone and a new one with the same values', () =
   const offersOf = async (world: World) => {
     const facts = await readFailuresFacts(world.state.db, {}, {});
     const { lead = [] } = failuresDocument(facts, { most: 10, now: new Date() });
-    return lead.filter((text) => String(text).includes('rename'));
+    return lead.filter((text) => plain(text, 'UTC').includes('rename'));
   };
   const OFFER =
     "rooms 'A' is gone, and 'B' is new with the same values. To let the object follow the row, with its bookings: slotsync rename rooms A B";
