@@ -92,6 +92,10 @@ export function addCommands(program: Command): void {
     .argument('[streams...]', 'streams to sync (default: all)')
     .description('bring the service up to date with the mirror, once')
     .option('--limit <records>', 'write at most this many records, and retire none')
+    .option(
+      '--strict',
+      'exit with 1 while any record of these streams is failed or given up, whenever it was',
+    )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./sync.js')).sync));
 
   runOptions(common(program.command('backfill')))

@@ -1,20 +1,45 @@
 import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
+import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
+import { printNote } from '../render/print.js';
+import { countRecords } from '../state/records/read/count-records.js';
+import type { Stream } from '../streams/stream.js';
+import { plural } from '../text/format.js';
+import { EXIT } from './exit-code.js';
 import { readLimit, readRunOptions, startAndWork, type RunOptions } from './work-run.js';
 
 /** An earlier unfinished run is finished first: it was planned from an older reading of the mirror. */
 export async function sync(
   app: App,
   names: string[],
-  options: RunOptions & { limit?: string },
+  options: RunOptions & { limit?: string; strict?: boolean },
 ): Promise<number> {
   const runOptions = readRunOptions(options);
+  if (options.strict && runOptions.detach)
+    throw new UsageError(
+      '--strict waits for the end of the run, and --detach does not; leave out one of them',
+    );
   const limit = readLimit(options.limit);
   const streams = selectStreams(await app.configuration(), names);
   await app.state();
   await requireSources(await app.mirror(), { streams });
   const range = limit === undefined ? undefined : { limit };
   const request = { kind: 'sync', lane: 'sync', range } as const;
-  return startAndWork(app, streams, request, runOptions, { resumeCommand: 'slotsync sync' });
+  const code = await startAndWork(app, streams, request, runOptions, { resumeCommand: 'slotsync sync' });
+  return options.strict ? refuseUnaccepted(app, streams, code) : code;
+}
+
+/** Whenever a record failed or was given up: the mail of cron must not end with the first night. */
+async function refuseUnaccepted(app: App, streams: readonly Stream[], code: number): Promise<number> {
+  const named = new Set(streams.map(({ name }) => name));
+  const counts = (await countRecords((await app.state()).db)).filter(({ stream }) => named.has(stream));
+  const count = (wanted: string) =>
+    counts.reduce((sum, { status, count: of }) => sum + (status === wanted ? of : 0), 0);
+  const [failed, dead] = [count('failed'), count('dead')];
+  if (failed + dead === 0) return code;
+  printNote(
+    `${plural(failed + dead, 'record')} ${failed + dead === 1 ? 'is' : 'are'} not accepted (${failed} failed, ${dead} given up): slotsync failures`,
+  );
+  return code === EXIT.usage ? code : EXIT.failed;
 }

@@ -15,6 +15,10 @@ const events = {
   'the service refuses an object': () =>
     world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' }),
   'too many rows are gone': () => world.sql`DELETE FROM rooms WHERE code > 'R15'`,
+  'a record was given up in an earlier night': () =>
+    world.sql`UPDATE slotsync.records SET status = 'dead', refused_hash = source_hash WHERE local_key = 'R2'`,
+  'it is in sync again': () =>
+    world.sql`UPDATE slotsync.records SET status = 'synced', refused_hash = NULL WHERE local_key = 'R2'`,
   'an object is changed at the service': () =>
     world.sandbox.changeObject('room_R10', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] }),
   'a table is gone': () => world.sql`ALTER TABLE rooms RENAME TO halls`,
@@ -52,11 +56,18 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['cancel 1', 2],
   ['backfill rooms --keys R1', 0],
   ['bogus', 2],
+  ['sync --strict', 0],
+  'a record was given up in an earlier night',
+  ['sync', 0],
+  ['sync --strict', 1],
+  ['sync courses --strict', 0],
+  ['sync --strict --detach', 2],
+  'it is in sync again',
   'too many rows are gone',
   ['plan', 3],
   ['sync', 3],
-  ['reject 3', 0],
-  ['approve 3', 2],
+  ['reject 7', 0],
+  ['approve 7', 2],
   'a row changes',
   'the service refuses an object',
   ['sync courses', 0],
