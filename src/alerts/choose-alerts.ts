@@ -51,6 +51,7 @@ function isTold(concern: Concern, rules: AlertRules, now: Date): boolean {
   switch (concern.kind) {
     case 'state_restored':
     case 'no_success':
+    case 'source_stale':
       return true;
     case 'run_failed':
       return rules.runs.includes('failed');
@@ -74,6 +75,7 @@ function conditionOf({ kind }: Concern): AlertCondition {
   switch (kind) {
     case 'state_restored':
     case 'no_success':
+    case 'source_stale':
     case 'run_failed':
     case 'run_partial':
     case 'run_held':

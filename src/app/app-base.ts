@@ -110,8 +110,8 @@ export function createAppBase(
   /** The zone of every time that is shown: the setting's, the schedule's, or that of the bookings. */
   async function findTimeZone(): Promise<string> {
     if (settings.timeZone !== undefined) return settings.timeZone;
-    const { readSchedule, NIGHTLY } = await import('../state/runs/nightly-occurrences.js');
-    const registered = await readSchedule((await state()).db, NIGHTLY);
+    const { listSyncSchedules } = await import('../state/runs/occurrences.js');
+    const [registered] = await listSyncSchedules((await state()).db);
     if (registered) return registered.timezone;
     const declared = await configuration().catch(() => undefined); // what needs the configuration reports its faults
     return declared?.schedule?.timezone ?? declared?.reservations?.bookings?.timezone ?? 'UTC';

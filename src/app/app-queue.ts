@@ -1,16 +1,16 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
 import type { AppBase } from './app-base.js';
-import { scheduleOf, verifyScheduleOf } from '../config/config-file.js';
+import { schedulesOf, verifyScheduleOf } from '../config/config-file.js';
 import { createTurns, type Stoppable } from '../process/lifecycle.js';
 import { openBullmq, requireQueueStore } from '../queue/bullmq.js';
 import { createInboxWorker } from '../queue/inbox-worker.js';
-import { startNightlyScheduler } from '../queue/nightly-scheduler.js';
+import { startScheduler } from '../queue/scheduler.js';
 import { startPresence } from '../queue/presence.js';
 import { createProducer } from '../queue/producer.js';
 import { createWorkers, type Workers } from '../queue/workers.js';
 import { requireMigrated } from '../state/migrate.js';
-import { registerSchedule, removeSchedule, VERIFY } from '../state/runs/nightly-occurrences.js';
+import { registerSchedule, removeSchedule, VERIFY } from '../state/runs/occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
 import { createCurrentStreams } from '../sync/run/current-streams.js';
 import { reconcilePeriodically } from '../sync/reconcile/reconcile-periodically.js';
@@ -39,10 +39,11 @@ export async function openQueue(app: AppBase) {
   return {
     producer,
 
-    /** Starts the nightly sync whenever it is due, as it is configured, until the app is closed. */
-    async startNightlyScheduler(): Promise<void> {
-      const configured = scheduleOf(await app.configuration());
-      const scheduler = await startNightlyScheduler({ ...shared, streams: await app.streams() }, configured);
+    /** Starts syncs whenever they are due, as they are configured, until the app is closed. */
+    async startScheduler(): Promise<void> {
+      const configured = schedulesOf(await app.configuration());
+      const deps = { ...shared, streams: await app.streams(), mirror: await app.mirror() };
+      const scheduler = await startScheduler(deps, configured);
       own(scheduler, scheduler.close);
     },
 

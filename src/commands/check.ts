@@ -1,6 +1,6 @@
 import type { App } from '../app/app.js';
-import { scheduleOf, verifyScheduleOf } from '../config/config-file.js';
-import { AFTER_SYNC, nextDue } from '../time/cron-schedule.js';
+import { nightlyOf, schedulesOf, verifyScheduleOf } from '../config/config-file.js';
+import { AFTER_SYNC, NIGHTLY, nextDue } from '../time/cron-schedule.js';
 import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../config/setting-text.js';
 import { UsageError } from '../errors/errors.js';
@@ -66,16 +66,16 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     const text = plain(describeFormer(process, now), timeZone);
     add({ what: 'processes', result: 'warning', text });
   }
-  const schedule = scheduleOf(configuration);
-  if (schedule) {
+  for (const schedule of schedulesOf(configuration)) {
     const next = formatMinute(nextDue(schedule, now), settings.timeZone ?? schedule.timezone);
-    const text = `the next nightly sync is due ${next} (pattern in ${schedule.timezone}), if a worker is running`;
+    const what = schedule.name === NIGHTLY ? 'nightly sync' : `sync of ${schedule.streams.join(', ')}`;
+    const text = `the next ${what} is due ${next} (pattern in ${schedule.timezone}), if a worker is running`;
     add({ what: 'schedule', result: 'ok', text });
   }
 
   const verify = verifyScheduleOf(configuration);
   if (verify) {
-    const at = verify.pattern === AFTER_SYNC ? schedule : verify;
+    const at = verify.pattern === AFTER_SYNC ? nightlyOf(configuration) : verify;
     const next = at ? formatMinute(nextDue(at, now), settings.timeZone ?? at.timezone) : '';
     const when = verify.pattern === AFTER_SYNC ? 'after the nightly sync due' : 'due';
     const text = `the next verify is ${when} ${next}, if a worker is running`;

@@ -9,6 +9,7 @@ import type { FieldChange } from '../streams/destination-object.js';
 import { describeRenamed } from '../documents/failures.js';
 import { describeChange, formatValues } from '../documents/values.js';
 import { widthOf } from '../render/wrap.js';
+import { describeWholeLoad } from '../sync/limits/load-age.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
 
 /** The most samples of each stream, unless all are asked for. */
@@ -114,11 +115,12 @@ export function describeOperation(
 }
 
 function describeProblems(preview: Preview): string[] {
-  const { stream, counts, error, holds, refused, refusals, renamed } = preview;
+  const { stream, counts, error, holds, load, refused, refusals, renamed } = preview;
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
     describeMet(stream, counts),
+    load && Object.keys(holds).length === 0 && `${stream}: ${describeWholeLoad(load)}`,
     Object.values(withReasons(holds, { stream })).map(({ reason }) => `${stream}: held: ${reason}`),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,

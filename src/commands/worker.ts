@@ -25,7 +25,7 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   const signals = listenForSignals(work, graceMs);
   try {
     await queue.serveHttp(workers);
-    await queue.startNightlyScheduler();
+    await queue.startScheduler();
     const alerts = await queue.alertPeriodically(workers);
     if (alerts) parts.push(alerts);
     await workers.start();

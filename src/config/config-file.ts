@@ -9,7 +9,7 @@ import { hashTexts, readModules, type Modules } from './config-modules.js';
 import { loadAlone } from './load-alone.js';
 import { readCsvFile } from '../files/csv-file.js';
 import { messageOf, UsageError } from '../errors/errors.js';
-import { AFTER_SYNC } from '../time/cron-schedule.js';
+import { AFTER_SYNC, NIGHTLY } from '../time/cron-schedule.js';
 import {
   configKeys,
   configSchema,
@@ -151,12 +151,12 @@ export function checkConfiguration(
   };
   const declaredLookups = parsed.data?.lookups ?? nameLookups(exported);
   const lookups = resolveLookups(declaredLookups, readFile, faults);
-  const streams = resolveStreams(readable, faults, { unreadable, lookups, modules: modules.hash });
-  if (parsed.data?.verify?.after === AFTER_SYNC && parsed.data.schedule === undefined)
-    faults.push({
-      path: 'verify.after',
-      message: "'sync' means after each nightly sync, and there is no `schedule`",
-    });
+  const streams = resolveStreams(withFreshness(readable, parsed.data?.freshness), faults, {
+    unreadable,
+    lookups,
+    modules: modules.hash,
+  });
+  if (parsed.success) faults.push(...findScheduleFaults(parsed.data));
   const reservations =
     parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
   if (!parsed.success || faults.length > 0) {
@@ -206,12 +206,67 @@ function describeOther(exported: unknown): string | undefined {
   return typeof exported === 'object' ? undefined : `a ${typeof exported}`;
 }
 
-/** The schedule as cron-schedule.ts takes it; undefined without one. */
-export function scheduleOf({ schedule }: Pick<ParsedConfig, 'schedule'>) {
-  if (!schedule) return undefined;
-  const { nightly: pattern, timezone, catchUp } = schedule;
-  return { pattern, timezone, catchUp };
+/** A stream without a `freshness` has that of the configuration. */
+const withFreshness = (
+  streams: ParsedConfig['streams'],
+  freshness: ParsedConfig['freshness'],
+): ParsedConfig['streams'] =>
+  Object.fromEntries(Object.entries(streams).map(([name, stream]) => [name, { freshness, ...stream }]));
+
+/** Keys of schedules that ask for something which the others do not give. */
+function findScheduleFaults({ schedule, verify, streams, freshness }: ParsedConfig): Fault[] {
+  const fault = (path: string, message: string | false) => (message === false ? [] : [{ path, message }]);
+  const nightly = Object.values(streams).filter((stream) => stream.schedule === undefined);
+  const isNightly = schedule?.nightly !== undefined;
+  const asked = [freshness, ...nightly.map((stream) => stream.freshness)];
+  const isAsked = asked.some((known) => known !== undefined);
+  return [
+    ...fault(
+      'verify.after',
+      verify?.after === AFTER_SYNC &&
+        !isNightly &&
+        "'sync' means after each nightly sync, and there is no `schedule.nightly`",
+    ),
+    ...fault(
+      'schedule.nightly',
+      schedule !== undefined &&
+        (isNightly
+          ? nightly.length === 0 &&
+            'every stream has a `schedule` of its own: remove `nightly`, or one of them'
+          : nightly.length > 0 && "is missing: a cron expression such as '0 2 * * *'"),
+    ),
+    ...fault(
+      'schedule.waitForLoadMinutes',
+      (schedule?.waitForLoadMinutes ?? 0) > 0 &&
+        !isAsked &&
+        'needs `freshness`, which tells when the mirror was loaded',
+    ),
+  ];
 }
+
+export type ConfiguredSchedule = ReturnType<typeof schedulesOf>[number];
+
+/**
+ * The schedules of syncs as cron-schedule.ts takes them, each with its streams: the nightly one, and of streams with
+ * times of their own one for each pattern.
+ */
+export function schedulesOf({ schedule, streams }: Pick<Configuration, 'schedule' | 'streams'>) {
+  const { nightly, timezone = 'UTC', catchUp = true, waitForLoadMinutes = 0 } = schedule ?? {};
+  const patterns = new Set(streams.map((stream) => stream.schedule ?? nightly));
+  return [...patterns]
+    .toSorted((a = '', b = '') => (a < b ? -1 : 1))
+    .flatMap((pattern) => {
+      if (pattern === undefined) return [];
+      const waitMinutes = pattern === nightly ? waitForLoadMinutes : 0;
+      const ofPattern = streams.filter((stream) => (stream.schedule ?? nightly) === pattern);
+      const name = ofPattern.some((stream) => stream.schedule === undefined) ? NIGHTLY : pattern;
+      return [{ name, pattern, timezone, catchUp, waitMinutes, streams: ofPattern.map((of) => of.name) }];
+    });
+}
+
+/** The nightly schedule; undefined without one. */
+export const nightlyOf = (configuration: Pick<Configuration, 'schedule' | 'streams'>) =>
+  schedulesOf(configuration).find(({ name }) => name === NIGHTLY);
 
 /** When workers verify: a cron pattern, or `sync`, which is after each nightly sync. Undefined: they do not. */
 export function verifyScheduleOf({ schedule, verify }: Pick<ParsedConfig, 'schedule' | 'verify'>) {

@@ -5,7 +5,8 @@ import { needsPerson } from '../situation/concerns.js';
 import type { Cause } from '../situation/causes.js';
 import type { FormerProcess } from '../situation/configurations.js';
 import type { Process } from '../state/processes.js';
-import type { RunKind } from '../state/schema.js';
+import type { LoadProblem, RunKind } from '../state/schema.js';
+import { describeLoad, toLoadFacts } from '../sync/limits/load-age.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { addressOfRun, joinTexts, text, type Action, type Part, type Point, type Text } from './document.js';
@@ -97,14 +98,38 @@ const SENTENCES: Describe = {
     text: text`${joinTexts(runIds.slice(0, MOST_NAMED).map(linkToRunAtBegin), ', ')}${runIds.length > MOST_NAMED && ` and ${runIds.length - MOST_NAMED} more`} ${runIds.length === 1 ? 'is' : 'are'} unfinished, and no process works on ${runIds.length === 1 ? 'it' : 'them'}`,
   }),
 
-  no_worker: ({ facts: { nextDue } }) => ({
+  no_worker: ({ facts: { nextDue, streams } }) => ({
     status: 'stopped',
-    text: text`No worker is running to start the nightly sync, due next ${{ minute: nextDue }}`,
+    text: text`No worker is running to start the ${streams === null ? 'nightly sync' : `sync of ${shorten(streams)}`}, due next ${{ minute: nextDue }}`,
   }),
 
-  no_success: ({ since, facts: { succeededAt } }, now) => ({
+  source_stale: ({ facts: { problem, loads } }, now) => {
+    const [load] = loads;
+    const streams = shorten(loads.map(({ stream }) => stream));
+    const facts = toLoadFacts({ ...load, readAt: problem === 'too_old' ? now : load.readAt });
+    const isOne = new Set(loads.map(({ loadedAt }) => loadedAt?.getTime())).size === 1;
+    return {
+      status: 'failed',
+      text: `The load of the mirror ${facts && isOne ? describeLoad(facts) : `is ${IN_WORDS[problem]}`}: ${streams}`,
+      details: [
+        ...loads
+          .slice(0, isOne ? 1 : MOST_NAMED)
+          .map(
+            (one) =>
+              text`${isOne ? 'Loaded' : `${one.stream}: loaded`} ${one.loadedAt ? text`${{ minute: one.loadedAt }}` : 'at a time that is not known'}; read ${{ minute: one.readAt }}.`,
+          ),
+        load.holds
+          ? 'What would be sent is held, and no run counts as succeeded.'
+          : 'It is sent nevertheless, and no run counts as succeeded.',
+      ],
+      named: load.message === null ? [] : [`The question was asked, and ${load.message}.`],
+      next: remedyOf('source_stale'),
+    };
+  },
+
+  no_success: ({ since, facts: { succeededAt, streams } }, now) => ({
     status: 'failed',
-    text: `No successful sync for ${since ? ago(since, now) : 'a long time'}`,
+    text: `No successful sync ${streams === null ? '' : `of ${shorten(streams)} `}for ${since ? ago(since, now) : 'a long time'}`,
     details: [succeededAt ? text`The last: ${{ minute: succeededAt }}.` : 'None has succeeded yet.'],
   }),
 
@@ -290,6 +315,18 @@ function namesOf(streams: readonly string[], count = streams.length): string[] {
   return [`Streams: ${named.join(', ')}${more}.`];
 }
 
+const shorten = (streams: readonly string[]) =>
+  streams.length > MOST_NAMED
+    ? `${streams.slice(0, MOST_NAMED).join(', ')} and ${formatNumber(streams.length - MOST_NAMED)} more`
+    : streams.join(', ');
+
+const IN_WORDS: Record<LoadProblem, string> = {
+  too_old: 'too old',
+  older: 'older than the one before it',
+  future: 'in the future',
+  unreadable: 'not to be told',
+};
+
 const linkToRunAtBegin = (runId: number): Part => ({ text: `Run ${runId}`, href: addressOfRun(runId) });
 
 const nameRun = (runId: number, kind: RunKind): Text => text`${linkToRunAtBegin(runId)} (${kind})`;
@@ -317,6 +354,7 @@ const SHORT: { [Kind in ConcernKind]?: (facts: never[]) => string } = {
   no_process: () => 'no process works',
   no_worker: () => 'no worker',
   no_success: () => 'no successful sync',
+  source_stale: () => 'load of the mirror',
   run_failed: (all) => plural(all.length, 'failed run'),
   run_held: (all) => plural(all.length, 'hold'),
   run_paused: (all) => plural(all.length, 'paused run'),

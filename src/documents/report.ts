@@ -11,6 +11,7 @@ import {
   describeAnswer,
   describeNotInSync,
   noticesSection,
+  loadsSection,
   verifiedSection,
 } from './situation.js';
 import { linkToRunNumber } from './runs.js';
@@ -39,6 +40,7 @@ export function reportDocument(facts: ReportFacts): Document {
       runs(facts),
       actionsSection(facts.actions),
       notInSync(facts),
+      loadsSection(facts),
       drift(facts),
       bookings(facts),
       requests(facts),

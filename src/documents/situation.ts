@@ -3,9 +3,10 @@
 import { LANES } from '../destination/quota/quota-rules.js';
 import { concerns, isOnItsWay, needsPerson, type Concern } from '../situation/concerns.js';
 import { findUntaken } from '../situation/inbox.js';
-import { listVerified, type QuotaFacts, type Situation } from '../situation/situation.js';
+import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
+import { NIGHTLY } from '../time/cron-schedule.js';
 import { describeExtra, describeStoredOtherwise } from './drift.js';
 import { concernToPoint } from './concerns.js';
 import {
@@ -54,6 +55,7 @@ export function situationDocument(
       underWay(facts, timeZone),
       latestRuns(facts),
       records(facts),
+      loadsSection(facts),
       verifiedSection(facts),
       inbox(facts),
       quota(facts),
@@ -102,21 +104,52 @@ function pointsOf(some: readonly Concern[], now: Date): Point[] {
 }
 
 function underWay(facts: SituationFacts, timeZone: string): Section {
-  const { runs, now, approvals, nightly } = facts;
+  const { runs, now, approvals } = facts;
   // Nobody works on them: no end is near.
   const secondsLeft = facts.processes.some(({ isAlive }) => isAlive) ? facts.secondsLeft : undefined;
   return {
     id: 'under-way',
     title: 'Under way',
     paragraphs: present<Text>(
-      nightly &&
-        text`Next nightly sync: ${{ minute: nightly.nextDue }}; ${nightly.lastDue ? text`the last was due ${{ minute: nightly.lastDue }}` : 'none was due yet'}.`,
+      ...[...(facts.nightly ? [facts.nightly] : []), ...facts.schedules].flatMap(describeSchedule),
       approvals.map((approval) => describeApproval(approval, timeZone)),
       runs.underWay.length === 0 && 'No run is under way.',
     ),
     points: runs.underWay.map((run) =>
       underWayToPoint({ ...run, secondsLeft: secondsLeft?.get(run.run.id) }, now),
     ),
+  };
+}
+
+function describeSchedule({ name, streams, nextDue, lastDue, waitsUntil }: ScheduleFacts): Text[] {
+  const what = name === NIGHTLY ? 'nightly sync' : `sync of ${streams.join(', ')}`;
+  return present<Text>(
+    waitsUntil &&
+      text`The ${what} that is due waits for a newer load of the mirror, until ${{ minute: waitsUntil }} at the latest.`,
+    text`Next ${what}: ${{ minute: nextDue }}; ${lastDue ? text`the last was due ${{ minute: lastDue }}` : 'none was due yet'}.`,
+  );
+}
+
+/** Only where the configuration asks how old the load is. */
+export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): Section {
+  return {
+    id: 'loads',
+    title: 'Load of the mirror',
+    tables: [
+      {
+        caption: 'How old the load of the mirror is, as the last plan read it',
+        headings: ['stream', 'loaded', 'age', 'at most', 'read'],
+        rows: loads.map(({ stream, loadedAt, olderThan, problem, maxHours, readAt }) => [
+          stream,
+          loadedAt ? text`${{ minute: loadedAt }}` : '–',
+          problem === 'unreadable' || problem === 'future' || !loadedAt
+            ? 'not known'
+            : `${formatDuration(Math.max(0, (now.getTime() - loadedAt.getTime()) / 1000))}${olderThan ? ', older' : ''}`,
+          `${formatNumber(maxHours)} h`,
+          text`${{ minute: readAt }}`,
+        ]),
+      },
+    ],
   };
 }
 

@@ -210,6 +210,10 @@ export const ERRORS = {
     'the state was restored, or is on another server: what was sent since is not known',
     'Read back what the service holds, and send again what differs: slotsync verify --repair',
   ),
+  source_stale: dead(
+    'the load of the mirror is too old, older than the one before, or cannot be told',
+    'Load the mirror, or correct `freshness` (slotsync check), then: slotsync sync',
+  ),
   hold_rejected: dead(
     'an operator rejected what the run held, so it was not sent',
     'No action needed: the next sync plans it again, and holds it again unless the mirror has changed. To do it now: slotsync sync',

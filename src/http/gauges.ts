@@ -121,6 +121,14 @@ export const stateGauges = (lanes: readonly string[]) =>
       'slotsync_service_last_success_seconds',
       'Since a request of any process was answered with 2xx; +Inf: never',
     );
+    const load = gauge(
+      'slotsync_load_age_seconds',
+      'Age of the load of the mirror that a plan read last; +Inf: it cannot be told',
+      ['stream'],
+    );
+    const stale = gauge('slotsync_source_stale', '1 if that load had a problem when it was read, else 0', [
+      'stream',
+    ]);
     const size = gauge('slotsync_request_size_objects', 'Objects in the next full request', ['type']);
 
     return (facts) => {
@@ -159,6 +167,11 @@ export const stateGauges = (lanes: readonly string[]) =>
       }
       answered.set(ageOrNever(facts.binding?.answeredAt));
       succeeded.set(ageOrNever(facts.binding?.succeededAt));
+      for (const { stream, loadedAt, problem } of facts.loads) {
+        const isKnown = problem !== 'unreadable' && problem !== 'future';
+        load.set({ stream }, isKnown ? ageOrNever(loadedAt) : Infinity);
+        stale.set({ stream }, problem === null ? 0 : 1);
+      }
       for (const { type, objects } of facts.requestSizes) size.set({ type }, objects);
     };
   });

@@ -12,6 +12,7 @@ import { isTooLong } from '../streams/local-key.js';
 import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { quoteLiteral } from '../text/sql-text.js';
 import { createKeyFinder } from './find-keys.js';
+import { askForLoad, type LoadReading } from './read-load.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
 import { createCatalogueReader } from './read-catalogue.js';
@@ -31,6 +32,7 @@ import {
   type NamedColumn,
   type SharedExternalId,
 } from './source-reader.js';
+import type { Described } from './source-columns.js';
 import * as sourceSql from './source-sql.js';
 import type { CursorRange, Selection } from './source-sql.js';
 
@@ -53,7 +55,15 @@ export interface CursorRow {
   isAhead: boolean;
 }
 
-export type { Selection, SharedExternalId, SlowReading };
+/** How hashes are read, beside which. */
+export interface HashOptions {
+  /** External ids that several rows have. */
+  shared?: readonly string[];
+  /** Gets the load of the source. */
+  noteLoad?: (load: LoadReading | undefined) => void;
+}
+
+export type { LoadReading, Selection, SharedExternalId, SlowReading };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /**
@@ -77,21 +87,22 @@ export function createMirror({
     (await reader.describedAs(stream)).types.get(column) ?? '';
 
   /** `(key, row hash)` of what is selected: see `readHashes`. */
-  function copyHashes(stream: Stream, selection: Selection, shared: readonly string[]) {
-    return reader.copy(stream, (described) => {
+  function copyHashes(stream: Stream, selection: Selection, { shared, noteLoad }: HashOptions) {
+    const statementsFor = (described: Described<Stream>) => {
       const [fault] = findUnfitKeys(stream.key, described.types);
       if (fault !== undefined) throw new SlotsyncError('mirror_source', `streams.${stream.name}.${fault}`);
       const keys = selection.keys ? keyConditions(described, selection.keys) : [undefined];
       return keys.map((condition) =>
         sourceSql.selectHashes(described, sourceSql.selectCondition(stream, selection, condition), shared),
       );
-    });
+    };
+    return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
   }
 
   /** The same of the keys alone: a column may hold others that are equal to one of them by its type or its collation. */
-  async function readHashesOf(stream: Stream, selection: Selection, shared: readonly string[]) {
+  async function readHashesOf(stream: Stream, selection: Selection, options: HashOptions) {
     const wanted = new Set(selection.keys?.map(encodeColumn));
-    const lines = await collect(copyHashes(stream, selection, shared));
+    const lines = await collect(copyHashes(stream, selection, options));
     return lines.filter((line) => wanted.has(orderOfLine(line)));
   }
 
@@ -173,6 +184,9 @@ export function createMirror({
           key.map((column) => [`references['${fieldId}']`, column] as const),
         ),
         ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
+        ...(stream.freshness?.column === undefined
+          ? []
+          : [['freshness.column', stream.freshness.column] as const]),
       ];
       const { fault } = stream.lookups;
       if (fault && !isSourceFault(fault)) throw fault;
@@ -185,21 +199,22 @@ export function createMirror({
      * bytes: blocks of COPY lines, latin1. Behind the hash of a row that has one of the `shared` external ids stands
      * `:shared:` and that id's place in the list. Call it within `takeTurn`, unless there are `keys`: those are read before
      * the first block. Of selected keys, those whose row cannot be read, while the source can, have the hash 0,
-     * which is that of no row.
+     * which is that of no row. `noteLoad` gets the load of the source before the first block; reading it is part of the same
+     * transaction, so the rows are not older than what it says.
      */
     async *readHashes(
       stream: Stream,
       selection: Selection = {},
-      shared: readonly string[] = [],
+      options: HashOptions = {},
     ): AsyncGenerator<string[]> {
-      if (!selection.keys) return yield* copyHashes(stream, selection, shared);
+      if (!selection.keys) return yield* copyHashes(stream, selection, options);
       try {
-        yield await readHashesOf(stream, selection, shared);
+        yield await readHashesOf(stream, selection, options);
       } catch (error) {
         if (!isRowFault(error)) throw error;
         const keys = [...new Set(selection.keys)];
         const { rows, unreadable } = await readApart(keys, async (part) => {
-          const lines = await readHashesOf(stream, { ...selection, keys: part }, shared);
+          const lines = await readHashesOf(stream, { ...selection, keys: part }, options);
           const byKey = new Map<string, string[]>();
           for (const line of lines)
             byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
@@ -236,6 +251,10 @@ export function createMirror({
       const [row] = await read(() => sessions.query<{ is: boolean }>(`SELECT ${one} < ${two} AS is`));
       return row?.is ?? true;
     },
+
+    /** The load of a stream's source; undefined: the configuration does not ask for it. */
+    readLoad: (stream: Stream): Promise<LoadReading | undefined> =>
+      read(() => sessions.ask(stream.source, (ask) => askForLoad(stream, ask))),
 
     /** Whether the source has no row. */
     isEmpty,

@@ -27,6 +27,9 @@ const BY_KEYS = { random_page_cost: 1.1 };
 /** How long a statement may take, unless the setting says otherwise. */
 const STATEMENT_SECONDS = 1800;
 
+/** How long a question beside a reading may take: the reading waits for it. */
+const ASK_SECONDS = 60;
+
 /** Lowers the limit of the server, of the database or of the role, and raises none. */
 const limitStatements = (seconds: number) =>
   `SELECT set_config('statement_timeout', '${seconds}s', true)
@@ -47,9 +50,14 @@ export interface WrittenFor {
   columns: string;
 }
 
+/** Runs one more statement. Its failure leaves the transaction as it was. */
+export type Ask = (statement: string) => Promise<postgres.RowList<postgres.Row[]>>;
+
 /** How a statement is run, beside its text. */
 export interface Reading extends RowSecurity {
   writtenFor?: WrittenFor | undefined;
+  /** Runs in the same transaction, before the first row is read, while the locks are held that keep the source as it is. */
+  before?: ((ask: Ask) => Promise<void>) | undefined;
   /** Gets the milliseconds that the server took, also when it failed. */
   ended?: ((ms: number) => void) | undefined;
 }
@@ -162,6 +170,10 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         }
       }),
 
+    /** Asks in a transaction of its own. */
+    ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
+      one(security, (client) => work(askWithin(client))),
+
     /** The columns that a statement returns, and the types of its parameters. It is parsed, and not executed. */
     async describe(statement: string, security: RowSecurity) {
       const { columns, types } = await one(security, (client) => client.unsafe(statement).describe());
@@ -174,9 +186,10 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
      * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction. Throws
      * ColumnsChanged before the first block.
      */
-    copy: (query: string, { writtenFor, ...security }: Reading): AsyncGenerator<string[]> =>
+    copy: (query: string, { writtenFor, before, ...security }: Reading): AsyncGenerator<string[]> =>
       within(security, {}, async function* (client) {
         await unlessChanged(client, writtenFor, client.unsafe(query).describe());
+        await before?.(askWithin(client));
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),
 
@@ -187,6 +200,18 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     },
   };
 }
+
+/** Asks within a transaction, for a short time, and undoes what the statement did to it: its settings, and its failure. */
+const askWithin =
+  (client: postgres.Sql): Ask =>
+  async (statement) => {
+    await client.unsafe(`SAVEPOINT slotsync_ask; ${limitStatements(ASK_SECONDS)}`);
+    try {
+      return await client.unsafe(statement, [], ONE_STATEMENT);
+    } finally {
+      await client.unsafe('ROLLBACK TO SAVEPOINT slotsync_ask');
+    }
+  };
 
 const describeColumns = (columns: readonly postgres.Column<string>[]) =>
   JSON.stringify(columns.map(({ name, type }) => [name, type]));

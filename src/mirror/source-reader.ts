@@ -15,6 +15,7 @@ import { grantSelect } from './role-rights.js';
 import { asMirrorError, isSourceFault, read } from './mirror-errors.js';
 import {
   ColumnsChanged,
+  type Ask,
   type ReadOnlySessions,
   type Reading,
   type WrittenFor,
@@ -159,11 +160,15 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     /** Rows of the statements; see `readBlocks`. */
     select,
 
-    /** The same as blocks of lines of COPY. */
+    /** The same as blocks of lines of COPY. `before`: runs in the same transaction, before the first of them. */
     copy: <D extends { source: Source }>(
       declared: D,
       statementsFor: (described: Described<D>) => readonly string[],
-    ): AsyncGenerator<string[]> => readBlocks(declared, statementsFor, sessions.copy),
+      before?: (ask: Ask) => Promise<void>,
+    ): AsyncGenerator<string[]> =>
+      readBlocks(declared, statementsFor, (statement, reading) =>
+        sessions.copy(statement, { ...reading, before }),
+      ),
 
     /** Faults of the source: that it cannot be read, or those that `faultsOf` finds in its columns as they are now. */
     async check(

@@ -7,17 +7,19 @@ import { isDrift, isRepaired } from '../state/drift/read-drift.js';
 import type { InboxOfStream } from '../state/inbox/read-inbox.js';
 import type { Process } from '../state/processes.js';
 import type { Restored } from '../state/databases.js';
+import type { NotedLoad } from '../state/freshness.js';
 import type { EndedBadly } from '../state/runs/ended-badly.js';
 import type { RunHold } from '../state/runs/holds.js';
 import type { Run } from '../state/runs/read-runs.js';
-import type { DriftKind, RunKind, Verdict } from '../state/schema.js';
+import type { DriftKind, LoadProblem, RunKind, Verdict } from '../state/schema.js';
 import type { WhyReadOnly } from '../state/state-role.js';
 import { present } from '../text/format.js';
+import { NIGHTLY } from '../time/cron-schedule.js';
 import type { Cause } from './causes.js';
 import { approveCommand, commandOfCause, needsOperator, rejectCommand } from './commands.js';
 import { findConfigurations, type FormerProcess, type WaitingRun } from './configurations.js';
 import { findUntaken, type Untaken } from './inbox.js';
-import type { Grounds, QuotaFacts, Situation } from './situation.js';
+import type { Grounds, QuotaFacts, ScheduleFacts, Situation } from './situation.js';
 
 /**
  * `critical`: nothing is sent, or what is known cannot be relied on. `action`: somebody has to decide or correct something.
@@ -36,12 +38,14 @@ export interface ConcernFacts {
   sending_stopped: { code: string; processes: readonly StoppedProcess[] };
   /** The latest run, and the streams of all of them. */
   run_failed: { runId: number; runKind: RunKind; code: string | null; streams: readonly string[] };
-  /** No sync of all streams has succeeded, and one was due. */
-  no_success: { succeededAt: Date | null };
+  /** No sync of all streams of a schedule has succeeded, and one was due. `streams`: null for the nightly one. */
+  no_success: { succeededAt: Date | null; streams: readonly string[] | null };
   /** Unfinished runs, and no process is alive. */
   no_process: { runIds: readonly number[] };
   /** The schedule is registered, and no worker is alive to start it. */
-  no_worker: { nextDue: Date };
+  no_worker: { nextDue: Date; streams: readonly string[] | null };
+  /** Loads with one problem. */
+  source_stale: { problem: LoadProblem; loads: readonly [NotedLoad, ...NotedLoad[]] };
   /** Holds of one stream and operation, the latest run first. */
   run_held: { holds: readonly [RunHold, ...RunHold[]] };
   run_paused: { run: Run };
@@ -128,6 +132,7 @@ export function concerns(situation: Ground, limits: Limits = DEFAULT_LIMITS): Co
     ...findStopped(situation),
     ...findUnworked(situation),
     ...findNoSuccess(situation, limits),
+    ...findStaleLoads(situation),
     ...findFailed(situation),
     ...findHeld(situation),
     ...findPaused(situation),
@@ -178,20 +183,21 @@ function findStopped({ processes }: Grounds): Concern[] {
 
 /** Runs that no process works on, and a schedule that no worker follows. */
 function findUnworked(situation: Grounds): Concern[] {
-  const { processes, nightly } = situation;
+  const { processes } = situation;
+  const next = listSchedules(situation).toSorted((a, b) => a.nextDue.getTime() - b.nextDue.getTime())[0];
   const since = latest(processes.map(({ seenAt }) => seenAt));
   const commands = ['slotsync worker'];
   const runIds = findUnworkedRuns(situation);
   const hasWorker = processes.some(({ isAlive, command }) => isAlive && command === 'worker');
   return present<Concern>(
     runIds.length > 0 && concern('no_process', 'critical', { runIds }, { since, commands }),
-    nightly &&
+    next &&
       !hasWorker &&
       concern(
         'no_worker',
         'action',
-        { nextDue: nightly.nextDue },
-        { since: since ?? nightly.registeredAt, commands },
+        { nextDue: next.nextDue, streams: ownStreams(next) },
+        { since: since ?? next.registeredAt, commands },
       ),
   );
 }
@@ -202,22 +208,57 @@ function findUnworkedRuns({ unfinished, processes }: Grounds): number[] {
   return unfinished.flatMap((run) => (run.pausedAt === null ? [run.id] : []));
 }
 
-/** A schedule says itself when the next success is due: not every pattern is of every day. */
-function findNoSuccess(
-  { succeededAt, begunAt, nightly, now }: Grounds,
-  { noSuccessHours }: Limits,
-): Concern[] {
-  const since = succeededAt ?? begunAt ?? nightly?.registeredAt ?? null;
-  if (since === null || noSuccessHours === false) return [];
-  const dueAt = nightly?.successDueAt ?? null;
-  const isLate =
-    noSuccessHours === undefined
-      ? dueAt !== null && (succeededAt === null || succeededAt < dueAt)
-      : now.getTime() - since.getTime() >= noSuccessHours * HOUR;
-  const commands = ['slotsync runs --kind sync'];
-  return isLate
-    ? [concern('no_success', 'critical', { succeededAt }, { id: 'no_success sync', since, commands })]
-    : [];
+/** A schedule says itself when the next success is due: not every pattern is of every day. The hours are of the nightly one. */
+function findNoSuccess(situation: Grounds, { noSuccessHours }: Limits): Concern[] {
+  if (noSuccessHours === false) return [];
+  const { succeededAt, begunAt, nightly, schedules, now } = situation;
+  const found = [
+    { id: 'no_success sync', streams: null, schedule: nightly, succeededAt, hours: noSuccessHours },
+    ...schedules.map((schedule) => ({
+      id: `no_success ${schedule.streams.join(' ')}`,
+      streams: ownStreams(schedule),
+      schedule,
+      succeededAt: schedule.succeededAt,
+      hours: undefined,
+    })),
+  ];
+  return found.flatMap(({ id, streams, schedule, succeededAt: at, hours }) => {
+    const since = at ?? begunAt ?? schedule?.registeredAt ?? null;
+    const dueAt = schedule?.successDueAt ?? null;
+    const isLate =
+      hours === undefined
+        ? dueAt !== null && (at === null || at < dueAt)
+        : since !== null && now.getTime() - since.getTime() >= hours * HOUR;
+    const commands = ['slotsync runs --kind sync'];
+    return isLate && since !== null
+      ? [concern('no_success', 'critical', { succeededAt: at, streams }, { id, since, commands })]
+      : [];
+  });
+}
+
+const listSchedules = ({ nightly, schedules }: Grounds) => [...(nightly ? [nightly] : []), ...schedules];
+
+/** The streams of a schedule of their own; null: it is the nightly one. */
+const ownStreams = ({ name, streams }: ScheduleFacts) => (name === NIGHTLY ? null : streams);
+
+/** Streams of one load have the problem together. */
+function findStaleLoads({ loads, configured }: Grounds): Concern[] {
+  const stale = loads.flatMap(({ problem, ...load }) =>
+    problem !== null && configured?.includes(load.stream) !== false ? [{ ...load, problem }] : [],
+  );
+  return groupBy(stale, ({ problem }) => `source_stale ${problem}`).map(([id, group, { problem }]) =>
+    concern(
+      'source_stale',
+      'action',
+      { problem, loads: group },
+      {
+        id,
+        since: earliest(group.map(({ readAt }) => readAt)),
+        subject: group.map(({ stream }) => stream).join(', '),
+        commands: ['slotsync check', 'slotsync sync'],
+      },
+    ),
+  );
 }
 
 function findFailed({ endedBadly }: Grounds): Concern[] {
@@ -378,6 +419,9 @@ function findInbox(situation: Grounds, { inboxMinutes }: Limits): Concern[] {
   ];
 }
 
+/** A state that was restored, and a load that is too old. */
+const CONCERNS_OF_THEIR_OWN = ['state_restored', 'source_stale'];
+
 /** The records that were not accepted are concerns themselves, for as long as they are not in sync. */
 function findPartial({ endedBadly, causes }: Grounds): Concern[] {
   const partial = endedBadly.filter(({ status }) => status === 'partial');
@@ -386,8 +430,7 @@ function findPartial({ endedBadly, causes }: Grounds): Concern[] {
     ({ kind, stream }) => `run_partial ${kind} ${stream}`,
   );
   const asWhole = groupBy(
-    // A state that was restored is a concern of its own.
-    partial.filter(({ errorCode }) => errorCode !== null && errorCode !== 'state_restored'),
+    partial.filter(({ errorCode }) => errorCode !== null && !CONCERNS_OF_THEIR_OWN.includes(errorCode)),
     ({ kind, errorCode }) => `run_partial ${kind} ${errorCode}`,
   );
   return [

@@ -7,6 +7,7 @@ import { readReservationsWatermark } from '../state/bookings/reservations-waterm
 import { readClock, type Queries } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
 import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
+import { listLoads } from '../state/freshness.js';
 import { listVerifications } from '../state/drift/verifications.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { hasChanges, readInbox } from '../state/inbox/read-inbox.js';
@@ -24,10 +25,11 @@ import { listOpenApprovals } from '../state/runs/approvals.js';
 import { listEndedBadly } from '../state/runs/ended-badly.js';
 import { readHolds } from '../state/runs/holds.js';
 import { readWholeSuccess } from '../state/runs/last-success.js';
-import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
+import { listSyncSchedules, type RegisteredSchedule } from '../state/runs/occurrences.js';
 import { LISTED_KINDS, listUnfinishedRuns, readFirstRequest, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
+import { NIGHTLY } from '../time/cron-schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
 import { readPlanning } from './run-facts.js';
@@ -39,13 +41,19 @@ export type Situation = Awaited<ReturnType<typeof readFacts>>;
 /** The part of it that alerts follow from. */
 export type Grounds = Awaited<ReturnType<typeof readGrounds>>;
 
+/** A schedule with its streams, and when all of them last succeeded. */
+export interface ScheduleFacts extends RegisteredSchedule, Awaited<ReturnType<typeof readDue>> {
+  succeededAt: Date | null;
+}
+
 /** How the quota is used; `unknown`: the code of the failure to read it. */
 export type QuotaFacts = QuotaUsage | { unknown: string };
 
 /** The latest runs that are listed. */
 const MOST_RUNS = 5;
-/** After so long a nightly sync counts as not successful. */
-const MAY_TAKE_MS = 2 * 60 * 60 * 1000;
+const MINUTE_MS = 60 * 1000;
+/** After so long a sync of a schedule counts as not successful. */
+const MAY_TAKE_MS = 120 * MINUTE_MS;
 
 interface GroundsDeps {
   /** Names of the streams of the configuration, where it is loaded. */
@@ -97,12 +105,20 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
 export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
   const moment = await readMoment(tx, setNow);
   const { now, binding } = moment;
-  const schedule = await readSchedule(tx, NIGHTLY);
   const firstRequest = await readFirstRequest(tx);
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
   const isNeeded = unsettled > 0 || (await hasChanges(tx));
   const configured = streams ?? (isNeeded ? await loadStreams?.().catch(() => undefined) : undefined);
+  const all = configured ?? recordedStreams;
+  const schedules: ScheduleFacts[] = [];
+  for (const schedule of await listSyncSchedules(tx))
+    schedules.push({
+      ...schedule,
+      ...(await readDue(schedule, now)),
+      succeededAt: await readWholeSuccess(tx, schedule.streams.length === 0 ? all : schedule.streams),
+    });
+  const nightly = schedules.find(({ name }) => name === NIGHTLY) ?? null;
   return {
     ...moment,
     /** Why nobody can write to the state; null: it can be written. */
@@ -110,14 +126,16 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     /** Names of the streams of the configuration; null: they are not known. */
     configured: configured ?? null,
     recordedStreams,
-    nightly: schedule ? { ...schedule, ...(await readDue(schedule, now)) } : null,
-    /** When a sync of all streams, or of all that have records, last succeeded; null: none is known. */
-    succeededAt: await readWholeSuccess(tx, configured ?? recordedStreams),
+    nightly,
+    /** Schedules of streams with times of their own. */
+    schedules: schedules.filter((schedule) => schedule !== nightly),
+    /** When a sync of all streams of the nightly one, or of all that have records, last succeeded; null: none is known. */
+    succeededAt: nightly ? nightly.succeededAt : await readWholeSuccess(tx, all),
     /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
     begunAt: earliest([binding?.boundAt, firstRequest]),
     holds: await readHolds(tx),
     inbox: {
-      ...(await readInbox(tx, configured ?? recordedStreams)),
+      ...(await readInbox(tx, all)),
       watermarks: await listWatermarks(tx),
       reservations: (await readReservationsWatermark(tx)) ?? null,
     },
@@ -140,6 +158,8 @@ export async function readMoment(tx: Queries, setNow?: Date) {
     processes: await listProcesses(tx),
     unfinished: await listUnfinishedRuns(tx),
     drift: await countDrift(tx),
+    /** How old the load of the mirror was when a plan read it last. */
+    loads: await listLoads(tx),
   };
 }
 
@@ -177,12 +197,21 @@ export function listVerified({
   });
 }
 
-/** The next occurrence, and the latest one that was due long enough ago to have ended. Loaded only with a schedule. */
-async function readDue(schedule: NonNullable<Awaited<ReturnType<typeof readSchedule>>>, now: Date) {
-  const { latestDue, nextDue } = await import('../time/cron-schedule.js');
-  const endedBy = new Date(now.getTime() - MAY_TAKE_MS);
+/**
+ * The next occurrence, the one that waits for a load of the mirror, and the latest one that was due long enough ago to have
+ * ended. Loaded only with a schedule.
+ */
+async function readDue(schedule: RegisteredSchedule, now: Date) {
+  const { latestDue, nextDue, unstartedDue } = await import('../time/cron-schedule.js');
+  const waitMs = schedule.waitMinutes * MINUTE_MS;
+  const endedBy = new Date(now.getTime() - MAY_TAKE_MS - waitMs);
+  const unstarted = waitMs > 0 ? unstartedDue(schedule, now) : undefined;
   return {
     nextDue: nextDue(schedule, now),
+    waitsUntil:
+      unstarted && now.getTime() < unstarted.getTime() + waitMs
+        ? new Date(unstarted.getTime() + waitMs)
+        : null,
     successDueAt: latestDue(schedule, schedule.registeredAt, endedBy) ?? null,
   };
 }

@@ -125,12 +125,20 @@ export const ALERT_CONDITIONS = [
   'drift',
   'inbox',
   'state_restored',
+  'source_stale',
   'needs_person',
   'nightly_run',
 ] as const;
 export type AlertCondition = (typeof ALERT_CONDITIONS)[number];
 export const ALERT_EVENTS = ['opened', 'recovered'] as const;
 export type AlertEvent = (typeof ALERT_EVENTS)[number];
+
+/**
+ * The problem of a load of the mirror. `older`: than the one that was read before. `future`: it has not been yet.
+ * `unreadable`: the configuration's question has no answer that is a time.
+ */
+export const LOAD_PROBLEMS = ['too_old', 'older', 'future', 'unreadable'] as const;
+export type LoadProblem = (typeof LOAD_PROBLEMS)[number];
 
 /** The text of an alert: counts, streams, codes and commands, and never a key or a value. */
 export interface AlertText {
@@ -183,6 +191,8 @@ export interface PlanCounts {
   overwrite?: number;
   /** Creates about which the service was not asked: whatever they meet, they are not held. */
   unasked?: number;
+  /** It was planned over a load of the mirror with this problem. */
+  staleLoad?: LoadProblem;
   /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
   inBatches?: number;
 }
@@ -224,9 +234,23 @@ export interface HoldFacts {
   approval?: { allowed: number; isOther: boolean };
   /** The mirror is another one than before. */
   mirrorChange?: string;
+  /** The load of the mirror has a problem. */
+  load?: LoadFacts;
   /** Only of a repair: the objects that drift. */
   drift?: DriftSummary;
   isSourceEmpty?: true;
+}
+
+/** The problem of a load as numbers; times are as they were when it was read. */
+export interface LoadFacts {
+  problem: LoadProblem;
+  /** Negative: it is to come. Null: it could not be read. */
+  ageSeconds: number | null;
+  maxHours: number;
+  /** How much older it is than the one that was read before. */
+  olderSeconds?: number;
+  /** Why it cannot be read. */
+  message?: string;
 }
 
 /** The number of objects that drift, by the way they differ. */
@@ -733,11 +757,17 @@ export const requestSizes = slotsync.table('request_sizes', {
   changedAt: time('changed_at').notNull().defaultNow(),
 });
 
-/** Cron schedules, by name: `nightly`. */
+/**
+ * Cron schedules, by name: `nightly`, `verify`, and for streams with times of their own their pattern.
+ */
 export const schedules = slotsync.table('schedules', {
   name: text('name').primaryKey(),
   pattern: text('pattern').notNull(),
   timezone: text('timezone').notNull(),
+  /** The streams that it syncs. */
+  streams: text('streams').array().notNull().default([]),
+  /** So long after an occurrence a newer load of the mirror is waited for. */
+  waitMinutes: integer('wait_minutes').notNull().default(0),
   /** Occurrences before this were not missed. */
   registeredAt: time('registered_at').notNull().defaultNow(),
   /** The latest occurrence that was started or skipped. */
@@ -745,6 +775,28 @@ export const schedules = slotsync.table('schedules', {
   /** The latest occurrence after whose run the bookings were reconciled. */
   lastReconciled: time('last_reconciled'),
 });
+
+/** The load of the mirror as the last plan of a stream with a `freshness` read it. */
+export const freshness = slotsync.table(
+  'freshness',
+  {
+    stream: text('stream').primaryKey(),
+    /** When the mirror was loaded; null: that could never be read. */
+    loadedAt: time('loaded_at'),
+    /** The latest load that was seen, while the mirror has an older one. */
+    olderThan: time('older_than'),
+    problem: text('problem').$type<LoadProblem>(),
+    /** Why it cannot be read. */
+    message: text('message'),
+    /** Runs hold what they would send because of the problem. */
+    holds: boolean('holds').notNull().default(false),
+    maxHours: real('max_hours').notNull(),
+    readAt: time('read_at').notNull(),
+    /** The load that the last sync of the whole stream saw. */
+    syncedLoadAt: time('synced_load_at'),
+  },
+  () => [oneOf('freshness', 'problem', LOAD_PROBLEMS)],
+);
 
 /** A booking as both sides were read last: `here` in the mirror, `there` at the service. */
 export const reservations = slotsync.table(

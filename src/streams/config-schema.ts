@@ -114,6 +114,26 @@ export interface LimitThreshold {
   percent?: Optional<number>;
 }
 
+/** How a run knows how old the load of the mirror is, and what follows when it is too old. */
+export interface FreshnessConfig {
+  /** A SELECT that returns one time: when the mirror was loaded last.
+   * @example query: 'SELECT max(finished_at) FROM etl.load_log'
+   */
+  query?: Optional<string>;
+  /** For a stream alone: a column of its source with the time at which the row was loaded. The latest one counts.
+   * @example column: 'loaded_at'
+   */
+  column?: Optional<string>;
+  /** Hours that the load may be old; 26 by default.
+   * @example maxHours: 8
+   */
+  maxHours?: Optional<number>;
+  /** When it is older, or cannot be read: `hold` (the default) what would be sent for an operator, or `warn` and send it.
+   * @example then: 'warn'
+   */
+  then?: Optional<'hold' | 'warn'>;
+}
+
 /** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
@@ -149,6 +169,15 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example cursor: 'updated_at'
    */
   cursor?: Optional<string>;
+  /** How old the load of the stream's source may be; without it as the configuration says.
+   * @example freshness: { column: 'loaded_at', maxHours: 26, then: 'hold' }
+   */
+  freshness?: Optional<FreshnessConfig>;
+  /** When workers sync the stream, as a cron expression in the time zone of the configuration's `schedule`. Without it the
+   * nightly sync does.
+   * @example schedule: '0 6 * * SUN'
+   */
+  schedule?: Optional<string>;
   /** The fate of an object whose row is gone: `deactivate` it, or `keep` it as it is (the default).
    * @example retire: 'deactivate'
    */
@@ -268,15 +297,16 @@ export interface ReservationsConfig<Service extends ServiceNames = ServiceNames>
 
 /** The object that `sync.config.ts` exports. */
 export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
-  /** When workers start the nightly sync. Without it they never do.
+  /** When workers start the nightly sync. Without it they never do. A stream with a `schedule` of its own is no part of it.
    * @example schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }
    */
   schedule?: Optional<{
     /** When the nightly sync starts, as a cron expression: minute, hour, day of the month, month, day of the week.
+     * Left out where every stream has a `schedule` of its own.
      * @example nightly: '0 2 * * *'
      */
-    nightly: string;
-    /** The time zone by which `nightly` is read; UTC by default.
+    nightly?: Optional<string>;
+    /** The time zone by which `nightly`, and the schedules of streams, are read; UTC by default.
      * @example timezone: 'Europe/Stockholm'
      */
     timezone?: Optional<string>;
@@ -284,7 +314,16 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
      * @example catchUp: false
      */
     catchUp?: Optional<boolean>;
+    /** Minutes that the nightly sync waits for a load of the mirror newer than the one the last sync saw; none by default.
+     * Then it starts, and `freshness` decides.
+     * @example waitForLoadMinutes: 120
+     */
+    waitForLoadMinutes?: Optional<number>;
   }>;
+  /** How old the load of the mirror may be, where a stream does not say it.
+   * @example freshness: { query: 'SELECT max(finished_at) FROM etl.load_log', maxHours: 26, then: 'hold' }
+   */
+  freshness?: Optional<Omit<FreshnessConfig, 'column'>>;
   /** The streams that are synced: name to declaration.
    * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
    */
@@ -506,12 +545,11 @@ const fields = z.record(
   'an object: field id at the service to column or function',
 );
 
-const query = z.strictObject({
-  query: faultless(z.string('a SELECT, as text'), (sql) => {
-    if (sql.trim() === '') return 'a SELECT: must not be empty';
-    return sql.includes('\0') ? 'a SELECT: contains a NUL character; remove it' : undefined;
-  }),
-} satisfies Shape<SourceQuery>);
+const select = faultless(z.string('a SELECT, as text'), (sql) => {
+  if (sql.trim() === '') return 'a SELECT: must not be empty';
+  return sql.includes('\0') ? 'a SELECT: contains a NUL character; remove it' : undefined;
+});
+const query = z.strictObject({ query: select } satisfies Shape<SourceQuery>);
 const source = z.union([name('a table or view'), query], {
   error: "a table or view such as 'campus.rooms', or { query: 'select …' }",
 });
@@ -538,6 +576,20 @@ const lookups = z.record(
   ),
   'an object: name to lookup',
 );
+
+/** `findFault`: why the question that is asked cannot be. */
+const freshness = (findFault: (asked: Pick<FreshnessConfig, 'query' | 'column'>) => string | undefined) =>
+  z
+    .strictObject({
+      query: select.optional(),
+      column: column.optional(),
+      maxHours: z.number('a number of hours above 0').positive().max(87_600).default(26),
+      then: z.enum(['hold', 'warn'], "'hold' or 'warn'").default('hold'),
+    } satisfies Shape<FreshnessConfig>)
+    .superRefine((asked, context) => {
+      const message = findFault(asked);
+      if (message !== undefined) context.addIssue({ code: 'custom', message });
+    });
 
 const timezone = name("a time zone such as 'Europe/Stockholm'", (zone) => {
   if (isTimeZone(zone)) return undefined;
@@ -587,6 +639,12 @@ export const streamSchema = z.strictObject({
     )
     .default({}),
   cursor: column.optional(),
+  freshness: freshness(({ query: asked, column: named }) =>
+    (asked === undefined) === (named === undefined)
+      ? 'needs either `column` or `query`, which tells when the mirror was loaded'
+      : undefined,
+  ).optional(),
+  schedule: name("a cron expression such as '0 6 * * SUN'", findPatternFault).optional(),
   retire: z.enum(['keep', 'deactivate'], "'keep' or 'deactivate'").default('keep'),
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
   batchSize: z
@@ -671,11 +729,16 @@ export const DEFAULT_VERIFY_SHARE = 0.5;
 export const configSchema = z.strictObject({
   schedule: z
     .strictObject({
-      nightly: name("a cron expression such as '0 2 * * *'", findPatternFault),
+      nightly: name("a cron expression such as '0 2 * * *'", findPatternFault).optional(),
       timezone: timezone.default('UTC'),
       catchUp: flag.default(true),
+      waitForLoadMinutes: z.number('minutes from 0 to 1439').int().min(0).max(1439).default(0),
     } satisfies Section<'schedule'>)
     .optional(),
+  freshness: freshness(({ query: asked, column: named }) => {
+    if (named !== undefined) return '`column` needs a table: write it into a stream, or `query` here';
+    return asked === undefined ? 'needs `query`, which tells when the mirror was loaded' : undefined;
+  }).optional(),
   streams: z
     .record(faultless(z.string(), findStreamNameFault), streamSchema, 'an object: stream name to declaration')
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),

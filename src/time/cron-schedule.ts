@@ -11,6 +11,8 @@ export interface Schedule {
   timezone: string;
 }
 
+/** The name of the nightly schedule. One of streams with times of their own is named by its pattern. */
+export const NIGHTLY = 'nightly';
 /** In the place of a pattern: after each nightly sync. */
 export const AFTER_SYNC = 'sync';
 

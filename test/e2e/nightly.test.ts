@@ -61,7 +61,7 @@ describe('workers with a schedule', () => {
     await world.sql`
       UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;
     await withWorkers(1, async ([worker]) => {
-      await until(() => worker?.output().includes('missed nightly sync skipped'), {
+      await until(() => worker?.output().includes('missed scheduled sync skipped'), {
         describe: () => `the missed occurrence to be skipped: ${worker?.output()}`,
       });
     });

@@ -4,11 +4,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTes
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
-import { startNightlyScheduler } from '../../src/queue/nightly-scheduler.js';
-import { claimOccurrence, readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
+import { startScheduler } from '../../src/queue/scheduler.js';
+import { claimOccurrence, readSchedule, registerSchedule } from '../../src/state/runs/occurrences.js';
+import { concerns } from '../../src/situation/concerns.js';
+import { readSituation } from '../../src/situation/situation.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { skipMissedOccurrences, startDueNightly } from '../../src/sync/run/start-due-nightly.js';
+import { skipMissedOccurrences, startDueSyncs } from '../../src/sync/run/start-due-syncs.js';
 import { ROOMS } from '../support/campus.js';
 import { redisUrl } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -52,15 +54,13 @@ const said = (message: string) =>
 describe('a night', () => {
   it('is started once by many who notice it, at the moment and not before', async () => {
     await registerThen();
-    expect(await startDueNightly(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
-    const started = await Promise.all(
-      Array.from({ length: 8 }, () => startDueNightly(world.deps(), night(2))),
-    );
+    expect(await startDueSyncs(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
+    const started = await Promise.all(Array.from({ length: 8 }, () => startDueSyncs(world.deps(), night(2))));
     expect(started.flat()).toHaveLength(1);
     expect(await runs()).toEqual([
       { kind: 'sync', lane: 'sync', started_by: 'schedule', streams: ['rooms', 'halls'], status: 'planning' },
     ]);
-    expect(await startDueNightly(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
+    expect(await startDueSyncs(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
   });
 
@@ -80,18 +80,18 @@ describe('a night', () => {
     await registerThen();
     await world.sql`ALTER TABLE slotsync.runs ADD CONSTRAINT refuses CHECK (kind <> 'sync')`;
     try {
-      await expect(startDueNightly(world.deps(), night(2))).rejects.toThrow();
+      await expect(startDueSyncs(world.deps(), night(2))).rejects.toThrow();
     } finally {
       await world.sql`ALTER TABLE slotsync.runs DROP CONSTRAINT refuses`;
     }
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: null });
-    expect(await startDueNightly(world.deps(), night(2))).toHaveLength(1);
+    expect(await startDueSyncs(world.deps(), night(2))).toHaveLength(1);
   });
 
   it('makes up for several that were missed by one', async () => {
     await registerThen();
-    expect(await startDueNightly(world.deps(), night(9))).toHaveLength(1);
-    expect(await startDueNightly(world.deps(), night(9))).toEqual([]);
+    expect(await startDueSyncs(world.deps(), night(9))).toHaveLength(1);
+    expect(await startDueSyncs(world.deps(), night(9))).toEqual([]);
     expect(await runs()).toHaveLength(1);
   });
 
@@ -99,26 +99,26 @@ describe('a night', () => {
     await registerThen();
     await skipMissedOccurrences(world.deps(), new Date(night(3).getTime() + 30_000));
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
-    expect(said('missed nightly sync skipped')).toHaveLength(1);
-    expect(await startDueNightly(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
+    expect(said('missed scheduled sync skipped')).toHaveLength(1);
+    expect(await startDueSyncs(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
   });
 
   it('is not missed by a schedule that was registered, or replaced, just now', async () => {
     await register();
-    expect(await startDueNightly(world.deps())).toEqual([]);
+    expect(await startDueSyncs(world.deps())).toEqual([]);
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
-    expect(await startDueNightly(world.deps())).toEqual([]);
+    expect(await startDueSyncs(world.deps())).toEqual([]);
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
-    expect(await startDueNightly(world.deps())).toHaveLength(1);
+    expect(await startDueSyncs(world.deps())).toHaveLength(1);
   });
 
   it('occurrence: none that is to come is started by a clock that is ahead, or claimed', async () => {
     await register();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + DAY });
     onTestFinished(() => void vi.useRealTimers());
-    expect(await startDueNightly(world.deps())).toEqual([]);
+    expect(await startDueSyncs(world.deps())).toEqual([]);
     const schedule = await readSchedule(world.state.db, 'nightly');
     if (!schedule) throw new Error('the schedule was registered');
     expect(await claimOccurrence(world.state.db, schedule, new Date())).toBe(false);
@@ -131,12 +131,12 @@ describe('a night', () => {
       const { sql } = world;
       await sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 hour', last_due = now() - interval '1 hour'`;
       await sql`UPDATE slotsync.schedules SET ${sql(column)} = now() + interval '1 day'`;
-      expect(await startDueNightly(world.deps())).toEqual([]);
+      expect(await startDueSyncs(world.deps())).toEqual([]);
       expect(said('schedule was noted as started in the future')).toMatchObject([{ schedule: 'nightly' }]);
       // Two minutes pass.
       await sql`
       UPDATE slotsync.schedules SET registered_at = registered_at - interval '2 minutes', last_due = last_due - interval '2 minutes'`;
-      expect(await startDueNightly(world.deps())).toHaveLength(1);
+      expect(await startDueSyncs(world.deps())).toHaveLength(1);
       expect(said('schedule was noted as started in the future')).toHaveLength(1);
     },
   );
@@ -156,14 +156,67 @@ describe('a night', () => {
       startedBy: 'change',
       streams: ['halls'],
     });
-    expect(await startDueNightly(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
-    expect(said('nightly sync leaves out streams')).toMatchObject([
+    expect(await startDueSyncs(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
+    expect(said('scheduled sync leaves out streams')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
     ]);
 
-    expect(await startDueNightly(world.deps(), night(3))).toEqual([]);
-    expect(said('nightly sync not started')).toMatchObject([{ level: 30 }]);
+    expect(await startDueSyncs(world.deps(), night(3))).toEqual([]);
+    expect(said('scheduled sync not started')).toMatchObject([{ level: 30 }]);
     expect(await runs()).toHaveLength(3);
+  });
+});
+
+describe('schedules of streams', () => {
+  it('each starts its own streams, once, and the nightly one the rest', async () => {
+    await registerThen();
+    const { db } = world.state;
+    await registerSchedule(db, 'nightly', { ...AT_TWO, streams: ['rooms'] });
+    const SUNDAYS = { pattern: '0 6 * * SUN', timezone: 'UTC', streams: ['halls'] };
+    await registerSchedule(db, SUNDAYS.pattern, SUNDAYS);
+    await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
+    // The first of May is a Friday.
+    expect(await startDueSyncs(world.deps(), night(1))).toMatchObject([{ streams: ['rooms'] }]);
+    const sunday = new Date('2026-05-03T06:00:00Z');
+    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', finished_at = now()`;
+    expect(await startDueSyncs(world.deps(), sunday)).toMatchObject([
+      { streams: ['rooms'] },
+      { streams: ['halls'] },
+    ]);
+    expect(await startDueSyncs(world.deps(), sunday)).toEqual([]);
+    const { nightly, schedules } = await readSituation(db);
+    expect(nightly).toMatchObject({ streams: ['rooms'], lastDue: night(2) });
+    expect(schedules).toMatchObject([{ streams: ['halls'], lastDue: sunday, nextDue: expect.any(Date) }]);
+  });
+
+  it('a schedule of streams that this process does not have is left to the one that has them', async () => {
+    await registerSchedule(world.state.db, '* * * * *', { ...AT_TWO, streams: ['others'] });
+    await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
+    expect(await startDueSyncs(world.deps(), night(2))).toEqual([]);
+    expect(await readSchedule(world.state.db, '* * * * *')).toMatchObject({ lastDue: null });
+  });
+
+  it('no success: each schedule says itself when its streams are late', async () => {
+    await register({ ...AT_TWO, pattern: '0 2 1 1 *' });
+    await registerSchedule(world.state.db, '0 * * * *', {
+      pattern: '0 * * * *',
+      timezone: 'UTC',
+      streams: ['halls'],
+    });
+    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 day' WHERE name <> 'nightly'`;
+    const late = async () =>
+      concerns(await readSituation(world.state.db)).flatMap(({ id, kind }) =>
+        kind === 'no_success' ? id : [],
+      );
+    expect(await late()).toEqual(['no_success halls']);
+    const { run } = await startRun(world.state.db, {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'schedule',
+      streams: ['halls'],
+    });
+    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', finished_at = now() WHERE id = ${run.id}`;
+    expect(await late()).toEqual([]);
   });
 });
 
@@ -189,9 +242,10 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
     });
 
     it('scheduler: several workers register one schedule and start one run of what is due', async () => {
-      const start = (schedule: Parameters<typeof startNightlyScheduler>[1]) =>
-        startNightlyScheduler({ ...world.deps(), producer }, schedule);
-      const everyMinute = { pattern: '* * * * *', timezone: 'UTC', catchUp: true };
+      const start = (schedules: Parameters<typeof startScheduler>[1]) =>
+        startScheduler({ ...world.deps(), producer }, schedules);
+      const rest = { timezone: 'UTC', catchUp: true, streams: [], waitMinutes: 0 };
+      const everyMinute = [{ name: 'nightly', pattern: '* * * * *', ...rest }];
       const first = await start(everyMinute);
       expect(await runs()).toEqual([]);
       await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;
@@ -201,7 +255,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       const jobs = await queue.getJobs();
       expect(jobs).toHaveLength(1);
       await queue.close();
-      const last = await start(undefined);
+      const last = await start([]);
       expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
       for (const scheduler of [first, ...others, last]) await scheduler.close();
     });

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTes
 import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
-import { registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
+import { registerSchedule } from '../../src/state/runs/occurrences.js';
 import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
 import { createTurns } from '../../src/process/lifecycle.js';
 import { whileReadingAlone } from '../../src/state/runs/reading-runs.js';

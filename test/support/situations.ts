@@ -1,7 +1,7 @@
 // Situations for tests: one in which nothing concerns anybody, and what may be in others.
 import type { Cause } from '../../src/situation/causes.js';
 import type { GaugeFacts } from '../../src/situation/metrics.js';
-import type { Situation } from '../../src/situation/situation.js';
+import type { ScheduleFacts, Situation } from '../../src/situation/situation.js';
 import type { Process } from '../../src/state/processes.js';
 import type { RunHold } from '../../src/state/runs/holds.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
@@ -46,7 +46,7 @@ export const PROCESS: Process = {
   configurationChangedAt: null,
 };
 
-export const SCHEDULE: NonNullable<Situation['nightly']> = {
+export const SCHEDULE: ScheduleFacts = {
   name: 'nightly',
   pattern: '0 2 * * *',
   timezone: 'Europe/Stockholm',
@@ -55,6 +55,23 @@ export const SCHEDULE: NonNullable<Situation['nightly']> = {
   lastReconciled: null,
   nextDue: new Date('2026-03-03T01:00:00Z'),
   successDueAt: null,
+  streams: ['rooms', 'courses'],
+  waitMinutes: 0,
+  waitsUntil: null,
+  succeededAt: null,
+};
+
+/** The load of the mirror was three days old at the last night. */
+export const LOAD: Situation['loads'][number] = {
+  stream: 'rooms',
+  loadedAt: new Date('2026-02-27T01:00:00Z'),
+  olderThan: null,
+  problem: 'too_old',
+  message: null,
+  holds: true,
+  maxHours: 26,
+  readAt: new Date('2026-03-02T01:00:00Z'),
+  syncedLoadAt: null,
 };
 
 /** Facts that only metrics show, while nothing waits and no run has ended. */
@@ -82,6 +99,8 @@ export const QUIET: Situation = {
     succeededAt: NOW,
   } as unknown as NonNullable<Situation['binding']>,
   nightly: null,
+  schedules: [],
+  loads: [],
   succeededAt: new Date('2026-03-02T05:00:00Z'),
   begunAt: LONG_AGO,
   processes: [PROCESS],

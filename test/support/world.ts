@@ -447,7 +447,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches holds actions replaced_runs runs changes watermarks schedules object_claims reservations reservations_watermark ' +
+  'records batches holds actions replaced_runs runs changes watermarks schedules freshness object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
   'request_seconds alert_messages alerts destination databases';
 const NUMBERED =

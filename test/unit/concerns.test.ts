@@ -19,6 +19,7 @@ import {
   AWKWARD,
   CAUSE,
   HOLD,
+  LOAD,
   NOW,
   OBEYED,
   PROCESS,
@@ -101,6 +102,14 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'No worker is running to start the nightly sync',
     alert: 'needs_person',
+  },
+  source_stale: {
+    changes: { loads: [LOAD, { ...LOAD, stream: 'courses' }, { ...LOAD, stream: 'removed' }] },
+    id: 'source_stale too_old',
+    severity: 'action',
+    says: 'The load of the mirror is 3 d 5 h old, more than 26 h: rooms, courses',
+    alert: 'source_stale',
+    metric: 'slotsync_source_stale{stream="rooms"} 1',
   },
   no_success: {
     changes: { nightly: { ...SCHEDULE, successDueAt: ago(30) }, succeededAt: null, begunAt: ago(60) },

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createJiti } from 'jiti';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
+import { checkConfiguration, schedulesOf, loadConfiguration } from '../../src/config/config-file.js';
 import { UsageError } from '../../src/errors/errors.js';
 import { configKeys, type SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { mapRow } from '../../src/streams/map-row.js';
@@ -362,7 +362,7 @@ describe('a configuration with faults', () => {
       refusal({ verify: { after }, streams: { rooms: ROOMS }, ...more }).faults;
     expect(verifying('0 2')).toEqual(["verify.after: '0 2' is not minute, hour, day, month, weekday"]);
     expect(verifying('sync')).toEqual([
-      "verify.after: 'sync' means after each nightly sync, and there is no `schedule`",
+      "verify.after: 'sync' means after each nightly sync, and there is no `schedule.nightly`",
     ]);
     const configuration = { verify: { after: 'sync' }, schedule: { nightly: '0 2 * * *' } };
     expect(checkConfiguration({ ...configuration, streams: { rooms: ROOMS } }).verify).toEqual({
@@ -370,6 +370,68 @@ describe('a configuration with faults', () => {
       repair: 'never',
       share: 0.5,
     });
+  });
+
+  it('schedules of streams: one that never occurs is reported, and what the others leave undone', () => {
+    const faults = (schedule: object | undefined, ...own: (string | undefined)[]) =>
+      refusal({
+        schedule,
+        streams: Object.fromEntries(own.map((of, at) => [`s${at}`, { ...ROOMS, schedule: of }])),
+      }).faults;
+    expect(faults(undefined, '0 0 30 2 *')).toEqual([
+      "streams.s0.schedule: '0 0 30 2 *' never occurs: no such month has such a day",
+    ]);
+    expect(faults({ nightly: '0 2 * * *' }, '0 * * * *')).toEqual([
+      'schedule.nightly: every stream has a `schedule` of its own: remove `nightly`, or one of them',
+    ]);
+    expect(faults({ timezone: 'Europe/Stockholm' }, '0 * * * *', undefined)).toEqual([
+      "schedule.nightly: is missing: a cron expression such as '0 2 * * *'",
+    ]);
+    expect(faults({ nightly: '0 2 * * *', waitForLoadMinutes: 60 }, undefined)).toEqual([
+      'schedule.waitForLoadMinutes: needs `freshness`, which tells when the mirror was loaded',
+    ]);
+  });
+
+  it('schedules of streams: those of one pattern are one, in the time zone of the nightly one', () => {
+    const configuration = checkConfiguration({
+      schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' },
+      streams: {
+        rooms: { ...ROOMS, schedule: '0 6 * * SUN' },
+        halls: { ...ROOMS, externalId: 'h_{code}', schedule: '0 6 * * SUN' },
+        staff: { ...ROOMS, externalId: 's_{code}' },
+        guests: { ...ROOMS, externalId: 'g_{code}', schedule: '0 2 * * *' },
+      },
+    });
+    const common = { timezone: 'Europe/Stockholm', catchUp: true, waitMinutes: 0 };
+    expect(schedulesOf(configuration)).toEqual([
+      { name: 'nightly', pattern: '0 2 * * *', ...common, streams: ['staff', 'guests'] },
+      { name: '0 6 * * SUN', pattern: '0 6 * * SUN', ...common, streams: ['rooms', 'halls'] },
+    ]);
+  });
+
+  it('freshness: a question that cannot be asked is reported, and a stream without one has the configuration’s', () => {
+    const faults = (freshness: object, ofStream?: object) =>
+      refusal({ freshness, streams: { rooms: { ...ROOMS, freshness: ofStream } } }).faults;
+    const query = 'SELECT max(finished_at) FROM etl.load_log';
+    expect(faults({ column: 'loaded_at' })).toEqual([
+      'freshness: `column` needs a table: write it into a stream, or `query` here',
+    ]);
+    expect(faults({ maxHours: 8 })).toEqual([
+      'freshness: needs `query`, which tells when the mirror was loaded',
+    ]);
+    expect(faults({ query }, { query, column: 'loaded_at' })).toEqual([
+      'streams.rooms.freshness: needs either `column` or `query`, which tells when the mirror was loaded',
+    ]);
+    expect(faults({ query, then: 'stop', maxHours: 0 })).toEqual([
+      expect.stringContaining('freshness.maxHours: '),
+      "freshness.then: 'hold' or 'warn'",
+    ]);
+    const own = { ...ROOMS, externalId: 'h_{code}', freshness: { column: 'loaded_at', then: 'warn' } };
+    const { streams } = checkConfiguration({ freshness: { query }, streams: { rooms: ROOMS, halls: own } });
+    expect(streams.map(({ freshness }) => freshness)).toEqual([
+      { query, maxHours: 26, then: 'hold' },
+      { column: 'loaded_at', maxHours: 26, then: 'warn' },
+    ]);
   });
 
   it.each<[string, unknown, string]>([

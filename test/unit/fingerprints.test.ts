@@ -50,6 +50,8 @@ describe('fingerprint of a declaration', () => {
     ['limits', { limits: { update: { count: 3 } } }],
     ['match', { match: ['course.name'] }],
     ['waitDays', { waitDays: 3 }],
+    ['freshness', { freshness: { column: 'loaded_at' } }],
+    ['schedule', { schedule: '0 * * * *' }],
   ])('changes with %s, and those of other streams do not', (_, change) => {
     expect(changed({ staff: { ...STAFF, ...change } })).toEqual(['staff']);
     expect(fingerprints({ staff: { ...STAFF, ...change } }).configuration).not.toBe(

@@ -5,7 +5,7 @@ import { cacheReading } from '../../src/http/cached-reading.js';
 import type { QuotaReading } from '../../src/http/gauges.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import type { CountedFacts, GaugeFacts } from '../../src/situation/metrics.js';
-import { HOLD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN } from '../support/situations.js';
+import { HOLD, LOAD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN } from '../support/situations.js';
 
 const USAGE: QuotaReading = {
   rate: 20,
@@ -33,6 +33,7 @@ const STATE: GaugeFacts = {
   ],
   drift: [{ stream: 'rooms', kind: 'changed', count: 4 }],
   verifications: [{ stream: 'rooms', verifiedAt: ago(7200), objects: 1, runId: 1 }],
+  loads: [LOAD, { ...LOAD, stream: 'courses', problem: 'unreadable' }],
   requestSizes: [{ type: 'room', objects: 800 } as GaugeFacts['requestSizes'][number]],
   backlog: [{ lane: 'sync', jobs: 7, oldestSeconds: 12.5 }],
   inboxAge: { changes: 3, oldestSeconds: 4.5 },
@@ -186,6 +187,10 @@ describe('the metrics', () => {
     const shown = await play().text();
     expect(samples(shown, 'slotsync_service_last_answer_seconds')).toEqual(['2']);
     expect(samples(shown, 'slotsync_service_last_success_seconds')).toEqual(['+Inf']);
+    expect(samples(shown, 'slotsync_load_age_seconds')).toEqual([
+      '{stream="rooms"} 277200',
+      '{stream="courses"} +Inf',
+    ]);
     expect(samples(shown, 'slotsync_request_size_objects')).toEqual(['{type="room"} 800']);
     expect(samples(shown, 'slotsync_unfinished_runs')).toEqual(['{kind="sync",status="paused"} 2']);
     expect(samples(shown, 'slotsync_unfinished_run_oldest_seconds')).toEqual([

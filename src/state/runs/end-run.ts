@@ -73,6 +73,8 @@ export interface RunEnds {
   missing: { stream: string; planned: number; ended: number; outcomes: number }[];
   /** Why the state counts as restored; null: what the service holds is known, or the run only reads. */
   restoredWhy: string | null;
+  /** Names of streams that were planned over a load of the mirror that is not recent enough; null: no stream was. */
+  staleStreams: string | null;
 }
 
 /** In one statement, because each change has a run that ends. */
@@ -103,7 +105,9 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
       (SELECT coalesce(jsonb_agg(s ORDER BY stream), '[]') FROM streams AS s
         WHERE planned <> ended OR planned <> outcomes) AS missing,
       (SELECT d.restored_why FROM slotsync.databases AS d, slotsync.runs AS r
-        WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy"
+        WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy",
+      (SELECT string_agg(p.key, ', ' ORDER BY p.key) FROM slotsync.runs AS r CROSS JOIN LATERAL jsonb_each(r.plan) AS p
+        WHERE r.id = ${id}::bigint AND p.value ? 'staleLoad') AS "staleStreams"
     FROM slotsync.batches WHERE run_id = ${id}::bigint`;
 }
 
@@ -117,9 +121,9 @@ export async function finishRun(
   const { outcomes: counts, accepted } = toSums(ends.sums);
   const missing = as ? undefined : explainMissing(ends);
   const sent = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
-  const restored = sent === 'succeeded' ? explainRestored(ends) : undefined;
-  const status = restored ? 'partial' : sent;
-  const error = as ? as.error : (missing ?? restored ?? explainEnd(ends));
+  const doubt = sent === 'succeeded' ? (explainRestored(ends) ?? explainStale(ends)) : undefined;
+  const status = doubt ? 'partial' : sent;
+  const error = as ? as.error : (missing ?? doubt ?? explainEnd(ends));
   const [ended] = await query<{ kind: RunKind; hasPlan: boolean }>(tx)`
     UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
       accepted = ${JSON.stringify(accepted)}::jsonb,
@@ -158,6 +162,11 @@ function explainRestored({ restoredWhy: why }: RunEnds): Failed | undefined {
     code: 'state_restored',
     message: `the state ${why}; what was sent since its backup is not known`,
   };
+}
+
+function explainStale({ staleStreams: streams }: RunEnds): Failed | undefined {
+  if (streams === null) return undefined;
+  return { code: 'source_stale', message: `${streams}: the load of the mirror is not recent enough` };
 }
 
 function explainEnd({ code, message, held, rejected }: RunEnds): Failed | undefined {

@@ -1,22 +1,25 @@
 // When runs last succeeded.
-import { sql } from 'drizzle-orm';
+import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
+import { NIGHTLY } from '../../time/cron-schedule.js';
 import { query, queryOne, type Queries } from '../database.js';
 import type { RunKind } from '../schema.js';
 import { RUNS_LOOKED_AT } from './backlog.js';
 
 /**
- * Whether a sync has all these streams, or is one of the schedule, which has all that were configured then. One of some
+ * Whether a sync has all streams of a schedule, or was started by it, and has all that were configured for it then. One of some
  * streams says nothing of the others.
  */
-const isWhole = (streams: readonly string[]) =>
-  sql`(started_by = 'schedule' OR streams @> ${arrayLiteral(streams)}::text[])`;
+const isWhole = (streams: SQL) =>
+  sql`(streams @> ${streams} OR started_by = 'schedule' AND streams && ${streams})`;
 
-/** When a whole sync last succeeded; null: none is known. */
+const listed = (streams: readonly string[]) => sql`${arrayLiteral(streams)}::text[]`;
+
+/** When a sync of all these streams last succeeded; null: none is known. */
 export async function readWholeSuccess(db: Queries, streams: readonly string[]): Promise<Date | null> {
   const { succeededAt } = await queryOne<{ succeededAt: Date | null }>(db)`
     SELECT max(finished_at) AS "succeededAt" FROM slotsync.runs WHERE kind = 'sync' AND status = 'succeeded'
-      AND ${isWhole(streams)}`;
+      AND ${isWhole(listed(streams))}`;
   return succeededAt;
 }
 
@@ -35,7 +38,7 @@ export const listStreamSuccesses = (
     SELECT greatest(0, extract(epoch FROM now() - finished_at))::float8 FROM slotsync.runs
     WHERE id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
       AND finished_at IS NOT NULL AND stream = ANY(streams) AND kind IN ('incremental', 'sync', 'backfill')
-      AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream
+      AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream AND NOT plan->stream ? 'staleLoad'
         AND NOT EXISTS (
           SELECT FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.stream = named.stream AND h.state <> 'rejected')
         AND coalesce((counts->stream->>'failed')::int, 0) + coalesce((counts->stream->>'dead')::int, 0) = 0)
@@ -49,11 +52,15 @@ export interface KindSuccess {
   ageSeconds: number | null;
 }
 
+/** The streams of the nightly schedule; without one these. */
+const ofNightly = (streams: readonly string[]) => sql`coalesce(
+  (SELECT n.streams FROM slotsync.schedules AS n WHERE n.name = ${NIGHTLY} AND n.streams <> '{}'), ${listed(streams)})`;
+
 /** All runs are read: the last success of a kind that seldom runs may be long ago. */
 export const listKindSuccesses = (
   db: Queries,
   streams: readonly string[],
 ): Promise<KindSuccess[]> => query<KindSuccess>(db)`
   SELECT kind, extract(epoch FROM now() - max(finished_at)
-    FILTER (WHERE status = 'succeeded' AND (kind <> 'sync' OR ${isWhole(streams)})))::float8 AS "ageSeconds"
+    FILTER (WHERE status = 'succeeded' AND (kind <> 'sync' OR ${isWhole(ofNightly(streams))})))::float8 AS "ageSeconds"
   FROM slotsync.runs GROUP BY kind ORDER BY kind`;

@@ -3,7 +3,9 @@ import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 
 /** A row `r` of `runs` is a nightly run. */
-export const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule'`);
+export const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule' AND coalesce(
+  (SELECT n.streams = '{}' OR n.streams && r.streams FROM slotsync.schedules AS n WHERE n.name = 'nightly'),
+  NOT EXISTS (SELECT FROM slotsync.schedules AS o WHERE o.name <> 'verify'))`);
 
 /** The latest nightly run that has ended; undefined: none has. */
 export async function readLatestNightly(db: Queries): Promise<number | undefined> {

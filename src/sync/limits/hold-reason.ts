@@ -1,6 +1,7 @@
 // Why something is held, as a sentence made from the facts of its hold.
 import type { DriftSummary, Hold, LimitedOperation } from '../../state/schema.js';
 import { formatNumber } from '../../text/format.js';
+import { describeWholeLoad } from './load-age.js';
 
 /** A hold as the sentence needs it. `runId`: the run that holds it; undefined for a preview. */
 interface Held extends Pick<Hold, 'count' | 'facts'> {
@@ -62,7 +63,8 @@ export function withReasons(
 function describeCount(operation: LimitedOperation, count: number, accepted: number): string {
   if (operation === 'overwrite')
     return `${formatNumber(count)} of ${formatNumber(accepted)} records that were never accepted would overwrite objects at the service`;
-  return `${formatNumber(count)} of ${formatNumber(accepted)} records would be ${DONE[operation]}`;
+  const of = accepted === 0 ? '' : ` of ${formatNumber(accepted)}`;
+  return `${formatNumber(count)}${of} records would be ${DONE[operation]}`;
 }
 
 function describeApproval(approval: Held['facts']['approval']): string {
@@ -75,9 +77,10 @@ function describeApproval(approval: Held['facts']['approval']): string {
 }
 
 /** The likely cause, for somebody who has to decide; undefined: nothing in particular. */
-function describeLook({ mirrorChange, drift, accepted }: Held['facts']): string | undefined {
+function describeLook({ mirrorChange, load, drift, accepted }: Held['facts']): string | undefined {
   if (mirrorChange !== undefined)
     return `the mirror ${mirrorChange}: approve only if its data is whole and not older than before`;
+  if (load) return `${describeWholeLoad(load)}; after a load: slotsync sync`;
   return drift && describeDrift(drift, accepted);
 }
 

@@ -1,6 +1,6 @@
 // Limits: how much a run may change unasked. What exceeds a limit is held until an operator approves it. Weighed over
 // a stream's whole plan and what other runs did within a day, before the first of its writes. Pure. What else stops a retirement stands in retire.ts.
-import type { DriftSummary, Hold, LimitedOperation } from '../../state/schema.js';
+import type { DriftSummary, Hold, LimitedOperation, LoadFacts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 
 export interface LimitFacts {
@@ -23,6 +23,8 @@ export interface LimitFacts {
   runId?: number | undefined;
   /** How the mirror is another one than before. */
   mirrorChange?: string | undefined;
+  /** The load of the mirror has a problem. */
+  load?: LoadFacts | undefined;
   /** The drift that a repair is about. */
   drift?: DriftSummary;
 }
@@ -37,9 +39,13 @@ export function isWithinLimit({ limits }: Stream, operation: LimitedOperation, c
   return count <= (limits[operation]?.count ?? Infinity);
 }
 
-/** The first filling of a stream is no mass change. */
-export function isFirstFilling({ operation, accepted }: Pick<LimitFacts, 'operation' | 'accepted'>): boolean {
-  return operation === 'create' && accepted === 0;
+/** The first filling of a stream is no mass change; from a load that is not recent it waits, too. */
+export function isFirstFilling({
+  operation,
+  accepted,
+  load,
+}: Pick<LimitFacts, 'operation' | 'accepted' | 'load'>): boolean {
+  return operation === 'create' && accepted === 0 && load === undefined;
 }
 
 /** The hold of an operation that must wait for an operator; undefined: it need not. */
@@ -52,7 +58,7 @@ export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined
   if (isWithin && !alsoHeld) return undefined;
   if (allowed !== undefined && count <= allowed && !isOther) return undefined;
 
-  const { accepted, mirrorChange, drift } = facts;
+  const { accepted, mirrorChange, load, drift } = facts;
   return {
     count,
     approvable: true,
@@ -63,6 +69,7 @@ export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined
       ...(alsoHeld && { alsoHeld }),
       ...(allowed !== undefined && { approval: { allowed, isOther } }),
       ...(mirrorChange !== undefined && { mirrorChange }),
+      ...(load && { load }),
       ...(drift && { drift }),
     },
   };
@@ -75,7 +82,7 @@ function baseOf({ operation, accepted, earlier = 0 }: LimitFacts): number {
 
 const NONE = { count: 0, percent: 0 };
 
-/** The stream while its mirror may be older than what was sent: nothing of it is sent unasked. */
+/** The stream while its mirror, or the load of it, may be older than what was sent: nothing of it is sent unasked. */
 export function withoutAnyUnasked(stream: Stream): Stream {
   const limits = { create: NONE, update: NONE, retire: NONE, overwrite: NONE, repair: NONE };
   return { ...stream, limits };

@@ -4,12 +4,16 @@ import pLimit from 'p-limit';
 import type { Configuration } from '../../config/config-file.js';
 import type { Destination } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
-import { plural } from '../../text/format.js';
-import type { Mirror, SlowReading } from '../../mirror/mirror.js';
+import { formatDuration, plural } from '../../text/format.js';
+import type { LoadReading, Mirror, SlowReading } from '../../mirror/mirror.js';
 import type { Stream } from '../../streams/stream.js';
 import { describePolicies } from '../../mirror/policies.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
-import type { State } from '../../state/database.js';
+import { readClock, type State } from '../../state/database.js';
+import { readLoad } from '../../state/freshness.js';
+import { readsSameLoad } from '../../streams/freshness.js';
+import { remedyFor } from '../../errors/error-catalogue.js';
+import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
 import { recognize } from '../../connections/database-facts.js';
 import { readDatabase, readStateFacts } from '../../state/databases.js';
@@ -91,6 +95,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
       yield { what: 'row-level security', result: 'note', text };
     const sources = await collect(checkSources(mirror, configuration));
     yield* sources;
+    if (isOk(sources)) yield* checkLoads(mirror, streams, opened);
     if (isOk(sources)) for (const stream of configuration.streams) yield* await checkReading(mirror, stream);
     if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
     else if (deps.mapsRows)
@@ -194,6 +199,47 @@ async function* checkRole(
   const lookups = sources.flatMap(({ lookups: { tables } }) => [...tables.values()]);
   const remedy = `Use a role that may only read (docs/security.md): ${createReader([...sources, ...lookups])}`;
   yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
+}
+
+/** How old the load of the mirror is, where the configuration asks: once for streams with the same question. */
+export async function* checkLoads(
+  mirror: Pick<Mirror, 'readLoad'>,
+  streams: readonly Stream[],
+  state: Pick<State, 'db'> | undefined,
+): AsyncGenerator<Finding> {
+  const asked = streams.filter(({ freshness }) => freshness !== undefined);
+  for (const [at, stream] of asked.entries()) {
+    const { freshness } = stream;
+    if (!freshness || asked.slice(0, at).some((earlier) => readsSameLoad(earlier, stream))) continue;
+    const names = asked.filter((other) => readsSameLoad(other, stream)).map(({ name }) => name);
+    const what = `load of ${names.join(', ')}`;
+    let reading: LoadReading | undefined;
+    const findings = await attempt(what, async () => {
+      reading = await mirror.readLoad(stream);
+      return '';
+    });
+    if (!reading) yield* findings;
+    else {
+      const now = state ? await readClock(state.db) : new Date();
+      const noted = state && (await readLoad(state.db, stream.name));
+      const load = judgeLoad(freshness, reading, { noted, now });
+      const facts = toLoadFacts(load);
+      const age = load.loadedAt
+        ? formatDuration(Math.max(0, (now.getTime() - load.loadedAt.getTime()) / 1000))
+        : '';
+      const may = `may be ${freshness.maxHours} h old`;
+      const older = load.olderThan ? ', and is older than the one before it' : '';
+      if (!facts) yield { what, result: 'ok', text: `it is ${age} old, and ${may}${older}` };
+      else {
+        const why = load.message === null || facts.problem !== 'unreadable' ? '' : `: ${load.message}`;
+        const text = `it ${describeLoad(facts)}${why}`;
+        const follows =
+          freshness.then === 'hold' ? 'A sync holds what it would send.' : 'A sync sends nevertheless.';
+        const result = facts.problem === 'unreadable' ? 'fault' : 'warning';
+        yield { what, result, text, remedy: `${follows} ${remedyFor('source_stale')}`, code: 'source_stale' };
+      }
+    }
+  }
 }
 
 async function* checkSources(mirror: Mirror, { streams, reservations }: Configuration) {

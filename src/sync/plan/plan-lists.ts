@@ -1,7 +1,6 @@
 // The lists of the plan of one stream. What the merge finds is collected, because mirror, state and service are asked about
 // many keys at once; each list has a function that decides what becomes of its keys.
 import type { Context } from '../../destination/client.js';
-import type { MirrorChange } from '../../state/databases.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { countUnaskedWithinADay } from '../../state/runs/batches.js';
@@ -43,7 +42,8 @@ interface PlanFacts {
   /** Undefined: the whole stream, or what its range selects. */
   keys: ReadonlySet<string> | undefined;
   shared: readonly SharedExternalId[];
-  mirrorChange: MirrorChange | undefined;
+  /** The mirror may be older than what was sent: nothing is sent unasked, a retry neither. */
+  isDoubtful: boolean;
 }
 
 export type PlanLists = ReturnType<typeof createPlanLists>;
@@ -52,7 +52,7 @@ export type PlanLists = ReturnType<typeof createPlanLists>;
 export function createPlanLists(
   deps: PlanDeps,
   stream: Stream,
-  { request, keys, shared, mirrorChange }: PlanFacts,
+  { request, keys, shared, isDoubtful }: PlanFacts,
   sink: PlanSink,
 ) {
   const { state } = deps;
@@ -96,8 +96,7 @@ export function createPlanLists(
     room.records--;
     const { operation } = entry;
     if (operation === 'create' || entry.isNew) return lists.unaccepted.add(entry);
-    // A retry is sent unasked, but not from a mirror that may be older.
-    const isUpdate = operation === 'update' || mirrorChange !== undefined;
+    const isUpdate = operation === 'update' || isDoubtful;
     if (isUpdate) planned.update++;
     await batches.add(isUpdate ? limited('update') : 'unlimited', entry);
   }
@@ -135,7 +134,7 @@ export function createPlanLists(
       return batches.add('overwrite', entry);
     }
     if (existing) unaccepted.equal++;
-    const isCreate = entry.operation === 'create' || mirrorChange !== undefined;
+    const isCreate = entry.operation === 'create' || isDoubtful;
     if (isCreate) planned.create++;
     await batches.add(isCreate ? limited('create') : 'unlimited', entry);
   }

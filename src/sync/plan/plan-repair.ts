@@ -8,8 +8,10 @@ import type { UsedApproval } from '../../state/runs/approvals.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../run/sync-deps.js';
+import { toLoadFacts } from '../limits/load-age.js';
 import { withoutAnyUnasked } from '../limits/mass-change-limits.js';
 import { collectBatches, keysPerBatch, type PlanSink } from './batches.js';
+import { createLoadJudge } from './judge-load.js';
 import { weighOperation } from './weigh-operation.js';
 
 /** Records read at once. */
@@ -23,14 +25,17 @@ interface RepairRequest {
 
 /** Plans the repair of one stream into the sink. Throws what state and sink throw. */
 export async function planRepair(
-  { state }: Pick<SyncDeps, 'state'>,
+  { state, mirror }: Pick<SyncDeps, 'state' | 'mirror'>,
   declared: Stream,
   { runId, seenBy }: RepairRequest,
   sink: PlanSink,
 ): Promise<{ counts: PlanCounts; holds: Holds[string]; approvals: UsedApproval[] }> {
   const { db } = state;
   const mirrorChange = await readMirrorChange(db, declared.name);
-  const stream = mirrorChange ? withoutAnyUnasked(declared) : declared;
+  const judge = await createLoadJudge(db, declared);
+  judge.note(await mirror.readLoad(declared));
+  const load = judge.load();
+  const stream = mirrorChange || load?.holds ? withoutAnyUnasked(declared) : declared;
   const choice = { stream: stream.name, seenBy };
   let repair = 0;
   const batches = collectBatches(keysPerBatch(stream), sink);
@@ -47,12 +52,13 @@ export async function planRepair(
   await batches.flush();
   await sink.flush?.();
 
-  const counts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
+  const counts: PlanCounts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
+  if (load?.problem) counts.staleLoad = load.problem;
   if (repair === 0) return { counts, holds: {}, approvals: [] };
   const accepted = await countAccepted(db, stream.name);
   const drift = await summarizeDrift(db, choice);
-  const mirror = mirrorChange?.why;
-  const facts = { operation: 'repair', count: repair, accepted, runId, mirrorChange: mirror, drift } as const;
+  const why = { mirrorChange: mirrorChange?.why, load: load?.holds ? toLoadFacts(load) : undefined };
+  const facts = { operation: 'repair', count: repair, accepted, runId, ...why, drift } as const;
   const { hold, used } = await weighOperation({ state }, stream, facts, { sink });
   return { counts, holds: hold ? { repair: hold } : {}, approvals: used ? [used] : [] };
 }

@@ -6,6 +6,7 @@ import { errorEntry } from '../../errors/error-catalogue.js';
 import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { noMeter } from '../../process/meter.js';
 import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
+import { keepLoads, noteLoad, type SeenLoad } from '../../state/freshness.js';
 import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { UsedApproval } from '../../state/runs/approvals.js';
@@ -93,6 +94,14 @@ export async function planRun(
     queued = await finishPlanning(state.db, planner, planned, async (tx) => {
       for (const writer of planned.writers) await writer.writeRest(tx);
       for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
+      for (const [stream, load] of planned.loads)
+        await noteLoad(tx, stream, load, { isWhole: run.kind === 'sync' && run.range === null });
+      const asked = [...deps.streams.values()].filter(({ freshness }) => freshness !== undefined);
+      if (run.kind === 'sync')
+        await keepLoads(
+          tx,
+          asked.map(({ name }) => name),
+        );
     });
     noteInSpan({ 'slotsync.run.batches': planned.batches });
     log.info({ batches: planned.batches }, 'run planned');
@@ -157,6 +166,7 @@ async function planStreams(
   const writers: ReturnType<typeof createBatchWriter>[] = [];
   /** Whole streams of which nothing is held, though the mirror has changed. */
   const passed: { change: MirrorChange; stream: string }[] = [];
+  const loads = new Map<string, SeenLoad>();
   const streams = namedStreams(deps, run);
   const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
   const room = { records: range?.limit ?? Infinity };
@@ -184,6 +194,7 @@ async function planStreams(
       batches += writer.batches();
       if (writer.batches() > 0) sending.push(stream);
       approvals.push(...planned.approvals);
+      if (planned.load) loads.set(stream.name, planned.load);
       const { mirrorChange: change } = planned;
       const isHeld = Object.keys(planned.holds).length > 0;
       if (isHeld) holds[stream.name] = planned.holds;
@@ -201,7 +212,7 @@ async function planStreams(
     const message = 'the configuration has no such stream any more';
     await failStream(deps, planner, { name, level: 0 }, new SlotsyncError('configuration', message));
   }
-  return { plan, holds, approvals, batches, sending, writers, passed };
+  return { plan, holds, approvals, batches, sending, writers, passed, loads };
 }
 
 /** A stream of which nothing is sent, and why: a failed batch without keys. */

@@ -1,16 +1,25 @@
 // The plan of one stream: what differs between mirror and state, in batches, weighed against the stream's limits. A run
 // and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
 import { readMirrorChange, type MirrorChange } from '../../state/databases.js';
+import type { SeenLoad } from '../../state/freshness.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
 import type { UsedApproval } from '../../state/runs/approvals.js';
-import { LIMITED_OPERATIONS, type HeldSample, type Hold, type LimitedOperation } from '../../state/schema.js';
+import {
+  LIMITED_OPERATIONS,
+  type HeldSample,
+  type Hold,
+  type LimitedOperation,
+  type PlanCounts,
+} from '../../state/schema.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { hasLimit, withoutAnyUnasked, type LimitFacts } from '../limits/mass-change-limits.js';
+import { toLoadFacts } from '../limits/load-age.js';
 import { explainRetirementHold } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import type { PlanSink } from './batches.js';
+import { createLoadJudge } from './judge-load.js';
 import { mergeReadings, type MergeCounts } from './merge-readings.js';
 import { createPlanLists, type PlanDeps, type PlanLists, type PlanRequest } from './plan-lists.js';
 import { readSharedIds } from './refused-rows.js';
@@ -27,47 +36,50 @@ async function planWithinTurn(deps: PlanDeps, declared: Stream, request: PlanReq
   requireLookups(declared);
   const { mirror, state } = deps;
   const mirrorChange = await readMirrorChange(state.db, declared.name);
-  // Its data may be older than what was sent: nothing of it is sent unasked.
-  const stream = mirrorChange ? withoutAnyUnasked(declared) : declared;
   const { from, to, where, force = false } = request.range ?? {};
   const keys = (request.keys ?? request.range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
-  const shared = keys ? [] : await readSharedIds(deps, stream);
-  const lists = createPlanLists(
-    deps,
-    stream,
-    { request, keys: keys && new Set(keys), shared, mirrorChange },
-    sink,
-  );
-  const merged = await mergeInto(
-    lists,
-    mergeReadings(
-      mirror.readHashes(
-        stream,
-        { keys, from, to, where },
-        shared.map(({ externalId }) => externalId),
-      ),
-      readPlanMarks(state, stream.name, keys),
-      force,
+  const shared = keys ? [] : await readSharedIds(deps, declared);
+  const judge = await createLoadJudge(state.db, declared);
+  const readings = mergeReadings(
+    mirror.readHashes(
+      declared,
+      { keys, from, to, where },
+      { shared: shared.map(({ externalId }) => externalId), noteLoad: judge.note },
     ),
+    readPlanMarks(state, declared.name, keys),
+    force,
   );
+  const openLists = () => {
+    // Its data may be older than what was sent: nothing of it is sent unasked.
+    const isDoubtful = mirrorChange !== undefined || judge.load()?.holds === true;
+    const stream = isDoubtful ? withoutAnyUnasked(declared) : declared;
+    const facts = { request, keys: keys && new Set(keys), shared, isDoubtful };
+    return { stream, lists: createPlanLists(deps, stream, facts, sink) };
+  };
+  const { merged, stream, lists } = await mergeInto(openLists, readings);
   await lists.flush();
   const renamed = await findRenamed(deps, stream, lists.compared);
   if (renamed.length > 0) await sink.noteRenamed?.(renamed);
   const planned = lists.limited();
-  const weighed = await weighLimits(deps, stream, request, { merged, planned, keys, mirrorChange }, sink);
-  return { counts: lists.counts(merged), questions: lists.questions(), renamed, mirrorChange, ...weighed };
+  const load = judge.load();
+  const read = { merged, planned, keys, mirrorChange, load };
+  const weighed = await weighLimits(deps, stream, request, read, sink);
+  const counts: PlanCounts = lists.counts(merged);
+  if (load?.problem) counts.staleLoad = load.problem;
+  return { counts, questions: lists.questions(), renamed, mirrorChange, load, ...weighed };
 }
 
-/** Adds every difference to its list; returns the counts of the merge. */
-async function mergeInto(
-  lists: Pick<PlanLists, 'add'>,
+/** Adds every difference to its list, which are opened when the readings have begun; returns them, and the counts of the merge. */
+async function mergeInto<Opened extends { lists: Pick<PlanLists, 'add'> }>(
+  openLists: () => Opened,
   differences: ReturnType<typeof mergeReadings>,
-): Promise<MergeCounts> {
+): Promise<Opened & { merged: MergeCounts }> {
   try {
     let step = await differences.next();
-    for (; !step.done; step = await differences.next()) await lists.add(step.value);
-    return step.value;
+    const opened = openLists();
+    for (; !step.done; step = await differences.next()) await opened.lists.add(step.value);
+    return { ...opened, merged: step.value };
   } finally {
     // A plan that stops in the middle must end its readings: each holds one of the few connections.
     await differences.return(NO_COUNTS);
@@ -84,10 +96,11 @@ async function weighLimits(
     planned: Record<LimitedOperation | 'released' | 'asked', number> & { samples: HeldSample[] };
     keys: readonly string[] | undefined;
     mirrorChange: MirrorChange | undefined;
+    load: SeenLoad | undefined;
   },
   sink: PlanSink,
 ) {
-  const { merged, planned, keys, mirrorChange } = read;
+  const { merged, planned, keys, mirrorChange, load } = read;
   const holds: Partial<Record<LimitedOperation, Hold>> = {};
   /** Approvals that lift what would be held otherwise. */
   const approvals: UsedApproval[] = [];
@@ -103,6 +116,7 @@ async function weighLimits(
       accepted,
       runId,
       mirrorChange: mirrorChange?.why,
+      load: load?.holds ? toLoadFacts(load) : undefined,
     };
     if (operation === 'overwrite') facts.accepted = planned.asked;
     const weighing: Parameters<typeof weighOperation>[3] = { sink, isIncremental: kind === 'incremental' };

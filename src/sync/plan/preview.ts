@@ -4,8 +4,9 @@ import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/error
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { listRequestSizes } from '../../state/request-sizes.js';
 import { FIRST_OBJECTS } from '../../streams/config-schema.js';
-import type { PlanCounts } from '../../state/schema.js';
+import type { LoadFacts, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { toLoadFacts } from '../limits/load-age.js';
 import {
   describeOperations,
   toRefused,
@@ -60,6 +61,8 @@ export async function previewStream(
     renamed: [] as RenamedRow[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
+    /** The problem of the load of the mirror, also where that holds nothing. */
+    load: undefined as LoadFacts | undefined,
     /** Why the stream cannot be planned at all. */
     error: undefined as { code: string; message: string } | undefined,
   };
@@ -75,9 +78,10 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, questions, renamed } = await planStream(asking, stream, request, sink);
+    const { counts, holds, load, questions, renamed } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
+    preview.load = load && toLoadFacts(load);
     preview.renamed = renamed;
     preview.requests = questions + (await countRequests(deps, stream, chosen, Object.keys(holds)));
     preview.samples = await describe([...chosen.samples.values()].flat());

@@ -10,7 +10,7 @@ import {
   readSchedule,
   VERIFY,
   type RegisteredSchedule,
-} from '../../state/runs/nightly-occurrences.js';
+} from '../../state/runs/occurrences.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { whileReadingAlone } from '../../state/runs/reading-runs.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';

@@ -1,34 +1,64 @@
 // The occurrences of a schedule that were started. The timer may fire in many processes, more than once or not at all: an
 // occurrence belongs to the process that moves `last_due` past it.
-import { eq, sql } from 'drizzle-orm';
-import type { Schedule } from '../../time/cron-schedule.js';
+import { eq, ne, sql } from 'drizzle-orm';
+import { arrayLiteral } from '../../text/sql-text.js';
+import { NIGHTLY, type Schedule } from '../../time/cron-schedule.js';
 import { query, type Queries } from '../database.js';
 import { schedules } from '../schema.js';
 
-/** The name of the nightly schedule, in the state and in the queue. */
-export const NIGHTLY = 'nightly';
 /** The name of the schedule by which workers verify, in the state. */
 export const VERIFY = 'verify';
 
 export type RegisteredSchedule = typeof schedules.$inferSelect;
 
-/** Registers a schedule, or replaces it; one that is the same already keeps what it has missed. */
-export async function registerSchedule(db: Queries, name: string, schedule: Schedule): Promise<void> {
+interface NewSchedule extends Schedule {
+  streams?: readonly string[];
+  waitMinutes?: number;
+}
+
+/** Registers a schedule, or replaces it; one of the same times keeps what it has missed. */
+export async function registerSchedule(
+  db: Queries,
+  name: string,
+  { pattern, timezone, streams = [], waitMinutes = 0 }: NewSchedule,
+): Promise<void> {
   await query(db)`
-    INSERT INTO slotsync.schedules AS s (name, pattern, timezone)
-    VALUES (${name}, ${schedule.pattern}, ${schedule.timezone})
-    ON CONFLICT (name) DO UPDATE SET pattern = excluded.pattern, timezone = excluded.timezone, registered_at = now()
-    WHERE (s.pattern, s.timezone) IS DISTINCT FROM (excluded.pattern, excluded.timezone)`;
+    INSERT INTO slotsync.schedules AS s (name, pattern, timezone, streams, wait_minutes)
+    VALUES (${name}, ${pattern}, ${timezone}, ${arrayLiteral(streams)}::text[], ${waitMinutes}::int)
+    ON CONFLICT (name) DO UPDATE SET pattern = excluded.pattern, timezone = excluded.timezone,
+      streams = excluded.streams, wait_minutes = excluded.wait_minutes,
+      registered_at = CASE WHEN (s.pattern, s.timezone) = (excluded.pattern, excluded.timezone)
+        THEN s.registered_at ELSE now() END`;
 }
 
 export async function removeSchedule(db: Queries, name: string): Promise<void> {
   await query(db)`DELETE FROM slotsync.schedules WHERE name = ${name}`;
 }
 
+/** Removes the schedules of syncs but those of these names. */
+export async function keepSyncSchedules(db: Queries, names: readonly string[]): Promise<void> {
+  await query(db)`
+    DELETE FROM slotsync.schedules
+    WHERE name <> ${VERIFY} AND NOT name = ANY (${arrayLiteral(names)}::text[])`;
+}
+
 export async function readSchedule(db: Queries, name: string): Promise<RegisteredSchedule | undefined> {
   const [schedule] = await db.select().from(schedules).where(eq(schedules.name, name));
   return schedule;
 }
+
+/** The schedules of syncs, the nightly one first. */
+export async function listSyncSchedules(db: Queries): Promise<RegisteredSchedule[]> {
+  return db
+    .select()
+    .from(schedules)
+    .where(ne(schedules.name, VERIFY))
+    .orderBy(sql`name <> ${NIGHTLY}`, schedules.name);
+}
+
+/** The streams of a schedule, of those that a process has. One that names none is of all of them. */
+export const streamsOf = ({ streams }: Pick<RegisteredSchedule, 'streams'>, known: readonly string[]) =>
+  known.filter((name) => streams.length === 0 || streams.includes(name));
 
 /**
  * Takes back to now what a wrong clock has noted of schedules for a time that is still to come: nothing would be due before
@@ -67,9 +97,10 @@ export async function readUnreconciledOccurrence(db: Queries, name: string): Pro
   return row?.due;
 }
 
-/** No sync is under way, except paused ones. */
+/** No sync of the schedule's streams is under way, except paused ones. */
 const HAS_ENDED = sql`NOT EXISTS (
-  SELECT FROM slotsync.runs WHERE kind = 'sync' AND finished_at IS NULL AND paused_at IS NULL)`;
+  SELECT FROM slotsync.runs AS r WHERE r.kind = 'sync' AND r.finished_at IS NULL AND r.paused_at IS NULL
+    AND (schedules.streams = '{}' OR r.streams && schedules.streams))`;
 
 /**
  * The latest occurrence of the nightly schedule, when its run has ended, and the bookings were reconciled after it where that

@@ -1,0 +1,13 @@
+// Questions of the configuration about the load of the mirror.
+import type { Stream } from './stream.js';
+
+/** Whether two streams ask the same question: one answer serves both. */
+export function readsSameLoad(one: Stream, other: Stream): boolean {
+  const asked = one.freshness?.query;
+  return (
+    one === other ||
+    (asked !== undefined &&
+      asked === other.freshness?.query &&
+      one.source.rowSecurity === other.source.rowSecurity)
+  );
+}

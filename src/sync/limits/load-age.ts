@@ -1,0 +1,75 @@
+// Whether the mirror's load is recent enough, and what follows: pure. A plan over a load that is not is held, like one over a
+// mirror that was restored, or only said to be old, as the configuration has it.
+import type { LoadReading } from '../../mirror/mirror.js';
+import type { NotedLoad, SeenLoad } from '../../state/freshness.js';
+import type { LoadFacts } from '../../state/schema.js';
+import type { Stream } from '../../streams/stream.js';
+import { formatDuration } from '../../text/format.js';
+
+type Freshness = NonNullable<Stream['freshness']>;
+
+const HOUR = 60 * 60 * 1000;
+/** Clocks of two servers differ by less. */
+const FUTURE_MS = 5 * 60 * 1000;
+
+/** `noted`: the load as it was read before; what was read since it was noted is not older than it. */
+export function judgeLoad(
+  { maxHours, then, column }: Freshness,
+  reading: LoadReading,
+  { noted, now }: { noted: NotedLoad | undefined; now: Date },
+): SeenLoad {
+  const seen = { loadedAt: null, olderThan: noted?.olderThan ?? null, message: null, maxHours, readAt: now };
+  const holds = then === 'hold';
+  if ('fault' in reading) return { ...seen, problem: 'unreadable', message: reading.fault, holds };
+  const ageMs = now.getTime() - reading.at.getTime();
+  if (ageMs < -FUTURE_MS) return { ...seen, problem: 'future', message: reading.at.toISOString(), holds };
+  const newest = latest(noted?.loadedAt, noted?.olderThan);
+  const olderThan = newest && reading.at < newest ? newest : null;
+  const isTooOld = ageMs > maxHours * HOUR;
+  // The latest row of a column may have been deleted: that is said, and is no problem.
+  const problem = isTooOld ? 'too_old' : olderThan && column === undefined ? 'older' : null;
+  return { ...seen, loadedAt: reading.at, olderThan, problem, holds: problem !== null && holds };
+}
+
+/** The problem of a load as a hold keeps it; undefined: it has no problem. */
+export function toLoadFacts({
+  problem,
+  loadedAt,
+  olderThan,
+  readAt,
+  maxHours,
+  message,
+}: SeenLoad): LoadFacts | undefined {
+  if (problem === null) return undefined;
+  const at = problem === 'future' ? new Date(message ?? '') : loadedAt;
+  return {
+    problem,
+    ageSeconds: at && Math.round((readAt.getTime() - at.getTime()) / 1000),
+    maxHours,
+    ...(loadedAt && olderThan && { olderSeconds: (olderThan.getTime() - loadedAt.getTime()) / 1000 }),
+    ...(problem === 'unreadable' && message !== null && { message }),
+  };
+}
+
+/** `is 3 d old, and may be 26 h old`. Without what another system has said. */
+export function describeLoad({ problem, ageSeconds, maxHours, olderSeconds }: LoadFacts): string {
+  const older =
+    olderSeconds === undefined ? '' : `${formatDuration(olderSeconds)} older than the one before it`;
+  switch (problem) {
+    case 'too_old':
+      return `is ${formatDuration(ageSeconds ?? 0)} old, more than ${maxHours} h${older && `, and ${older}`}`;
+    case 'older':
+      return `is ${older}: a backup may have been restored`;
+    case 'future':
+      return `is said to be ${formatDuration(-(ageSeconds ?? 0))} in the future: a clock is wrong, or a time without a zone is not in UTC`;
+    default:
+      return 'cannot be told';
+  }
+}
+
+/** The same as a clause, with what another system has said. */
+export const describeWholeLoad = (load: LoadFacts): string =>
+  `the load of the mirror ${describeLoad(load)}${load.message === undefined ? '' : `: ${load.message}`}`;
+
+const latest = (...times: (Date | null | undefined)[]): Date | null =>
+  times.reduce<Date | null>((last, time) => (time && (!last || time > last) ? time : last), null);

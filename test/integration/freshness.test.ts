@@ -1,0 +1,231 @@
+// Guarantee 11
+// How old the load of the mirror is, asked in the reading of each plan, and what follows: a hold, a word, or a wait.
+import { describe, expect, it } from 'vitest';
+import { describeReason } from '../../src/sync/limits/hold-reason.js';
+import { checkLoads } from '../../src/sync/operator/check.js';
+import { listLoads } from '../../src/state/freshness.js';
+import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { createLoadWait } from '../../src/sync/run/await-load.js';
+import { startDueSyncs } from '../../src/sync/run/start-due-syncs.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { addRooms, codes, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
+import { reasonHeld } from '../support/held-reason.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+type Freshness = NonNullable<SlotsyncConfig['freshness']>;
+const QUERY = 'SELECT max(finished_at) FROM load_log';
+
+/** Five rooms in a mirror with a log of its loads. */
+async function openLoaded(freshness: Freshness = { query: QUERY }): Promise<World> {
+  const world = await open({ ...rooms(), freshness });
+  await world.sql`DROP TABLE IF EXISTS load_log`;
+  await world.sql`CREATE TABLE load_log (finished_at timestamptz)`;
+  await addRooms(world, ...codes(5));
+  return world;
+}
+
+/** A load that ended so many hours ago; it is the only one that is noted. */
+async function loaded(world: World, hours: number): Promise<void> {
+  await world.sql`TRUNCATE load_log`;
+  await world.sql`INSERT INTO load_log VALUES (now() - ${hours} * interval '1 hour')`;
+}
+
+const loadOf = async (world: World) => (await listLoads(world.state.db))[0];
+
+describe('a load that is too old', () => {
+  it('is held from the first filling on, until the mirror was loaded', async () => {
+    const world = await openLoaded();
+    await loaded(world, 50);
+    const first = await world.sync();
+    expect(first.run).toMatchObject({ status: 'held', plan: { rooms: { staleLoad: 'too_old', create: 5 } } });
+    expect(reasonHeld(first.run, 'rooms', 'create')).toBe(
+      'the load of the mirror is 2 d 2 h old, more than 26 h; after a load: slotsync sync; 5 records would be created; if that is so: slotsync approve 1 --stream rooms --operation create',
+    );
+    expect(world.writes()).toEqual([]);
+    await loaded(world, 1);
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+    expect(await loadOf(world)).toMatchObject({ problem: null, holds: false });
+  });
+
+  it('ends no run as succeeded, also where nothing differs', async () => {
+    const world = await openLoaded();
+    await loaded(world, 1);
+    await world.sync();
+    await loaded(world, 200);
+    expect((await world.sync()).run).toMatchObject({
+      status: 'partial',
+      errorCode: 'source_stale',
+      errorMessage: 'rooms: the load of the mirror is not recent enough',
+    });
+  });
+
+  it('holds what comes by single keys, too', async () => {
+    const world = await openLoaded();
+    await loaded(world, 1);
+    await world.sync();
+    await loaded(world, 0.5);
+    await rename(world, 'r001', 'Aula');
+    await world.sql`UPDATE load_log SET finished_at = now() - interval '40 hours'`;
+    const { runId, queue } = await world.planChanges('rooms', 'r001');
+    expect((await world.finish(runId, queue)).run).toMatchObject({ status: 'held' });
+    expect(nameAtService(world, 'r001')).toBe('Room r001');
+  });
+
+  it('with `warn` is sent, and no run counts as succeeded', async () => {
+    const world = await openLoaded({ query: QUERY, then: 'warn', maxHours: 8 });
+    await loaded(world, 9);
+    expect((await world.sync()).run).toMatchObject({
+      status: 'partial',
+      errorCode: 'source_stale',
+      holds: {},
+    });
+    expect(nameAtService(world, 'r001')).toBe('Room r001');
+    expect(await loadOf(world)).toMatchObject({ problem: 'too_old', holds: false, maxHours: 8 });
+  });
+});
+
+it('a load that is older than the one before, within its hours, is held: a backup may have been restored', async () => {
+  const world = await openLoaded();
+  await loaded(world, 1);
+  await world.sync();
+  await loaded(world, 3);
+  await rename(world, 'r001', 'as in the backup');
+  const { run } = await world.sync();
+  expect(run.status).toBe('held');
+  expect(reasonHeld(run, 'rooms', 'update')).toContain(
+    'the load of the mirror is 2 h 0 min older than the one before it: a backup may have been restored',
+  );
+  await loaded(world, 0);
+  expect((await world.sync()).run.status).toBe('succeeded');
+});
+
+it('a column of the stream tells the load: the latest of its values', async () => {
+  const world = await open(rooms({ freshness: { column: 'loaded_at', maxHours: 5 } }));
+  await world.sql`ALTER TABLE rooms ADD loaded_at timestamptz DEFAULT now() - interval '6 hours'`;
+  await addRooms(world, 'A', 'B');
+  expect((await world.sync()).run.status).toBe('held');
+  await world.sql`UPDATE rooms SET loaded_at = now() - interval '4 hours' WHERE code = 'B'`;
+  expect((await world.sync()).run.status).toBe('succeeded');
+  // The row that was loaded last is deleted: older, and within its hours.
+  await world.sql`UPDATE rooms SET loaded_at = now() - interval '4 hours 30 minutes' WHERE code = 'A'`;
+  await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+  expect((await world.sync()).run.status).toBe('succeeded');
+  expect(await loadOf(world)).toMatchObject({ problem: null, olderThan: expect.any(Date) });
+});
+
+it('load: it is asked in the transaction of the reading, and behind its locks', async () => {
+  const world = await openLoaded({ query: 'SELECT noted_load()' });
+  await world.sql`CREATE OR REPLACE FUNCTION noted_load() RETURNS timestamptz LANGUAGE sql AS $$
+    SELECT max(finished_at) FROM load_log
+    WHERE EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'rooms'::regclass) $$`;
+  await loaded(world, 1);
+  const { run } = await world.sync();
+  expect(await loadOf(world)).toMatchObject({ problem: null, message: null, loadedAt: expect.any(Date) });
+  expect(run.status).toBe('succeeded');
+});
+
+describe('a question that has no answer', () => {
+  it.each<[what: string, query: string, problem: string, says: string]>([
+    [
+      'nothing',
+      'SELECT max(finished_at) FROM load_log',
+      'unreadable',
+      'it returns nothing: no load is noted there',
+    ],
+    [
+      'no row',
+      'SELECT finished_at FROM load_log',
+      'unreadable',
+      'it returns nothing: no load is noted there',
+    ],
+    [
+      'text',
+      `SELECT '2026-01-01' AS loaded`,
+      'unreadable',
+      'loaded is no time: it must be a date, timestamp or timestamptz',
+    ],
+    [
+      'two rows',
+      'SELECT now() UNION ALL SELECT now()',
+      'unreadable',
+      'it returns several rows; it must return one time: use max()',
+    ],
+    ['two columns', 'SELECT now(), now()', 'unreadable', 'it returns 2 columns; it must return one time'],
+    ['infinity', `SELECT 'infinity'::timestamptz`, 'unreadable', `'infinity' is no point in time`],
+    ['the future', `SELECT now() + interval '3 hours'`, 'future', '3 h 0 min in the future'],
+    ['an error', 'SELECT now() WHERE 1 / (SELECT count(*) FROM load_log) > 0', 'unreadable', 'it failed: '],
+    ['a parameter', 'SELECT now() WHERE $1 = 1', 'unreadable', 'it failed: '],
+    [
+      'no such table',
+      'SELECT max(at) FROM no_log',
+      'unreadable',
+      'it failed: relation "no_log" does not exist',
+    ],
+    [
+      'two statements',
+      'SELECT now()) AS a; DELETE FROM load_log; SELECT (now()',
+      'unreadable',
+      'it failed: ',
+    ],
+  ])('%s: nothing is sent unasked, and the reason says it', async (_, query, problem, says) => {
+    const world = await openLoaded({ query });
+    const { run } = await world.sync();
+    expect(run.status).toBe('held');
+    const hold = run.holds['rooms']?.create;
+    expect(hold && describeReason({ ...hold, operation: 'create' })).toContain(says);
+    expect(await loadOf(world)).toMatchObject({ problem, holds: true });
+    const findings = [];
+    for await (const finding of checkLoads(world.mirror, [...world.deps().streams.values()], world.state))
+      findings.push(finding);
+    expect(findings).toMatchObject([
+      {
+        what: 'load of rooms',
+        text: expect.stringContaining(says),
+        result: problem === 'future' ? 'warning' : 'fault',
+      },
+    ]);
+  });
+
+  it('with `warn` everything is sent', async () => {
+    const world = await openLoaded({ query: 'SELECT max(at) FROM no_log', then: 'warn' });
+    expect((await world.sync()).run).toMatchObject({ status: 'partial', errorCode: 'source_stale' });
+    expect(nameAtService(world, 'r001')).toBe('Room r001');
+  });
+
+  it('grants: a table that the role may not read is named', async () => {
+    const world = await openLoaded({ query: 'SELECT rolpassword::timestamptz FROM pg_authid', then: 'warn' });
+    await world.sync();
+    expect(await loadOf(world)).toMatchObject({ problem: 'unreadable' });
+  });
+});
+
+describe('a nightly sync that waits for a load', () => {
+  it('starts when the load is newer than the one the last sync saw, and otherwise when the wait is over', async () => {
+    const world = await openLoaded();
+    await loaded(world, 10);
+    await world.sync();
+    await registerSchedule(world.state.db, 'nightly', {
+      pattern: '0 2 * * *',
+      timezone: 'UTC',
+      streams: ['rooms'],
+      waitMinutes: 120,
+    });
+    await world.sql`UPDATE slotsync.schedules SET registered_at = '2026-05-01T12:00:00Z'`;
+    const at = (time: string) => new Date(`2026-05-${time}:00Z`);
+    const start = (now: Date) =>
+      startDueSyncs({ ...world.deps(), mustWait: createLoadWait(world.deps(), { askEveryMs: 0 }) }, now);
+
+    expect(await start(at('02T02:00'))).toEqual([]);
+    // The load that an incremental run has seen meanwhile is newer than that of the last sync.
+    await loaded(world, 9);
+    await world.planChanges('rooms', 'r001').then(({ runId, queue }) => world.finish(runId, queue));
+    const [run] = await start(at('02T02:30'));
+    expect(run).toMatchObject({ streams: ['rooms'] });
+    if (run) await world.finish(run.id, (await world.planRun(run.id)).queue);
+
+    expect(await start(at('03T03:59'))).toEqual([]);
+    expect(await start(at('03T04:00'))).toHaveLength(1);
+  });
+});
