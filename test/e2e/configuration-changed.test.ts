@@ -119,6 +119,13 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       await world.run(['sync', '--detach']);
       const { id } = await latest();
       await world.configure(CONFIGURATION);
+      // The worker looks at its files from time to time, and may have seen them in between.
+      await until(
+        async () =>
+          (await world.sql`SELECT FROM slotsync.processes WHERE configuration_changed_at IS NOT NULL`)
+            .length === 0,
+        { describe: 'the worker to have seen that its files are as they were' },
+      );
       world.sandbox.clearArrivals();
       const { code, stderr } = await world.run(['sync']);
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });

@@ -416,6 +416,7 @@ describe('readings of the state', () => {
       backlog: [],
       inboxAge: { changes: 0, oldestSeconds: 0 },
       durations: [],
+      loads: [],
       successes: [{ stream: 'rooms', ageSeconds: null }],
       drift: [],
       verifications: [],

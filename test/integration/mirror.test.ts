@@ -299,9 +299,16 @@ describe('rows', () => {
     await sql`ANALYZE indexed`;
     for (const key of ['id', 'code']) {
       const stream = streamOf({ from: 'indexed', key });
+      const scansAtFirst = await rowsScanned('indexed');
       const keys = (await readAll(stream)).slice(0, 5).map(([found]) => found);
       // Statistics are kept per transaction and reported when a session is idle: read them until they are there.
-      const scansBefore = await rowsScanned('indexed');
+      const scansBefore = await until(
+        async () => {
+          const scans = await rowsScanned('indexed');
+          return scans > scansAtFirst && scans;
+        },
+        { describe: 'the scan of the whole table to be reported' },
+      );
       const other = createMirror({ url: database.url });
       expect((await readRows(other, stream, keys)).size).toBe(5);
       await other.close();
@@ -718,14 +725,16 @@ describe('connections', () => {
     const readings = [other.readHashes(stream), other.readHashes(stream, { keys: ['7'] })] as const;
     await readings[0].next();
     const [opened] = await sql<{ before: number }[]>`
-      SELECT count(*)::int AS before FROM pg_stat_activity WHERE datname = current_database()`;
+      SELECT count(*)::int AS before FROM pg_stat_activity
+      WHERE datname = current_database() AND backend_type = 'client backend'`;
     const rows = await Promise.all(
       Array.from({ length: 20 }, (_, at) => readRows(other, stream, [`${at + 1}`])),
     );
     expect(rows.map((found) => found.size)).toEqual(rows.map(() => 1));
     expect((await readings[1].next()).value).toHaveLength(1);
     expect(
-      await sql`SELECT count(*)::int AS before FROM pg_stat_activity WHERE datname = current_database()`,
+      await sql`SELECT count(*)::int AS before FROM pg_stat_activity
+      WHERE datname = current_database() AND backend_type = 'client backend'`,
     ).toEqual([{ before: (opened?.before ?? 0) + 1 }]);
     await readings[0].return(undefined);
     await other.close();

@@ -86,10 +86,12 @@ describe('the local line', () => {
     });
     const served: number[] = [];
     const take = (place: number) => limiter.take('sync').then(() => served.push(place));
-    await take(0);
-    await Promise.all([1, 2, 3].map(take));
+    const alone = Array.from({ length: 10 }, (_, place) => place);
+    for (const place of alone) await take(place);
+    expect(asking.most).toBe(1);
+    await Promise.all([10, 11, 12].map(take));
     expect(asking).toEqual({ now: 0, most: 3 });
-    expect(served).toEqual([0, 1, 2, 3]);
+    expect(served).toEqual([...alone, 10, 11, 12]);
   });
 
   it('has a line for each lane and tells the store which one asks, and the lease', async () => {

@@ -44,7 +44,7 @@ export function createWaitQueue<Grant>({
   const serving = new Set<Promise<void>>();
   /** Questions that are open, or are asked again in a moment. */
   let questions = 0;
-  /** How long the store takes to answer, lately. */
+  /** How long the store takes to answer, by its fast answers: a slow one may come of load, which more questions only add to. */
   let roundTripMs = 0;
   let pausing = new AbortController();
 
@@ -69,7 +69,7 @@ export function createWaitQueue<Grant>({
       try {
         const answer = await ask(id, waiters.size > questions);
         const tookMs = now() - asked;
-        roundTripMs = (roundTripMs + tookMs) / 2;
+        roundTripMs = Math.min(tookMs, 0.9 * roundTripMs + 0.1 * tookMs);
         failingSince = undefined;
         backoffMs = BACKOFF_FIRST_MS;
         registered = answer.askMs !== undefined;
