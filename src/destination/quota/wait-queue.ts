@@ -7,9 +7,9 @@ import { messageOf, SlotsyncError } from '../../errors/errors.js';
 
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1000;
-/** Questions that are open at once: one more for each such time that an answer takes, about half of the time between grants. */
-const ONE_QUESTION_EACH_MS = 25;
-const MOST_QUESTIONS = 6;
+/** Questions that are open at once: one more for each such time that an answer takes, which is less than grants are apart. */
+const ONE_QUESTION_EACH_MS = 40;
+const MOST_QUESTIONS = 4;
 
 interface Waiter<Grant> {
   readonly since: number;
