@@ -9,6 +9,7 @@ import { startScheduler } from '../queue/scheduler.js';
 import { startPresence } from '../queue/presence.js';
 import { createProducer } from '../queue/producer.js';
 import { createWorkers, type Workers } from '../queue/workers.js';
+import { registerFreezes } from '../state/freezes.js';
 import { requireMigrated } from '../state/migrate.js';
 import { registerSchedule, removeSchedule, VERIFY } from '../state/runs/occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
@@ -20,7 +21,9 @@ import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const { state, stateId } = await app.bound();
-  const { fingerprints, loadedAt, isChanged } = await app.configuration();
+  const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
+  // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
+  await registerFreezes(state.db, freezes);
   await requireQueueStore(app.queueStore());
   const bullmq = openBullmq(app.queueStore(), stateId, log, fingerprints.configuration);
   own(bullmq, bullmq.close);

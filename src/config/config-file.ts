@@ -22,6 +22,7 @@ import {
 } from '../streams/config-schema.js';
 import { nearestName } from '../text/nearest-name.js';
 import { fingerprintsOf, type Fingerprints } from '../streams/fingerprints.js';
+import { resolveFreezes, type Freeze } from '../streams/freezes.js';
 import { resolveLookups } from '../streams/lookups.js';
 import { resolveReservations, type ReservationConfig } from '../streams/bookings.js';
 import { resolveStreams, type Stream } from '../streams/stream.js';
@@ -33,6 +34,7 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   /** Parents first. */
   streams: readonly Stream[];
   reservations: ReservationConfig | undefined;
+  freezes: readonly Freeze[];
   fingerprints: Fingerprints;
   /** The file, what it imports, and the lookups beside it. */
   files: readonly string[];
@@ -159,12 +161,14 @@ export function checkConfiguration(
   if (parsed.success) faults.push(...findScheduleFaults(parsed.data));
   const reservations =
     parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
+  const names = [...streams.map(({ name }) => name), ...unreadable];
+  const freezes = parsed.data ? resolveFreezes(parsed.data, names, faults) : [];
   if (!parsed.success || faults.length > 0) {
     throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
       faults: faults.map(describeFault),
     });
   }
-  return { ...parsed.data, streams, reservations, fingerprints: fingerprintsOf(streams), files };
+  return { ...parsed.data, streams, reservations, freezes, fingerprints: fingerprintsOf(streams), files };
 }
 
 /** The places of keys called `__proto__`, which zod leaves out. In an object literal such a key sets the prototype. */

@@ -24,6 +24,8 @@ const NOUNS = {
   retire: 'deactivation',
   overwrite: 'overwriting',
   repair: 'repair',
+  refused: 'record',
+  frozen: 'record',
 } as const;
 
 /** `12 deactivations of rooms`. */

@@ -3,14 +3,14 @@ import type { Queries } from '../state/database.js';
 import { recordName } from '../state/records/outcome-types.js';
 import { findHeldKeys } from '../state/runs/held-keys.js';
 import type { RunHold } from '../state/runs/holds.js';
-import type { LimitedOperation } from '../state/schema.js';
+import type { HoldOperation } from '../state/schema.js';
 import type { End } from './ends-of-waiting.js';
 
 /** A stream's holds, as a cause. */
 export interface Holder {
   stream: string;
   status: 'held';
-  code: LimitedOperation;
+  code: HoldOperation;
   runId: number;
 }
 

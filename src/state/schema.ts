@@ -58,6 +58,13 @@ export type RecordStatus = (typeof RECORD_STATUSES)[number];
 export const LIMITED_OPERATIONS = ['create', 'update', 'retire', 'overwrite', 'repair'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
+/**
+ * The parts of a run that a hold is about: an operation, or the rest of a stream, of whatever operation, that was to be sent
+ * when the service had refused too much of it (`refused`) or the stream was frozen (`frozen`).
+ */
+export const HOLD_OPERATIONS = [...LIMITED_OPERATIONS, 'refused', 'frozen'] as const;
+export type HoldOperation = (typeof HOLD_OPERATIONS)[number];
+
 /** The life of a hold. `open` and `approved` stand: somebody has to decide, or has. */
 export const HOLD_STATES = ['open', 'approved', 'used', 'rejected', 'replaced', 'expired'] as const;
 export type HoldState = (typeof HOLD_STATES)[number];
@@ -239,6 +246,12 @@ export interface HoldFacts {
   /** Only of a repair: the objects that drift. */
   drift?: DriftSummary;
   isSourceEmpty?: true;
+  /** Only of `refused`: what the service refused of what was sent, and the commonest reason. */
+  refused?: { records: number; sent: number; code: string; message: string };
+  /** Only of `refused`: records of the rest by operation, which the plan had released. */
+  released?: Partial<Record<LimitedOperation, number>>;
+  /** Only of `frozen`: why the stream was. */
+  frozen?: string;
 }
 
 /** The problem of a load as numbers; times are as they were when it was read. */
@@ -280,7 +293,7 @@ export interface HeldSample {
   externalId: string;
   changes: { field: string; old: readonly string[]; new: readonly string[] }[];
 }
-export type Holds = Record<string, Partial<Record<LimitedOperation, Hold>>>;
+export type Holds = Record<string, Partial<Record<HoldOperation, Hold>>>;
 
 /** Records by outcome. */
 export type OutcomeCounts = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
@@ -339,8 +352,8 @@ export const batches = slotsync.table(
     stream: text('stream').notNull(),
     /** The batches of a level are queued when those of all lower levels are finished. */
     level: smallint('level').notNull(),
-    /** Set for operations with a limit, which have batches of their own. Null: whatever the rows ask for. */
-    operation: text('operation').$type<LimitedOperation>(),
+    /** Set for operations with a limit, which have batches of their own, and for the rest that is held. Null: whatever the rows ask for. */
+    operation: text('operation').$type<HoldOperation>(),
     /** Does not count towards later limits: it was approved, released before, or is part of the first filling. */
     exempt: boolean('exempt').notNull().default(false),
     /** While it is under way, those without an outcome: keys that are settled earlier get a finished batch of their own. */
@@ -349,6 +362,8 @@ export const batches = slotsync.table(
     counts: jsonb('counts').$type<OutcomeCounts>(),
     /** Writes of it that the service accepted; null: none, or a batch of before. */
     accepted: jsonb('accepted').$type<AcceptedCounts>(),
+    /** Records of it that the service refused, second looks left out, with the commonest reason as its error; null: none. */
+    refused: integer('refused'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
     createdAt: time('created_at').notNull().defaultNow(),
@@ -356,9 +371,10 @@ export const batches = slotsync.table(
   },
   (table) => [
     oneOf('batches', 'state', BATCH_STATES),
-    oneOf('batches', 'operation', LIMITED_OPERATIONS),
+    oneOf('batches', 'operation', HOLD_OPERATIONS),
     index('batches_run').on(table.runId, table.state, table.level),
     partialIndex('batches_limited', 'operation IS NOT NULL', table.stream, table.operation, table.createdAt),
+    partialIndex('batches_refused', 'refused IS NOT NULL', table.stream, table.createdAt),
   ],
 );
 
@@ -573,7 +589,7 @@ export const holds = slotsync.table(
       .notNull()
       .references(() => runs.id, { onDelete: 'cascade' }),
     stream: text('stream').notNull(),
-    operation: text('operation').$type<LimitedOperation>().notNull(),
+    operation: text('operation').$type<HoldOperation>().notNull(),
     count: integer('count').notNull(),
     facts: jsonb('facts').$type<HoldFacts>().notNull(),
     approvable: boolean('approvable').notNull(),
@@ -597,7 +613,7 @@ export const holds = slotsync.table(
     decidedAt: time('decided_at'),
   },
   (table) => [
-    oneOf('holds', 'operation', LIMITED_OPERATIONS),
+    oneOf('holds', 'operation', HOLD_OPERATIONS),
     oneOf('holds', 'state', HOLD_STATES),
     uniqueIndex('holds_run').on(table.runId, table.stream, table.operation),
     partialIndex('holds_standing', "state IN ('open', 'approved')", table.id),
@@ -627,6 +643,29 @@ export const actions = slotsync.table(
     oneOf('actions', 'via', ACTED_VIA),
     index('actions_at').on(table.at),
     index('actions_run').on(table.runId),
+  ],
+);
+
+/** The place that a freeze was declared in. */
+export const FROZEN_BY = ['command', 'configuration'] as const;
+
+/** A time in which nothing of a stream is written. Those of the configuration are registered by the processes that load it. */
+export const freezes = slotsync.table(
+  'freezes',
+  {
+    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+    stream: text('stream').notNull(),
+    beginsAt: time('begins_at').notNull(),
+    endsAt: time('ends_at').notNull(),
+    reason: text('reason').notNull(),
+    frozenBy: text('frozen_by').$type<(typeof FROZEN_BY)[number]>().notNull(),
+  },
+  (table) => [
+    oneOf('freezes', 'frozen_by', FROZEN_BY),
+    // An operator freezes a stream once; the configuration has any number of times.
+    uniqueIndex('freezes_of_commands')
+      .on(table.stream)
+      .where(sql`frozen_by = 'command'`),
   ],
 );
 

@@ -228,6 +228,11 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
      * @example repair: { count: 100, percent: 20 }
      */
     repair?: Optional<LimitThreshold>;
+    /** The limit of objects that the service refuses, of those that a run sends; always in force, by default more than 50 and
+     * more than 10 %. Beyond it the rest of the stream waits.
+     * @example refused: { count: 200, percent: 20 }
+     */
+    refused?: Optional<LimitThreshold>;
   }>;
   /** Fields that name an object which is at the service already. Before a record is created, an object with the same
    * values of all of them that no record owns is looked for, and linked.
@@ -324,6 +329,29 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
    * @example freshness: { query: 'SELECT max(finished_at) FROM etl.load_log', maxHours: 26, then: 'hold' }
    */
   freshness?: Optional<Omit<FreshnessConfig, 'column'>>;
+  /** Times in which nothing is written, such as exam weeks. Without `streams`, of all of them.
+   * @example freeze: [{ from: '2026-05-25', to: '2026-06-07', streams: ['rooms'], reason: 'exam weeks' }]
+   */
+  freeze?: Optional<
+    {
+      /** When it begins: a day, or an ISO time; by the time zone of `schedule` unless it says otherwise.
+       * @example from: '2026-05-25'
+       */
+      from: string;
+      /** When it ends, in the same form. A day is its start.
+       * @example to: '2026-06-07 18:00'
+       */
+      to: string;
+      /** The streams of which nothing is written; all unless named.
+       * @example streams: ['rooms', 'courses']
+       */
+      streams?: Optional<string[]>;
+      /** Why, for whoever sees what waits.
+       * @example reason: 'exam weeks'
+       */
+      reason: string;
+    }[]
+  >;
   /** The streams that are synced: name to declaration.
    * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
    */
@@ -662,6 +690,7 @@ export const streamSchema = z.strictObject({
       create: threshold.optional(),
       overwrite: threshold.prefault({}),
       repair: threshold.prefault({}),
+      refused: threshold.extend({ count: z.number().int().min(0).default(50) }).prefault({}),
     } satisfies Shape<NonNullable<StreamConfig['limits']>>)
     .prefault({}),
   match: z.array(serviceName('a field id'), 'a list of field ids').min(1, 'at least one field id').optional(),
@@ -742,6 +771,17 @@ export const configSchema = z.strictObject({
   streams: z
     .record(faultless(z.string(), findStreamNameFault), streamSchema, 'an object: stream name to declaration')
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),
+  freeze: z
+    .array(
+      z.strictObject({
+        from: name("a day such as '2026-05-25', or an ISO time"),
+        to: name("a day such as '2026-06-07', or an ISO time"),
+        streams: z.array(name('a stream'), 'a list of streams').min(1, 'at least one stream').optional(),
+        reason: name('why nothing is written, as text'),
+      } satisfies Shape<NonNullable<SlotsyncConfig['freeze']>[number]>),
+      'a list of { from, to, reason }',
+    )
+    .default([]),
   lookups: lookups.default({}),
   reservations: reservations.optional(),
   polling: z

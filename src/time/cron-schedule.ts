@@ -3,6 +3,7 @@
 // clock has to show; when the clock of the zone shows that is found here.
 import { CronExpressionParser } from 'cron-parser';
 import { messageOf } from '../errors/errors.js';
+import { createWallClock } from './wall-clock.js';
 
 export interface Schedule {
   /** Minute, hour, day of the month, month, day of the week. */
@@ -109,11 +110,4 @@ function* occurrences({ pattern, timezone }: Schedule, after: Date): Generator<D
       if (isHourly && second !== undefined) moved.push(second);
     }
   }
-}
-
-/** The clock of a time zone: what it shows at a time, read as if it were UTC. Milliseconds. */
-function createWallClock(timeZone: string): (atMs: number) => number {
-  // Swedish writes dates as ISO 8601 does.
-  const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
-  return (atMs) => Date.parse(`${format.format(atMs).replace(' ', 'T')}Z`);
 }

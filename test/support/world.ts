@@ -190,6 +190,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     earlier = NO_FAILURES,
   ): Promise<{ queue: number[] }> {
     const batch = await readBatch(state.db, batchId);
+    if (batch?.state === 'held') return { queue: [] }; // as a worker: its job was queued before
     if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
     const streams = await current.ofRun(batch.runId);
     await applyBatch(given ?? { ...deps(), streams, earlier }, batch, signal);
@@ -447,11 +448,11 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches holds actions replaced_runs runs changes watermarks schedules freshness object_claims reservations reservations_watermark ' +
+  'records batches freezes holds actions replaced_runs runs changes watermarks schedules freshness object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
   'request_seconds alert_messages alerts destination databases';
 const NUMBERED =
-  'holds actions batches changes reservation_events runs drift_events removals alert_messages alerts';
+  'freezes holds actions batches changes reservation_events runs drift_events removals alert_messages alerts';
 
 /** As a newly migrated database is. Rows are deleted: a TRUNCATE creates a file for each table and each index anew. */
 async function clear(sql: postgres.Sql): Promise<void> {

@@ -27,7 +27,10 @@ const MESSAGES = [
   ['actions', 'subject'],
   ['actions', 'reason'],
   ['processes', 'error_message'],
+  ['freezes', 'reason'],
 ] as const;
+/** The texts in the facts of a hold: a message of the service, and the reason of a freeze. */
+const IN_FACTS = ['{refused,message}', '{frozen}'] as const;
 /** The parts of a run's range that quote values: a condition, and values of the cursor. */
 const QUOTING = ['where', 'from', 'to'] as const;
 
@@ -180,6 +183,11 @@ function clearMessages(names: readonly string[]): Statement[] {
         sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET ${message} = ${CLEARED} WHERE ${message} ~ ${pattern}`,
       ];
     }),
+    ...IN_FACTS.map((path): Statement => [
+      'holds',
+      sql`UPDATE slotsync.holds SET facts = jsonb_set(facts, ${path}::text[], to_jsonb(${CLEARED}::text))
+        WHERE facts #>> ${path}::text[] ~ ${pattern}`,
+    ]),
     [
       'runs',
       sql`UPDATE slotsync.runs SET range = (

@@ -15,11 +15,16 @@ interface Reason {
 }
 
 /** A refusal that counts only when the service says the same once more. */
-interface Refused {
+interface SecondLook {
   /** Hash of the row that was refused. */
   sourceHash: string;
   /** It is sent once more then; undefined: at the time that was set before. */
   secondLookAfterSeconds: number | undefined;
+}
+
+/** An answer of the service that refuses the object. `isNew`: it is not the second of the same refusal. */
+interface Refusal {
+  refusal?: { isNew: boolean; message: string };
 }
 
 /** The outcome of one record. Hashes are of the row and the object that the service accepted. */
@@ -37,10 +42,11 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
     }
   | ({ outcome: 'deferred' } & Reason)
   /** `isUnanswered`: a write was sent, and may be carried out. */
-  | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<Refused> &
+  | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<SecondLook> &
+      Refusal &
       Omit<Reason, 'waitsFor'>)
   /** `changedId`: its external id is another one now, in its row or at the service; records that refer to it wait. */
-  | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
+  | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason & Refusal)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
   /** Its row is gone, and this batch may not retire it: the next plan decides. */
@@ -65,6 +71,13 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 }
 
 export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 };
+
+/** What the service refused for the first time, and the commonest reason. */
+export interface Refusals {
+  records: number;
+  code: string;
+  message: string;
+}
 
 /** A record's name: stream and key as a JSON list, as in `waits_for`. */
 export function recordName({ stream, localKey }: RecordKey): string {

@@ -127,5 +127,8 @@ function seenInSync(outcomes: readonly Outcome[]) {
 function toRow(outcome: Outcome) {
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  return { ...outcome, changedId: undefined, message, waitsFor };
+  // A refusal is counted with the batch; one of a second look is not.
+  const refusal =
+    'refusal' in outcome && outcome.refusal?.isNew ? storable(outcome.refusal.message) : undefined;
+  return { ...outcome, refusal, changedId: undefined, message, waitsFor };
 }

@@ -43,14 +43,23 @@ export async function listOpenApprovals(db: Queries): Promise<Approval[]> {
   return db.select(APPROVAL).from(holds).where(IS_OPEN).orderBy(holds.id);
 }
 
-/** The approval that a run may use for an operation of a stream. */
+/**
+ * The approval that a run may use for an operation of a stream. One of what was held after refusals allows as many as the plan
+ * of that run had released.
+ */
 export async function findApproval(
   db: Queries,
   { runId, stream, operation }: { runId: number; stream: string; operation: LimitedOperation },
 ): Promise<Approval | undefined> {
-  const isOfRun = and(eq(holds.forRun, runId), eq(holds.stream, stream), eq(holds.operation, operation));
-  const [approval] = await db.select(APPROVAL).from(holds).where(and(IS_OPEN, isOfRun));
-  return approval;
+  const isOfRun = and(eq(holds.forRun, runId), eq(holds.stream, stream));
+  const isMeant = inArray(holds.operation, [operation, 'refused']);
+  const found = await db
+    .select({ ...APPROVAL, facts: holds.facts })
+    .from(holds)
+    .where(and(IS_OPEN, isOfRun, isMeant));
+  const own = found.find((approval) => approval.operation === operation);
+  if (own || !found[0]) return own;
+  return { ...found[0], allowed: found[0].facts.released?.[operation] ?? 0 };
 }
 
 /** The approvals that a run was started for. */

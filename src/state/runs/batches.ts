@@ -2,7 +2,8 @@
 // without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
-import { batches, type BatchState, type LimitedOperation } from '../schema.js';
+import { FROZEN_STREAMS, reasonFrozen } from '../freezes.js';
+import { batches, type BatchState, type HoldOperation, type LimitedOperation } from '../schema.js';
 
 type BatchRow = typeof batches.$inferSelect;
 /** A batch, with what of its run matters to it. */
@@ -13,6 +14,8 @@ export interface Batch extends Pick<
   lane: string;
   isForced: boolean;
   isPaused: boolean;
+  /** Why its stream is frozen; null: it is not. */
+  frozen: string | null;
   /** Its run's. */
   configuration: string | null;
 }
@@ -40,16 +43,17 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
   const [row] = await query<Batch>(db)`
     SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
       coalesce((range->>'force')::boolean, false) AS "isForced", paused_at IS NOT NULL AS "isPaused",
-      configuration
+      ${reasonFrozen(sql`b.stream`)} AS frozen, configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
   return row;
 }
 
-/** Whether more of a batch may be sent: it has not ended, and its run is neither paused nor cancelled. */
+/** Whether more of a batch may be sent: it is neither ended nor held, its run not paused, and its stream not frozen. */
 export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
   const [row] = await query(db)`
     SELECT FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
-    WHERE b.id = ${id}::bigint AND state = 'queued' AND paused_at IS NULL`;
+    WHERE b.id = ${id}::bigint AND state = 'queued' AND paused_at IS NULL
+      AND b.stream <> ALL (${FROZEN_STREAMS})`;
   return row !== undefined;
 }
 
@@ -86,7 +90,7 @@ export async function listQueuedBatches(db: Queries, runId?: number) {
  */
 export async function releaseHeldBatches(
   db: Queries,
-  { runId, stream, operation }: { runId: number; stream: string; operation: LimitedOperation },
+  { runId, stream, operation }: { runId: number; stream: string; operation: HoldOperation },
   { to, isExempt = false }: { to: 'planned' | 'cancelled'; isExempt?: boolean },
 ): Promise<void> {
   await query(db)`
@@ -114,7 +118,7 @@ export async function cancelBatches(db: Queries, runId: number): Promise<void> {
 }
 
 /** Less than 24 hours: two nights do not count together because a run started late or clocks were changed. */
-const DAY = sql`interval '23 hours'`;
+export const DAY = sql`interval '23 hours'`;
 
 /**
  * Records of a stream that other runs of the last day created, updated, and so on, or still will. What a run that is being

@@ -1,7 +1,7 @@
 // The holds that an operator names to approve or reject them: of a run, of one stream, of one operation.
 import { UsageError } from '../../errors/errors.js';
 import type { Queries } from '../database.js';
-import { LIMITED_OPERATIONS } from '../schema.js';
+import { HOLD_OPERATIONS } from '../schema.js';
 import { readHolds, type RunHold } from './holds.js';
 import { readRun, type Run } from './read-runs.js';
 
@@ -16,8 +16,8 @@ export async function chooseHolds(
   runId: number,
   { stream, operation }: HoldChoice,
 ): Promise<{ run: Run; holds: RunHold[] }> {
-  if (operation !== undefined && !LIMITED_OPERATIONS.some((known) => known === operation)) {
-    throw new UsageError(`--operation takes ${LIMITED_OPERATIONS.join(', ')}, not '${operation}'`);
+  if (operation !== undefined && !HOLD_OPERATIONS.some((known) => known === operation)) {
+    throw new UsageError(`--operation takes ${HOLD_OPERATIONS.join(', ')}, not '${operation}'`);
   }
   const run = await readRun(db, runId);
   if (!run) throw new UsageError(`there is no run ${runId}; slotsync status shows what is held`);

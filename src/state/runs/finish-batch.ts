@@ -15,7 +15,7 @@ const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queue
 const lockingKeys = (id: number) => sql`
   SELECT keys FROM slotsync.batches WHERE ${isUnfinished(id)} FOR NO KEY UPDATE`;
 
-/** Counts the query `settled`: outcomes and accepted operations, as `countOutcomes` does, and the keys. */
+/** Counts the query `settled`: outcomes and accepted operations, as `countOutcomes` does, refusals with the commonest reason, and the keys. */
 const COUNTED = sql`
   SELECT jsonb_build_object('synced', count(*) FILTER (WHERE outcome = 'synced'),
       'unchanged', count(*) FILTER (WHERE outcome IN ('unchanged', 'forgotten', 'skipped')),
@@ -25,6 +25,8 @@ const COUNTED = sql`
     CASE WHEN count(operation) > 0 THEN jsonb_build_object('create', count(*) FILTER (WHERE operation = 'create'),
       'update', count(*) FILTER (WHERE operation = 'update'),
       'retire', count(*) FILTER (WHERE operation = 'retire')) END AS accepted,
+    nullif(count(refusal), 0) AS refused,
+    mode() WITHIN GROUP (ORDER BY ARRAY[code, refusal]) FILTER (WHERE refusal IS NOT NULL) AS reason,
     array_agg(key) AS keys
   FROM settled`;
 
@@ -32,7 +34,7 @@ const COUNTED = sql`
  * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
  * keys become a finished batch of their own and this one keeps the rest. Which keys are still open, the row says: another
  * process may have settled some since the batch was read, and none counts twice. Returns the keys that remain open, and the
- * outcomes that became those of their records. One transaction and one round trip, with the statements that release the rest of its claim.
+ * outcomes that became those of their records; `hasRefusals`: some of the batch's were refused. One transaction and one round trip, with the statements that release the rest of its claim.
  */
 export async function settleBatch(
   { db }: Pick<State, 'db'>,
@@ -46,6 +48,7 @@ export async function settleBatch(
     WITH ${writeOutcomes(settled)}, outcomes AS MATERIALIZED (
       SELECT key, value->>'outcome' AS outcome,
         CASE WHEN value->>'outcome' = 'synced' THEN value->>'operation' END AS operation,
+        value->>'code' AS code, value->>'refusal' AS refusal,
         value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written
       FROM given CROSS JOIN jsonb_each(by_key)
     ), open AS MATERIALIZED (
@@ -55,22 +58,27 @@ export async function settleBatch(
     ), remaining AS MATERIALIZED (
       SELECT coalesce(array_agg(key ORDER BY place), '{}') AS keys FROM open WHERE key NOT IN (SELECT key FROM settled)
     ), counted AS MATERIALIZED (${COUNTED}), part AS (
-      INSERT INTO slotsync.batches (run_id, stream, level, operation, exempt, keys, state, counts, accepted, finished_at)
-      SELECT ${runId}::bigint, ${stream}, ${level}::int, ${operation}, ${exempt}::boolean, c.keys, 'done', c.counts, c.accepted, now()
+      INSERT INTO slotsync.batches (run_id, stream, level, operation, exempt, keys, state, counts, accepted, refused,
+        error_code, error_message, finished_at)
+      SELECT ${runId}::bigint, ${stream}, ${level}::int, ${operation}, ${exempt}::boolean, c.keys, 'done', c.counts, c.accepted, c.refused,
+        c.reason[1], c.reason[2], now()
       FROM counted AS c, remaining AS r WHERE r.keys <> '{}' AND c.keys <> '{}'
     ), ended AS (
-      UPDATE slotsync.batches AS b SET state = 'done', counts = c.counts, accepted = c.accepted, finished_at = now()
+      UPDATE slotsync.batches AS b SET state = 'done', counts = c.counts, accepted = c.accepted, refused = c.refused,
+        error_code = c.reason[1], error_message = c.reason[2], finished_at = now()
       FROM counted AS c, remaining AS r WHERE ${isUnfinished(id)} AND r.keys = '{}'
     ), left_open AS (
       UPDATE slotsync.batches AS b SET keys = r.keys
       FROM counted AS c, remaining AS r WHERE ${isUnfinished(id)} AND r.keys <> '{}' AND c.keys <> '{}'
     )
-    SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost FROM remaining AS r`,
+    SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost, c.refused IS NOT NULL AS "hasRefusals"
+    FROM remaining AS r, counted AS c`,
     ...followOutcomes(settled),
     ...(settling.releasing ?? []),
-  ])) as [unknown, [{ open: string[]; lost: string[] }]];
+  ])) as [unknown, [{ open: string[]; lost: string[]; hasRefusals: boolean }]];
   const lost = new Set(answer.lost);
-  return { open: answer.open, written: settled.outcomes.filter(({ localKey }) => !lost.has(localKey)) };
+  const written = settled.outcomes.filter(({ localKey }) => !lost.has(localKey));
+  return { open: answer.open, written, hasRefusals: answer.hasRefusals };
 }
 
 /**

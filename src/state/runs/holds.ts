@@ -4,13 +4,13 @@ import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { REPAIRED } from '../drift/read-drift.js';
 import { toStorableJson } from '../records/outcome-types.js';
-import type { Hold, Holds, HoldState, LimitedOperation, RunKind } from '../schema.js';
+import type { Hold, HoldOperation, Holds, HoldState, RunKind } from '../schema.js';
 
 export interface RunHold extends Hold {
   runId: number;
   kind: RunKind;
   stream: string;
-  operation: LimitedOperation;
+  operation: HoldOperation;
   state: HoldState;
   /** The later run that has planned the same again; null: none. */
   plannedAnewBy: number | null;

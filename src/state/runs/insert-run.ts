@@ -37,3 +37,13 @@ export async function insertRun(
   if (!run) throw new Error('the run was not written');
   return { ...run, holds: {} };
 }
+
+/** A run that does what this one held. After single keys, the whole stream: limits are counted over all of it. */
+export function sameAgain({
+  kind,
+  lane,
+  range,
+}: Pick<Run, 'kind' | 'lane' | 'range'>): Pick<RunRequest, 'kind' | 'lane' | 'range'> {
+  if (kind === 'incremental') return { kind: 'sync', lane: 'sync' };
+  return { kind, lane, range: range ?? undefined };
+}

@@ -29,6 +29,11 @@ const COVERS = sql`CASE r.kind
     ELSE ${HAS_SAME_RANGE} END
   END`;
 
+/** The run goes on after refusals, as an operator has approved: its plan cannot know how many there will be. */
+const GOES_ON = sql.raw(
+  "(h.operation = 'refused' AND h.state = 'approved' AND h.for_run = c.later AND h.expires_at > now())",
+);
+
 /** Bookings, of which a reconcile speaks, are of the stream without a name. */
 const streamsOf = (run: string) => sql.raw(`coalesce(nullif(${run}.streams, '{}'), '{""}')`);
 
@@ -57,9 +62,10 @@ export async function replaceEarlierRuns(tx: Queries, id: number): Promise<void>
         WHERE EXISTS (
           SELECT FROM slotsync.runs AS f WHERE f.id = p.replaced_by AND f.status IN ('failed', 'cancelled'))
     )
-    UPDATE slotsync.holds AS h SET replaced_by = c.later, state = CASE
+    UPDATE slotsync.holds AS h SET replaced_by = c.later,
+      same_keys = CASE WHEN ${GOES_ON} THEN coalesce(h.same_keys, false) ELSE h.same_keys END, state = CASE
         WHEN h.state = 'open' THEN 'replaced'
-        WHEN h.same_keys IS NULL THEN 'expired' ELSE 'used' END
+        WHEN h.same_keys IS NULL AND NOT ${GOES_ON} THEN 'expired' ELSE 'used' END
     FROM covered AS c
     WHERE h.run_id = c.id AND h.stream = c.stream AND h.state IN ('open', 'approved')
       AND c.is_planned AND c.kind <> 'incremental'

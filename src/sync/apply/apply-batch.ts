@@ -9,9 +9,11 @@ import { noteInSpan } from '../../process/tracing.js';
 import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import type { Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
+import { holdRest } from '../../state/runs/hold-rest.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
+import { holdRefused } from '../limits/hold-refused.js';
 import { failsOnObject, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
 import type { SlowReadings } from '../run/slow-readings.js';
 import { chooseRetirements } from '../object/retire.js';
@@ -38,7 +40,7 @@ export interface ApplyDeps extends ClaimDeps {
 const READING_GOOD_FOR_MS = 10_000;
 
 /**
- * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
+ * Applies one batch; its run may then be advanced. What of a frozen stream is not sent yet is held instead. Throws SlotsyncError when records remain without an outcome; those
  * that have one are settled all the same. Try again with the same batch.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
@@ -48,6 +50,12 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     throw new SlotsyncError('configuration', `the configuration has no stream '${batch.stream}' any more`, {
       remedy: 'Put it back, or let the run end and start another.',
     });
+  }
+  if (batch.frozen !== null) {
+    const rest = { runId: batch.runId, stream: stream.name, operation: 'frozen', approvable: false } as const;
+    const records = await holdRest(state.db, rest, { frozen: batch.frozen });
+    log.info({ records }, 'batch not sent: its stream is frozen');
+    return;
   }
   requireLookups(stream);
   const claim = await claimBatch(deps, stream, batch);
@@ -87,6 +95,10 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     claim.stopRenewing();
   }
   await referrers?.checkLater();
+  if (settled.hasRefusals) {
+    const records = await holdRefused(state.db, stream, batch.runId);
+    if (records > 0) log.warn({ records }, 'too much was refused: the rest of the stream is held');
+  }
   const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);
   noteInSpan(

@@ -34,6 +34,9 @@ const BEYOND_REQUEST_MS = 30 * SECOND;
 /** A write is sent only while its claim is valid for so much longer than the request may take. */
 const MARGIN_MS = 10 * SECOND;
 
+/** Whether a batch may be sent is asked again after this time. */
+const SEEN_JUST_NOW_MS = 2 * SECOND;
+
 export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
 
 /** Claims what of a batch no other batch has. */
@@ -47,7 +50,8 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     seconds: validMs / SECOND,
     lateSeconds: destination.lateWriteMs / SECOND,
   };
-  let until = clock() + validMs;
+  const takenAt = clock();
+  let until = takenAt + validMs;
   let confirmations = 0;
   const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
   const wanted = { ...claim, keys, runId, binding: destination.binding };
@@ -160,15 +164,16 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
 
     /**
      * To be called with the slot of a write in hand: however long the quota was waited for, the claim outlives the request.
-     * Throws `claim_lost` when another batch has taken something over, `run_stopped` when its run stands still.
+     * Throws `claim_lost` when another batch has taken something over, `run_stopped` when its run stands still or its stream is frozen.
      */
     async confirm(): Promise<void> {
       if (until - clock() < destination.requestTimeoutMs + MARGIN_MS && !(await renew())) throw claimLost();
-      // Whether its run stands was seen when the batch was taken; much of it may be sent later.
-      if (confirmations++ > 0 && !(await isToBeSent(db, id)))
+      // Whether it may be sent was seen when the batch was taken; the slot may come later, and the rest of it.
+      const isSeenJustNow = confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
+      if (!isSeenJustNow && !(await isToBeSent(db, id)))
         throw new SlotsyncError(
           'run_stopped',
-          'its run was paused or cancelled, so no more of the batch is sent',
+          'its run was paused or cancelled, or its stream frozen, so no more of the batch is sent',
         );
     },
 

@@ -1,15 +1,17 @@
 // Why something is held, as a sentence made from the facts of its hold.
-import type { DriftSummary, Hold, LimitedOperation } from '../../state/schema.js';
-import { formatNumber } from '../../text/format.js';
+import type { DriftSummary, Hold, HoldOperation } from '../../state/schema.js';
+import { formatNumber, plural } from '../../text/format.js';
 import { describeWholeLoad } from './load-age.js';
 
 /** A hold as the sentence needs it. `runId`: the run that holds it; undefined for a preview. */
 interface Held extends Pick<Hold, 'count' | 'facts'> {
   stream: string;
-  operation: LimitedOperation;
+  operation: HoldOperation;
   approvable: boolean;
   runId?: number | undefined;
 }
+
+type Counted = Exclude<HoldOperation, 'refused' | 'frozen'>;
 
 const DONE = {
   create: 'created',
@@ -21,7 +23,14 @@ const DONE = {
 const MOST = 0.5;
 
 /** `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
-export function describeReason({ operation, count, facts }: Pick<Held, 'operation' | 'count' | 'facts'>) {
+export function describeReason({
+  operation,
+  count,
+  facts,
+}: Pick<Held, 'operation' | 'count' | 'facts'>): string {
+  if (operation === 'frozen')
+    return `${plural(count, 'record')} ${count === 1 ? 'was' : 'were'} not sent because the stream was frozen: ${facts.frozen}`;
+  if (operation === 'refused') return describeRefusals(count, facts);
   const counted = describeCount(operation, count, facts.accepted);
   if (facts.isSourceEmpty)
     return `${counted}, but the source is empty, and an empty source deactivates nothing: check the mirror, then: slotsync sync`;
@@ -43,24 +52,34 @@ export function describeReasonAndCommand(hold: Held): string {
   const reason = describeReason(hold);
   if (!approvable) return reason;
   if (runId === undefined) return `${reason}; a run would hold them for: slotsync approve`;
-  const condition = describeLook(facts) === undefined ? 'this is intended' : 'that is so';
+  const looksSo = describeLook(facts) === undefined ? 'this is intended' : 'that is so';
+  const condition = operation === 'refused' ? 'the rest is to be sent all the same' : looksSo;
   return `${reason}; if ${condition}: slotsync approve ${facts.alsoHeld?.runId ?? runId} --stream ${stream} --operation ${operation}`;
 }
 
 /** The holds of one stream by operation, with their reasons, as JSON documents show them. `runId` is undefined for a preview. */
 export function withReasons(
-  holds: Partial<Record<LimitedOperation, Hold>>,
+  holds: Partial<Record<HoldOperation, Hold>>,
   of: Pick<Held, 'stream' | 'runId'>,
 ): Record<string, Hold & { reason: string }> {
   return Object.fromEntries(
     Object.entries(holds).map(([name, hold]) => {
-      const operation = name as LimitedOperation;
+      const operation = name as HoldOperation;
       return [name, { ...hold, reason: describeReasonAndCommand({ ...of, ...hold, operation }) }];
     }),
   );
 }
 
-function describeCount(operation: LimitedOperation, count: number, accepted: number): string {
+/** `60 of 1 000 records sent were refused, more than 50 and more than 10 %, most often refused_400: no; 9 000 wait`. */
+function describeRefusals(count: number, { refused, limit, released, approval }: Held['facts']): string {
+  const { records = 0, sent = 0, code, message } = refused ?? {};
+  const beyond = limit ? `, more than ${formatNumber(limit.count)} and more than ${limit.percent} %` : '';
+  const gone = released?.retire ? `, ${formatNumber(released.retire)} of them to be deactivated` : '';
+  const allows = approval ? `, and the approval allows ${formatNumber(approval.allowed)}` : '';
+  return `${formatNumber(records)} of ${formatNumber(sent)} records sent were refused${beyond}${allows}, most often ${code}: ${message}; ${formatNumber(count)} ${count === 1 ? 'waits' : 'wait'}${gone}`;
+}
+
+function describeCount(operation: Counted, count: number, accepted: number): string {
   if (operation === 'overwrite')
     return `${formatNumber(count)} of ${formatNumber(accepted)} records that were never accepted would overwrite objects at the service`;
   const of = accepted === 0 ? '' : ` of ${formatNumber(accepted)}`;

@@ -80,10 +80,18 @@ function baseOf({ operation, accepted, earlier = 0 }: LimitFacts): number {
   return operation === 'retire' || operation === 'overwrite' ? accepted + earlier : accepted;
 }
 
+/** Whether the service refused too much of what was sent, so that the rest waits. `allowed`: refusals that an approval allows. */
+export function isRefusedTooOften(
+  { limits: { refused: limit } }: Pick<Stream, 'limits'>,
+  { refused, sent, allowed }: { refused: number; sent: number; allowed: number },
+): boolean {
+  return refused > limit.count && refused > (sent * limit.percent) / 100 && refused > allowed;
+}
+
 const NONE = { count: 0, percent: 0 };
 
 /** The stream while its mirror, or the load of it, may be older than what was sent: nothing of it is sent unasked. */
 export function withoutAnyUnasked(stream: Stream): Stream {
   const limits = { create: NONE, update: NONE, retire: NONE, overwrite: NONE, repair: NONE };
-  return { ...stream, limits };
+  return { ...stream, limits: { ...stream.limits, ...limits } };
 }

@@ -65,10 +65,13 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
   const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
   const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
+  // A record that was given up counts again: its row, its mapping or the service was thought to be corrected.
+  const refusal = { isNew: !isSecond || record.status !== 'failed', message };
   if (isAnyAccepted || (isSecond && !record.isCheckPending))
-    return { ...named(write), ...dead(code, message, sourceHash) };
+    return { ...named(write), ...dead(code, message, sourceHash), refusal };
   return {
     ...named(write),
+    refusal,
     outcome: 'failed',
     code,
     message: `${message}; ${LOOKED_AT_AGAIN}`,

@@ -4,14 +4,15 @@ import { UsageError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import { requireSources } from '../../mirror/require-sources.js';
 import type { State } from '../../state/database.js';
+import { listFrozen } from '../../state/freezes.js';
 import type { Waiting } from '../../state/locks.js';
 import { chooseHolds, type HoldChoice } from '../../state/runs/choose-holds.js';
 import type { Actor } from '../../state/actions.js';
 import { approveHeld } from '../../state/runs/decide-holds.js';
 import { digestHeldKeys } from '../../state/runs/held-keys.js';
+import { sameAgain } from '../../state/runs/insert-run.js';
 import type { Run } from '../../state/runs/read-runs.js';
-import type { RunRequest } from '../../state/runs/insert-run.js';
-import { formatNumber } from '../../text/format.js';
+import { formatMinute, formatNumber } from '../../text/format.js';
 import { describeReason } from '../limits/hold-reason.js';
 
 type ApproveChoice = HoldChoice & { runId: number; shown?: number | undefined; exactly?: boolean };
@@ -39,6 +40,20 @@ export async function approveHolds(
   const { run, holds } = await chooseHolds(state.db, runId, choice);
   const final = holds.find(({ approvable }) => !approvable);
   if (final) throw new UsageError(`${final.stream}: ${describeReason(final)}`);
+  if (exactly && holds.some(({ operation }) => operation === 'refused'))
+    throw new UsageError('--exactly is not for what was held after refusals: leave it out', {
+      remedy:
+        'What was refused is not sent again, and what was sent meanwhile neither: the records are never the same.',
+    });
+  const [frozen] = await listFrozen(
+    state.db,
+    holds.map(({ stream }) => stream),
+  );
+  if (frozen)
+    throw new UsageError(
+      `${frozen.stream} is frozen until ${formatMinute(frozen.endsAt, 'UTC')}, and nothing of it is sent before: ${frozen.reason}`,
+      { remedy: `Approve it then. To end a freeze: slotsync unfreeze ${frozen.stream}` },
+    );
   const held = holds.reduce((sum, { count }) => sum + count, 0);
   if (shown !== undefined && shown !== held)
     throw new UsageError(
@@ -67,10 +82,4 @@ export function requireStarted({ run, started }: { run: Run; started: boolean })
   if (started) return;
   const state = run.pausedAt ? `paused: slotsync resume ${run.id}` : 'not finished yet';
   throw new UsageError(`nothing was approved: run ${run.id} over the same streams is ${state}`);
-}
-
-/** The run that does what this one held. After single keys, the whole stream: limits are counted over all of it. */
-function sameAgain({ kind, lane, range }: Run): Pick<RunRequest, 'kind' | 'lane' | 'range'> {
-  if (kind === 'incremental') return { kind: 'sync', lane: 'sync' };
-  return { kind, lane, range: range ?? undefined };
 }

@@ -25,6 +25,7 @@ import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { noteFailure, noteInSpan } from '../../process/tracing.js';
+import { holdRefused } from '../limits/hold-refused.js';
 import type { Recognizer } from '../run/recognize-databases.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { planRepair } from './plan-repair.js';
@@ -93,6 +94,9 @@ export async function planRun(
     await deps.nameCheck.requireKnownNames(planned.sending, context);
     queued = await finishPlanning(state.db, planner, planned, async (tx) => {
       for (const writer of planned.writers) await writer.writeRest(tx);
+      // A run of single keys may be over with its first batch: what earlier ones met counts before it.
+      if (run.kind === 'incremental')
+        for (const stream of planned.sending) await holdRefused(tx, stream, runId);
       for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
       for (const [stream, load] of planned.loads)
         await noteLoad(tx, stream, load, { isWhole: run.kind === 'sync' && run.range === null });
