@@ -11,6 +11,7 @@ import { plain } from '../render/plain.js';
 import { print, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { readClock } from '../state/database.js';
+import { listFrozen } from '../state/freezes.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding } from '../sync/operator/check.js';
 import type { CommonOptions } from './command.js';
@@ -28,6 +29,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   const { writeProbe: number, externalId } = options;
   if (externalId !== undefined && number === undefined)
     throw new UsageError('--external-id names what an object gets by --write-probe <number>; name that too');
+  if (number !== undefined) await requireNothingFrozen(app);
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
     findings.push(finding);
@@ -94,6 +96,20 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   return faults.some(({ code }) => exitCodeOfErrorCode(code ?? null) === EXIT.usage)
     ? EXIT.usage
     : EXIT.failed;
+}
+
+/** The object of a probe may be of any stream. */
+async function requireNothingFrozen(app: App): Promise<void> {
+  const state = await app.confirmedState().catch(() => undefined); // a finding reports it
+  const [frozen] = state ? await listFrozen(state.db) : [];
+  if (!frozen) return;
+  const until = formatMinute(frozen.endsAt, await app.timeZone());
+  throw new UsageError(
+    `--write-probe writes nothing while a stream is frozen: ${frozen.stream}, until ${until}`,
+    {
+      remedy: `Try it then. To end a freeze: slotsync unfreeze ${frozen.stream}`,
+    },
+  );
 }
 
 function describeSettings({ settings: { api, redisUrl, requestsPerSecond } }: App): string {

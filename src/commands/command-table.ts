@@ -265,6 +265,21 @@ export function addCommands(program: Command): void {
     .description('resume a paused run')
     .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./pause.js')).resume));
 
+  common(program.command('freeze'))
+    .argument('[streams...]', 'streams to freeze (default: all)')
+    .description('write nothing of these streams until a time; planning, verify and reconcile go on')
+    .requiredOption(
+      '--until <time>',
+      'a duration such as 14d, a day (its start), or a time such as 2026-06-07T18:00',
+    )
+    .requiredOption('--reason <text>', 'why; shown to whoever sees what waits')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).freeze));
+
+  noted(program.command('unfreeze'))
+    .argument('[streams...]', 'streams to write again (default: all)')
+    .description('end a freeze before its time')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).unfreeze));
+
   noted(program.command('cancel'))
     .argument('<run>', 'number of the run')
     .description('cancel an unfinished run; what was accepted stays at the service')

@@ -1,4 +1,5 @@
-// Exit codes of the process: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
+// Exit codes of the process: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval. What a freeze
+// holds needs nobody: a run that sent everything else is done.
 import { errorEntry } from '../errors/error-catalogue.js';
 import type { Run } from '../state/runs/read-runs.js';
 
@@ -8,8 +9,15 @@ export function exitCodeOfErrorCode(code: string | null): number {
   return errorEntry(code).exitCode ?? EXIT.failed;
 }
 
-export function exitCodeOfRun({ status, errorCode }: Pick<Run, 'status' | 'errorCode'>): number {
+export function exitCodeOfRun({
+  status,
+  errorCode,
+  holds,
+}: Pick<Run, 'status' | 'errorCode' | 'holds'>): number {
   if (status === 'succeeded') return EXIT.done;
-  if (status === 'held') return EXIT.held;
+  if (status === 'held') {
+    const operations = Object.values(holds).flatMap((held) => Object.keys(held));
+    return operations.every((operation) => operation === 'frozen') ? EXIT.done : EXIT.held;
+  }
   return status === 'failed' ? exitCodeOfErrorCode(errorCode) : EXIT.failed;
 }

@@ -2,7 +2,8 @@ import { createInterface } from 'node:readline';
 import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
-import { plural } from '../text/format.js';
+import { listFrozen } from '../state/freezes.js';
+import { formatMinute, plural } from '../text/format.js';
 import { print } from '../render/print.js';
 import { isTooLong, MAX_ID_BYTES, shortenKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
@@ -23,9 +24,10 @@ export async function push(app: App, name: string, given: string[], options: Com
   requireKeys(stream, keys);
   const deps = { mirror: await app.mirror(), state: await app.state() };
   const { pushed, unknown } = await pushKeys(deps, stream, [...new Set(keys)]);
+  const [frozen] = await listFrozen(deps.state.db, [name]);
   print(options, { stream: name, pushed, unknown }, [
     ...unknown.map((key) => `no row and no record with key ${key} in ${name}`),
-    `${plural(pushed.length, 'key')} of ${name} in the inbox; slotsync worker processes them.`,
+    `${plural(pushed.length, 'key')} of ${name} in the inbox; slotsync worker processes them${frozen ? ` when the freeze has ended: ${formatMinute(frozen.endsAt, await app.timeZone())}` : ''}.`,
   ]);
   return unknown.length > 0 ? EXIT.failed : EXIT.done;
 }

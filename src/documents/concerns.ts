@@ -189,6 +189,27 @@ const SENTENCES: Describe = {
     };
   },
 
+  frozen: ({ facts: { streams, endsAt, reason, frozenBy, held, waiting } }) => {
+    const counted = present(
+      held > 0 && `${plural(held, 'record')} held`,
+      waiting > 0 && `${plural(waiting, 'key')} in the inbox`,
+    ).join(' and ');
+    if (endsAt === null)
+      return {
+        status: 'held',
+        text: `The freeze of ${streams.join(', ')} has ended: ${counted} are planned by a worker, or by the next sync`,
+      };
+    return {
+      status: 'paused',
+      text: text`${streams.join(', ')}: frozen until ${{ minute: endsAt }}, nothing is written`,
+      details: present<Text>(
+        counted === '' ? 'Nothing waits yet.' : `What waits: ${counted}. It causes no alert.`,
+        frozenBy === 'configuration' && 'The configuration says so: `freeze`.',
+      ),
+      named: [`Reason: ${reason}`],
+    };
+  },
+
   run_paused: ({ facts: { run } }) => ({
     status: 'paused',
     text: text`${nameRun(run.id, run.kind)} has been paused since ${run.pausedAt && { minute: run.pausedAt }}`,

@@ -61,7 +61,7 @@ export function failuresDocument(
 /** `ending`: of the sentence with their number. */
 export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
   const { stream, causes, known, total, formerObjects, renamed, drift } = facts;
-  const held = describeAwaitingApproval(causes);
+  const held = describeHeldRecords(causes);
   return present<Text>(
     (total > 0 || held === undefined) && describeNumber(facts, ending),
     held && `${held}.`,
@@ -207,6 +207,7 @@ export function nextOfCause(cause: NamedCause): string {
     );
   switch (status) {
     case 'held':
+      if (code === 'frozen') return 'No action needed: it is planned anew when the freeze has ended';
       return approvable
         ? `If this is intended: ${command}`
         : 'No approval releases it: the reason says what does';
@@ -288,12 +289,15 @@ export const heldToPoint = ({ stream, localKey, runId, operation }: HeldRecord):
   text: text`${linkToRecord(stream, localKey)}: held in ${linkToRun(runId)} (${operation})`,
 });
 
-/** `2 records of rooms are held for approval`: the records of these causes that no approval was given for. */
-export function describeAwaitingApproval(causes: readonly Cause[]): string | undefined {
-  const count = causes.reduce((sum, { status, records }) => sum + (status === 'held' ? records : 0), 0);
-  return count === 0
-    ? undefined
-    : `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held for approval`;
+/** `2 records are held for approval`, `3 records are held by a freeze`: of these causes, where no approval was given. */
+export function describeHeldRecords(causes: readonly Cause[]): string | undefined {
+  const describe = (isFrozen: boolean, by: string) => {
+    const meant = causes.filter(({ status, code }) => status === 'held' && (code === 'frozen') === isFrozen);
+    const count = meant.reduce((sum, { records }) => sum + records, 0);
+    return count > 0 && `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held ${by}`;
+  };
+  const held = present(describe(false, 'for approval'), describe(true, 'by a freeze'));
+  return held.length === 0 ? undefined : held.join(', ');
 }
 
 /** `1 record of rooms is not in sync`. */

@@ -42,7 +42,7 @@ export function holdToPoint(hold: RunHold): Point {
     details: [reasonOfHold(hold), describeKeys(hold)],
     samples: describeSamples(hold),
     next: describeAnswer(hold),
-    commands: isOpen(hold)
+    commands: waitsForOperator(hold)
       ? [
           ...(approvable ? [answerTo(hold, 'approve', 'Approve …')] : []),
           answerTo(hold, 'reject', 'Reject …'),
@@ -58,12 +58,19 @@ export const holdToQuestion = (hold: RunHold, isApproved: boolean): Point => ({
   samples: describeSamples(hold),
 });
 
-/** It waits for an operator. */
+/** Nobody has decided about it, and no later run has planned it again. */
 export const isOpen = ({ state }: Pick<RunHold, 'state'>): boolean => state === 'open';
 
+/** What a freeze holds needs no answer. */
+export const waitsForOperator = (hold: Pick<RunHold, 'state' | 'operation'>): boolean =>
+  isOpen(hold) && hold.operation !== 'frozen';
+
 /** The answer to a hold and its end; undefined: it is open. */
-function describeAnswer({ state, plannedAnewBy, approvedFor, usedBy }: RunHold): Text | undefined {
-  if (state === 'open') return undefined;
+function describeAnswer({ operation, state, plannedAnewBy, approvedFor, usedBy }: RunHold): Text | undefined {
+  if (state === 'open')
+    return operation === 'frozen'
+      ? 'No action needed: it is planned anew when the freeze has ended.'
+      : undefined;
   if (approvedFor !== null) return text`Approved: ${linkToRun(approvedFor)} does it.`;
   if (usedBy !== null) return text`Approved, and done by ${linkToRun(usedBy)}.`;
   return joinTexts(
@@ -102,6 +109,7 @@ export function approvalToPoint(
   now: Date,
 ): Point {
   const ending = (): Text => {
+    if (usedBy !== null && operation === 'refused') return 'Used: what was refused before is not among it.';
     if (usedBy !== null)
       return `Used for ${sameKeys ? 'the same records' : 'not the same records, though no more'}.`;
     if (expiresAt <= (finishedAt ?? now)) return text`Not used: it expired at ${{ minute: expiresAt }}.`;

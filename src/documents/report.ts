@@ -5,7 +5,7 @@ import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { text, type Document, type Section, type Text } from './document.js';
 import { actionsSection } from './actions.js';
-import { causesSection, describeAwaitingApproval, describeSettled, describeUnsent } from './failures.js';
+import { causesSection, describeHeldRecords, describeSettled, describeUnsent } from './failures.js';
 import {
   attentionSection,
   describeAnswer,
@@ -128,7 +128,7 @@ function runs({ listed, runCounts }: ReportFacts): Section {
 /** Held records are a concern of their own. The last reading says nothing of them: a row that changed may be among them. */
 function notInSync(facts: ReportFacts): Section {
   const { causes, known, unsettled, now } = facts;
-  const numbers = unsettled > 0 ? describeNotInSync(facts) : present<Text>(describeAwaitingApproval(causes));
+  const numbers = unsettled > 0 ? describeNotInSync(facts) : present<Text>(describeHeldRecords(causes));
   return {
     ...causesSection(
       causes.filter(({ status }) => status !== 'held'),

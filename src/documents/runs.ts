@@ -20,7 +20,7 @@ import {
 } from './document.js';
 import { actionsSection } from './actions.js';
 import { causesSection, describeUnsettled } from './failures.js';
-import { approvalToPoint, holdToPoint, isOpen } from './holds.js';
+import { approvalToPoint, holdToPoint, isOpen, waitsForOperator } from './holds.js';
 
 /** Causes and keys named one by one. */
 const MOST_NAMED = 5;
@@ -89,8 +89,8 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
       outcomes(run),
       {
         id: 'holds',
-        title: holds.some(isOpen) ? 'Held for approval' : 'Was held for approval',
-        isUrgent: holds.some(isOpen),
+        title: titleOfHolds(holds),
+        isUrgent: holds.some(waitsForOperator),
         points: [
           ...holds.map(holdToPoint),
           ...approvals.map((approval) => approvalToPoint(approval, run, now)),
@@ -107,6 +107,11 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
       },
     ],
   };
+}
+
+function titleOfHolds(holds: RunFacts['holds']): string {
+  if (holds.some(waitsForOperator)) return 'Held for approval';
+  return holds.some(isOpen) ? 'Held by a freeze' : 'Was held for approval';
 }
 
 function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Section {

@@ -1,10 +1,11 @@
-// Starts syncs when they are due. Every worker reads the schedules' rows every 15 seconds; a row decides which occurrence is
+// Starts syncs when they are due, and runs over what waited when a freeze has ended. Every worker reads the schedules' rows every 15 seconds; a row decides which occurrence is
 // due, and which process starts it.
 import { codeOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
 import { keepSyncSchedules, registerSchedule } from '../state/runs/occurrences.js';
 import { createLoadWait, type LoadWaitDeps } from '../sync/run/await-load.js';
 import { skipMissedOccurrences, startDueSyncs, type ScheduleDeps } from '../sync/run/start-due-syncs.js';
+import { startThawed } from '../sync/run/start-thawed.js';
 import type { Schedule } from '../time/cron-schedule.js';
 import type { Producer } from './producer.js';
 
@@ -27,7 +28,8 @@ export async function startScheduler(
   const mustWait = createLoadWait(deps);
 
   async function startDueRuns(): Promise<void> {
-    for (const run of await startDueSyncs({ ...deps, mustWait })) await producer.enqueueRun(run.id, run.lane);
+    for (const run of [...(await startDueSyncs({ ...deps, mustWait })), ...(await startThawed(deps))])
+      await producer.enqueueRun(run.id, run.lane);
   }
 
   for (const schedule of configured) await registerSchedule(state.db, schedule.name, schedule);

@@ -31,6 +31,7 @@ export function commandOfCause(cause: NamedCause): string {
   if (isConfigured === false) return commandFor('slotsync forget', stream, key);
   switch (status) {
     case 'held':
+      if (code === 'frozen') return 'slotsync status';
       return approveCommand({ runId, stream, operation: code });
     case 'absent':
     case 'cycle':

@@ -5,6 +5,7 @@
 // id. No id names a key.
 import { isDrift, isRepaired } from '../state/drift/read-drift.js';
 import type { InboxOfStream } from '../state/inbox/read-inbox.js';
+import type { StandingFreeze } from '../state/freezes.js';
 import type { Process } from '../state/processes.js';
 import type { Restored } from '../state/databases.js';
 import type { NotedLoad } from '../state/freshness.js';
@@ -48,6 +49,15 @@ export interface ConcernFacts {
   source_stale: { problem: LoadProblem; loads: readonly [NotedLoad, ...NotedLoad[]] };
   /** Holds of one stream and operation, the latest run first. */
   run_held: { holds: readonly [RunHold, ...RunHold[]] };
+  /** Streams that are frozen alike, and what of them waits: records held, and keys in the inbox. `endsAt`: null when it has ended. */
+  frozen: {
+    streams: readonly string[];
+    endsAt: Date | null;
+    reason: string;
+    frozenBy: StandingFreeze['frozenBy'] | null;
+    held: number;
+    waiting: number;
+  };
   run_paused: { run: Run };
   run_waiting: WaitingRun;
   /** Processes of one command. */
@@ -135,6 +145,7 @@ export function concerns(situation: Ground, limits: Limits = DEFAULT_LIMITS): Co
     ...findStaleLoads(situation),
     ...findFailed(situation),
     ...findHeld(situation),
+    ...findFrozen(situation),
     ...findPaused(situation),
     ...findConfiguration(situation),
     ...findRecords(situation),
@@ -274,22 +285,64 @@ function findFailed({ endedBadly }: Grounds): Concern[] {
   );
 }
 
+const isFrozen = ({ operation }: Pick<RunHold, 'operation'>) => operation === 'frozen';
+
+/** What waits for the end of a freeze needs nobody: it is said here alone. When it has ended, a worker plans what waited. */
+function findFrozen({ freezes, holds, inbox }: Grounds): Concern[] {
+  const inForce = freezes.filter(({ isInForce }) => isInForce);
+  const frozen = groupBy(inForce, ({ endsAt, frozenBy, reason }) =>
+    JSON.stringify([endsAt, frozenBy, reason]),
+  );
+  const ended = holds.filter(
+    (hold) => isFrozen(hold) && !inForce.some(({ stream }) => stream === hold.stream),
+  );
+  const waitingOf = (streams: readonly string[]) => ({
+    streams,
+    held: sum(holds.map((hold) => (isFrozen(hold) && streams.includes(hold.stream) ? hold.count : 0))),
+    waiting: sum(inbox.streams.map(({ stream, waiting }) => (streams.includes(stream) ? waiting : 0))),
+  });
+  return [
+    ...frozen.map(([, group, { beginsAt: since, endsAt, reason, frozenBy }]) => {
+      const facts = { ...waitingOf(group.map(({ stream }) => stream)), endsAt, reason, frozenBy };
+      const commands = frozenBy === 'command' ? [['slotsync unfreeze', ...facts.streams].join(' ')] : [];
+      const subject = facts.streams.join(' ');
+      return concern('frozen', 'notice', facts, { id: `frozen ${subject}`, since, subject, commands });
+    }),
+    ...groupBy(ended, ({ stream }) => stream).map(
+      ([
+        subject,
+        ,
+        {
+          facts: { frozen: reason = '' },
+        },
+      ]) => {
+        const facts = { ...waitingOf([subject]), endsAt: null, reason, frozenBy: null };
+        const commands = [`slotsync sync ${subject}`];
+        return concern('frozen', 'notice', facts, { id: `frozen ${subject}`, subject, commands });
+      },
+    ),
+  ];
+}
+
 /** Nobody has to act while the run of an approval does what was held. */
 function findHeld({ holds }: Grounds): Concern[] {
-  return groupBy(holds, ({ stream, operation }) => `run_held ${stream} ${operation}`).map(([id, group]) => {
-    const [hold] = group;
-    const isApproved = group.every(({ approvedFor }) => approvedFor !== null);
-    return concern(
-      'run_held',
-      isApproved ? 'notice' : 'action',
-      { holds: group },
-      {
-        id,
-        subject: hold.stream,
-        commands: isApproved ? [] : present(hold.approvable && approveCommand(hold), rejectCommand(hold)),
-      },
-    );
-  });
+  const forApproval = holds.filter((hold) => !isFrozen(hold));
+  return groupBy(forApproval, ({ stream, operation }) => `run_held ${stream} ${operation}`).map(
+    ([id, group]) => {
+      const [hold] = group;
+      const isApproved = group.every(({ approvedFor }) => approvedFor !== null);
+      return concern(
+        'run_held',
+        isApproved ? 'notice' : 'action',
+        { holds: group },
+        {
+          id,
+          subject: hold.stream,
+          commands: isApproved ? [] : present(hold.approvable && approveCommand(hold), rejectCommand(hold)),
+        },
+      );
+    },
+  );
 }
 
 function findPaused({ unfinished }: Grounds): Concern[] {
@@ -400,10 +453,15 @@ function findInbox(situation: Grounds, { inboxMinutes }: Limits): Concern[] {
   const unknown = findUntaken(situation).flatMap(({ why, ...of }) =>
     why === 'no_worker' ? [] : [{ why, ...of }],
   );
+  const isFrozenNow = ({ stream }: InboxOfStream) =>
+    situation.freezes.some((freeze) => freeze.isInForce && freeze.stream === stream);
   const isUnknown = ({ stream }: InboxOfStream) => unknown.some(({ streams }) => streams.includes(stream));
   const old = inbox.streams.filter(
     (waiting) =>
-      !isUnknown(waiting) && inboxMinutes !== false && waiting.oldestSeconds * 1000 >= inboxMinutes * MINUTE,
+      !isUnknown(waiting) &&
+      !isFrozenNow(waiting) &&
+      inboxMinutes !== false &&
+      waiting.oldestSeconds * 1000 >= inboxMinutes * MINUTE,
   );
   return [
     ...old.map((waiting) =>
@@ -513,6 +571,8 @@ const latest = (times: readonly Date[]) =>
   times.length === 0 ? null : new Date(Math.max(...times.map((time) => time.getTime())));
 const earliest = (times: readonly Date[]) =>
   times.length === 0 ? null : new Date(Math.min(...times.map((time) => time.getTime())));
+
+const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
 
 type Group<T> = [name: string, group: readonly [T, ...T[]], last: T];
 

@@ -9,6 +9,7 @@ import { readBinding, type Binding } from '../state/destination-binding.js';
 import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listLoads } from '../state/freshness.js';
 import { listVerifications } from '../state/drift/verifications.js';
+import { listFreezes } from '../state/freezes.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { hasChanges, readInbox } from '../state/inbox/read-inbox.js';
 import { countOrphanedClaims, listProcesses } from '../state/processes.js';
@@ -134,6 +135,8 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
     begunAt: earliest([binding?.boundAt, firstRequest]),
     holds: await readHolds(tx),
+    /** In force or to come. */
+    freezes: await listFreezes(tx),
     inbox: {
       ...(await readInbox(tx, all)),
       watermarks: await listWatermarks(tx),

@@ -107,6 +107,7 @@ export const QUIET: Situation = {
   unfinished: [],
   runs: { underWay: [], latest: [] },
   holds: [],
+  freezes: [],
   approvals: [],
   inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],

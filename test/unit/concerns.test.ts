@@ -55,6 +55,14 @@ const CONFIGURED = {
   fingerprints: { rooms: 'a' },
   configurationLoadedAt: ago(90),
 };
+const FREEZE = {
+  stream: 'rooms',
+  beginsAt: ago(90),
+  endsAt: new Date('2026-03-07T12:00:00Z'),
+  reason: 'exam weeks',
+  frozenBy: 'command',
+  isInForce: true,
+} as const;
 const inbox = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...WAITING, stream }] } });
 
 const TABLE: Record<ConcernKind, Row> = {
@@ -133,6 +141,19 @@ const TABLE: Record<ConcernKind, Row> = {
     says: 'Run 12 (sync) holds 40 deactivations of rooms',
     alert: 'run_held',
     metric: 'slotsync_held_records{stream="rooms",operation="retire"} 40',
+  },
+  frozen: {
+    changes: {
+      ...inbox('rooms'),
+      freezes: [FREEZE, { ...FREEZE, stream: 'courses', isInForce: false }],
+      holds: [
+        { ...HOLD, operation: 'frozen', facts: { accepted: 0, frozen: 'exam weeks' }, approvable: false },
+      ],
+    },
+    id: 'frozen rooms',
+    severity: 'notice',
+    says: 'rooms: frozen until 2026-03-07 12:00 UTC, nothing is written',
+    metric: 'slotsync_held_records{stream="rooms",operation="frozen"} 40',
   },
   run_paused: {
     changes: { unfinished: [PAUSED] },
@@ -431,5 +452,39 @@ describe('concerns', () => {
     const paused = (minutes: number) => ({ unfinished: [{ ...RUN, pausedAt: ago(minutes) }] });
     expect(alertsOf(paused(59))).toEqual([]);
     expect(alertsOf(paused(60))).toMatchObject([{ cause: 'run_paused 12', condition: 'needs_person' }]);
+  });
+});
+
+describe('a freeze', () => {
+  const { changes } = TABLE.frozen;
+
+  it('counts what waits, and says until when and why', () => {
+    const shown = statusToText({ ...QUIET, ...changes, quota: null } as never, 'UTC');
+    expect(shown).toContain('What waits: 40 records held and 2 keys in the inbox. It causes no alert.');
+    expect(shown).toContain('Reason: exam weeks');
+    expect(shown).toContain('slotsync unfreeze rooms');
+    expect(shown).toContain('Nothing needs a person.');
+    expect(shown).not.toContain('slotsync approve');
+  });
+
+  it('of the configuration names no command that cannot end it', () => {
+    const of = { ...changes, freezes: [{ ...FREEZE, frozenBy: 'configuration' as const }] };
+    expect(concerns({ ...QUIET, ...of })).toMatchObject([{ kind: 'frozen', commands: [] }]);
+  });
+
+  it('that has ended leaves what it held to a worker or the next sync', () => {
+    const all = concerns({ ...QUIET, ...changes, ...inbox('courses'), freezes: [] });
+    expect(all.filter(({ kind }) => kind === 'frozen')).toMatchObject([
+      {
+        severity: 'notice',
+        facts: { streams: ['rooms'], held: 40, endsAt: null },
+        commands: ['slotsync sync rooms'],
+      },
+    ]);
+  });
+
+  it('holds back no alert about anything else', () => {
+    const other = concerns({ ...QUIET, ...changes, ...inbox('courses') });
+    expect(other.map(({ kind }) => kind)).toEqual(['inbox', 'frozen']);
   });
 });

@@ -62,6 +62,8 @@ export interface RunEnds {
   isOpen: boolean;
   isWaiting: boolean;
   held: number;
+  /** Held batches that wait for the end of a freeze, and for nobody. */
+  frozen: number;
   failed: number;
   /** Records of holds that an operator rejected. */
   rejected: number;
@@ -97,6 +99,7 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
     )
     SELECT coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
       count(*) FILTER (WHERE state = 'held')::int AS held,
+      count(*) FILTER (WHERE state = 'held' AND operation = 'frozen')::int AS frozen,
       count(*) FILTER (WHERE state = 'failed')::int AS failed,
       coalesce(sum(cardinality(keys)) FILTER (WHERE state = 'cancelled'), 0)::int AS rejected,
       (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
@@ -121,7 +124,8 @@ export async function finishRun(
   const { outcomes: counts, accepted } = toSums(ends.sums);
   const missing = as ? undefined : explainMissing(ends);
   const sent = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
-  const doubt = sent === 'succeeded' ? (explainRestored(ends) ?? explainStale(ends)) : undefined;
+  const isDone = sent === 'succeeded' || (sent === 'held' && ends.held === ends.frozen);
+  const doubt = isDone ? (explainRestored(ends) ?? explainStale(ends)) : undefined;
   const status = doubt ? 'partial' : sent;
   const error = as ? as.error : (missing ?? doubt ?? explainEnd(ends));
   const [ended] = await query<{ kind: RunKind; hasPlan: boolean }>(tx)`

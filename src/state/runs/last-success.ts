@@ -15,10 +15,14 @@ const isWhole = (streams: SQL) =>
 
 const listed = (streams: readonly string[]) => sql`${arrayLiteral(streams)}::text[]`;
 
+/** A row of `runs` that succeeded, or sent everything but what a freeze held: that is no failure, and no alert follows from it. */
+const SUCCEEDED = sql.raw(`(status = 'succeeded' OR status = 'held' AND NOT EXISTS (
+  SELECT FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.operation <> 'frozen'))`);
+
 /** When a sync of all these streams last succeeded; null: none is known. */
 export async function readWholeSuccess(db: Queries, streams: readonly string[]): Promise<Date | null> {
   const { succeededAt } = await queryOne<{ succeededAt: Date | null }>(db)`
-    SELECT max(finished_at) AS "succeededAt" FROM slotsync.runs WHERE kind = 'sync' AND status = 'succeeded'
+    SELECT max(finished_at) AS "succeededAt" FROM slotsync.runs WHERE kind = 'sync' AND ${SUCCEEDED}
       AND ${isWhole(listed(streams))}`;
   return succeededAt;
 }
@@ -40,7 +44,8 @@ export const listStreamSuccesses = (
       AND finished_at IS NOT NULL AND stream = ANY(streams) AND kind IN ('incremental', 'sync', 'backfill')
       AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream AND NOT plan->stream ? 'staleLoad'
         AND NOT EXISTS (
-          SELECT FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.stream = named.stream AND h.state <> 'rejected')
+          SELECT FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.stream = named.stream AND h.state <> 'rejected'
+            AND h.operation <> 'frozen')
         AND coalesce((counts->stream->>'failed')::int, 0) + coalesce((counts->stream->>'dead')::int, 0) = 0)
     ORDER BY id DESC LIMIT 1
   ) AS "ageSeconds"
@@ -62,5 +67,5 @@ export const listKindSuccesses = (
   streams: readonly string[],
 ): Promise<KindSuccess[]> => query<KindSuccess>(db)`
   SELECT kind, extract(epoch FROM now() - max(finished_at)
-    FILTER (WHERE status = 'succeeded' AND (kind <> 'sync' OR ${isWhole(ofNightly(streams))})))::float8 AS "ageSeconds"
+    FILTER (WHERE ${SUCCEEDED} AND (kind <> 'sync' OR ${isWhole(ofNightly(streams))})))::float8 AS "ageSeconds"
   FROM slotsync.runs GROUP BY kind ORDER BY kind`;

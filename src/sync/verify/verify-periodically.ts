@@ -4,6 +4,7 @@ import { AFTER_SYNC, startedUntil, unstartedDue } from '../../time/cron-schedule
 import { codeOf } from '../../errors/errors.js';
 import { createStoppable, repeat, type Stoppable, type Turns } from '../../process/lifecycle.js';
 import { readClock, type Queries } from '../../state/database.js';
+import { listFrozen } from '../../state/freezes.js';
 import {
   claimOccurrence,
   readEndedNightly,
@@ -98,8 +99,10 @@ async function repair(
   { state, streams: declared, startRepair, log }: PeriodicVerifyDeps,
   { streams }: VerifyResult,
 ): Promise<void> {
+  // Each verify of a frozen stream would have a repair of its own held.
+  const frozen = new Set((await listFrozen(state.db)).map(({ stream }) => stream));
   const drifting = streams.flatMap(({ stream, changed = 0, missing = 0, inactive = 0 }) =>
-    changed + missing + inactive > 0 ? [stream] : [],
+    changed + missing + inactive > 0 && !frozen.has(stream) ? [stream] : [],
   );
   if (drifting.length === 0) return;
   const fingerprints = fingerprintsOf(declared.values());

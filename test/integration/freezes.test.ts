@@ -1,0 +1,220 @@
+// Guarantees 1, 3, 6, 11
+// A freeze: nothing of a stream is written by any way until a time, nothing is lost, and what waits is planned anew then.
+import { describe, expect, it } from 'vitest';
+import { exitCodeOfRun } from '../../src/commands/exit-code.js';
+import {
+  freezeStreams,
+  listFreezes,
+  listFrozen,
+  registerFreezes,
+  unfreezeStreams,
+} from '../../src/state/freezes.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { readWholeSuccess } from '../../src/state/runs/last-success.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { startThawed } from '../../src/sync/run/start-thawed.js';
+import { addRooms, codes, keepRoomWorlds, rename, rooms, roomsAndCourses } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const HOUR = 60 * 60 * 1000;
+const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
+
+const freeze = ({ state }: World, ...streams: string[]) =>
+  freezeStreams(state.db, { streams, endsAt: inHours(2), reason: 'exam weeks' });
+/** The time of the freeze passes. */
+const thaw = ({ sql }: World) =>
+  sql`UPDATE slotsync.freezes SET begins_at = now() - interval '2 hours', ends_at = now()`;
+const holdsOf = (world: World) =>
+  world.sql`SELECT run_id::int AS run, stream, operation, count, approvable, state FROM slotsync.holds ORDER BY id`;
+const frozenHold = (run: number, count: number, state = 'open') => ({
+  run,
+  stream: 'rooms',
+  operation: 'frozen',
+  count,
+  approvable: false,
+  state,
+});
+/** What a worker starts when a freeze has ended, from its plan to its end. */
+async function workThawed(world: World) {
+  const runs = await startThawed(world.deps());
+  const ended = [];
+  for (const { id } of runs) {
+    const { queue } = await world.planRun(id);
+    ended.push((await world.finish(id, queue)).run);
+  }
+  return ended;
+}
+
+describe('freeze: while it lasts', () => {
+  it('a run plans as before and holds what it would send; other streams go on, and children wait for their parents', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, 'A', 'B');
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A'), ('D', 'Free', NULL)`;
+    await freeze(world, 'rooms');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', plan: { rooms: { create: 2 } } });
+    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['course_D']);
+    expect(await holdsOf(world)).toEqual([frozenHold(run.id, 2)]);
+    expect(await world.statusesOf('courses')).toEqual({ C: 'deferred', D: 'synced' });
+    // Nothing failed, and nobody has to act.
+    expect(exitCodeOfRun(run)).toBe(0);
+    expect(await readWholeSuccess(world.state.db, ['rooms', 'courses'])).not.toBeNull();
+
+    await thaw(world);
+    expect(await workThawed(world)).toMatchObject([
+      { kind: 'sync', streams: ['rooms'], status: 'succeeded' },
+    ]);
+    await world.drainInbox();
+    expect(
+      world.sandbox
+        .objects()
+        .map(({ extId }) => extId)
+        .toSorted(),
+    ).toEqual(['course_C', 'course_D', 'room_A', 'room_B']);
+  });
+
+  it('a batch that is queued already is not sent, and one in flight sends no further request', async () => {
+    const world = await open(rooms({ batchSize: 2 }));
+    await addRooms(world, ...codes(6));
+    const { runId, queue } = await world.plan();
+    const [first = 0, ...rest] = queue;
+    const { ended } = await world.applyHeld(first, { method: 'PUT', hold: 'answer' });
+    await freeze(world, 'rooms');
+    for (const id of rest) await world.apply(id);
+    expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'running' });
+    world.sandbox.openGate();
+    await ended;
+    expect(await readRun(world.state.db, runId)).toMatchObject({
+      status: 'held',
+      counts: { rooms: { synced: 2 } },
+    });
+    expect(await holdsOf(world)).toEqual([frozenHold(runId, 4)]);
+    expect(world.writes()).toHaveLength(1);
+  });
+
+  it('each run replaces what the one before has held', async () => {
+    const world = await open(rooms());
+    await freeze(world, 'rooms');
+    await addRooms(world, 'A');
+    const first = (await world.sync()).run.id;
+    await addRooms(world, 'B');
+    const second = (await world.sync()).run.id;
+    expect(await holdsOf(world)).toEqual([frozenHold(first, 1, 'replaced'), frozenHold(second, 2)]);
+  });
+
+  it('changes stay in the inbox, each once, and those of other streams are taken', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, 'A');
+    await world.sql`INSERT INTO courses VALUES ('D', 'Free', NULL)`;
+    await freeze(world, 'rooms');
+    await addChanges(world.state.db, 'rooms', ['A']);
+    await addChanges(world.state.db, 'rooms', ['A']);
+    await addChanges(world.state.db, 'courses', ['D']);
+    expect(await world.drainInbox()).toHaveLength(1);
+    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['course_D']);
+    expect(await takeChanges(world.state.db, ['rooms'])).toBe('nothing');
+    await unfreezeStreams(world.state.db, ['rooms']);
+    expect(await world.drainInbox()).toHaveLength(1);
+    expect(world.sandbox.object('room_A')).toBeDefined();
+  });
+
+  it('an approval is refused until it has ended', async () => {
+    const world = await open(rooms({ limits: { update: { count: 1, percent: 1 } } }));
+    await addRooms(world, ...codes(20));
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = name || '!'`;
+    const { run } = await world.sync();
+    await freeze(world, 'rooms');
+    await expect(approveHolds(world.approving(), { runId: run.id })).rejects.toThrow(
+      /rooms is frozen until .* UTC, and nothing of it is sent before: exam weeks/,
+    );
+    await unfreezeStreams(world.state.db, ['rooms']);
+    expect((await world.approve(run.id)).run).toMatchObject({ status: 'succeeded' });
+  });
+});
+
+describe('freeze: its end', () => {
+  it('what waited goes as the mirror is by then, under the limits as they are then', async () => {
+    const world = await open(rooms({ limits: { update: { count: 2, percent: 10 } } }));
+    const all = codes(20);
+    await addRooms(world, ...all);
+    await world.sync();
+    await freeze(world, 'rooms');
+    await rename(world, 'r000', 'first');
+    await rename(world, 'r001', 'of the freeze');
+    expect((await world.sync()).run.status).toBe('held');
+    await rename(world, 'r001', 'latest');
+    await thaw(world);
+    const [run] = await workThawed(world);
+    expect(run).toMatchObject({ startedBy: 'change', status: 'succeeded', counts: { rooms: { synced: 2 } } });
+    expect(world.fieldsOf('room_r001')).toMatchObject({ 'room.name': 'latest' });
+    expect(await workThawed(world)).toEqual([]);
+
+    await freeze(world, 'rooms');
+    await rename(world, 'r002', 'x');
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = name || '?'`;
+    await thaw(world);
+    const [beyond] = await workThawed(world);
+    expect(beyond).toMatchObject({
+      status: 'held',
+      holds: { rooms: { update: { count: 20, approvable: true } } },
+    });
+  });
+
+  it('a run that could not be planned is not started again, and the next sync plans the stream', async () => {
+    const world = await open(rooms());
+    await freeze(world, 'rooms');
+    await addRooms(world, 'A');
+    await world.sync();
+    await thaw(world);
+    await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
+    expect(await workThawed(world)).toMatchObject([{ status: 'failed' }]);
+    expect(await workThawed(world)).toEqual([]);
+    await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
+    await world.sync();
+    expect(world.sandbox.object('room_A')).toBeDefined();
+  });
+
+  it('what single keys held is planned with their whole stream', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    const { runId, queue } = await world.planChanges('rooms', 'A');
+    await freeze(world, 'rooms');
+    const { run } = await world.finish(runId, queue);
+    expect(run).toMatchObject({ kind: 'incremental', status: 'held' });
+    await thaw(world);
+    expect(await workThawed(world)).toMatchObject([{ kind: 'sync', status: 'succeeded' }]);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
+  });
+});
+
+describe('freezes of the configuration', () => {
+  const declare = (stream: string, from: number, to: number) => ({
+    stream,
+    beginsAt: inHours(from),
+    endsAt: inHours(to),
+    reason: 'exam weeks',
+  });
+
+  it('are registered in place of former ones, and leave those of commands alone', async () => {
+    const { state } = await open(rooms());
+    await freezeStreams(state.db, { streams: ['rooms'], endsAt: inHours(1), reason: 'by hand' });
+    const registered = [declare('rooms', -1, 2), declare('courses', 5, 6)];
+    for (let round = 0; round < 2; round++) await registerFreezes(state.db, registered);
+    expect(await listFreezes(state.db)).toMatchObject([
+      { stream: 'rooms', reason: 'by hand', frozenBy: 'command', isInForce: true },
+      { stream: 'rooms', frozenBy: 'configuration', isInForce: true },
+      { stream: 'courses', isInForce: false },
+    ]);
+    // The one that ends last counts.
+    expect(await listFrozen(state.db)).toMatchObject([{ stream: 'rooms', reason: 'exam weeks' }]);
+    expect(await unfreezeStreams(state.db, ['rooms'])).toEqual(['rooms']);
+    expect(await listFrozen(state.db)).toMatchObject([{ frozenBy: 'configuration' }]);
+    await registerFreezes(state.db, []);
+    expect(await listFreezes(state.db)).toEqual([]);
+  });
+});
