@@ -14,6 +14,7 @@ const LABELS = new Map([
   ['runs', 'See what happened'],
   ['status', 'List all of them'],
   ['sync', 'Send what differs'],
+  ['unfreeze', 'End the freeze'],
   ['verify', 'Compare again'],
   ['worker', 'Start a worker'],
 ]);

@@ -61,7 +61,7 @@ export const holdToQuestion = (hold: RunHold, isApproved: boolean): Point => ({
 /** Nobody has decided about it, and no later run has planned it again. */
 export const isOpen = ({ state }: Pick<RunHold, 'state'>): boolean => state === 'open';
 
-/** What a freeze holds needs no answer. */
+/** Anything but what a freeze holds needs an answer. */
 export const waitsForOperator = (hold: Pick<RunHold, 'state' | 'operation'>): boolean =>
   isOpen(hold) && hold.operation !== 'frozen';
 

@@ -287,7 +287,7 @@ function findFailed({ endedBadly }: Grounds): Concern[] {
 
 const isFrozen = ({ operation }: Pick<RunHold, 'operation'>) => operation === 'frozen';
 
-/** What waits for the end of a freeze needs nobody: it is said here alone. When it has ended, a worker plans what waited. */
+/** Nobody has to act for what waits for the end of a freeze, so it is said here alone. Then a worker plans it. */
 function findFrozen({ freezes, holds, inbox }: Grounds): Concern[] {
   const inForce = freezes.filter(({ isInForce }) => isInForce);
   const frozen = groupBy(inForce, ({ endsAt, frozenBy, reason }) =>

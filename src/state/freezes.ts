@@ -26,7 +26,7 @@ export async function listFreezes(db: Queries, streams?: readonly string[]): Pro
     ORDER BY ends_at, begins_at, stream`;
 }
 
-/** Those of these streams, or of all, that are frozen now, each by the freeze that ends last. */
+/** The streams of these, or of all, that are frozen now, each by the freeze that ends last. */
 export async function listFrozen(db: Queries, streams?: readonly string[]): Promise<StandingFreeze[]> {
   const inForce = (await listFreezes(db, streams)).filter(({ isInForce }) => isInForce);
   return [...new Map(inForce.map((freeze) => [freeze.stream, freeze])).values()];

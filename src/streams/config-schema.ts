@@ -777,7 +777,7 @@ export const configSchema = z.strictObject({
         from: name("a day such as '2026-05-25', or an ISO time"),
         to: name("a day such as '2026-06-07', or an ISO time"),
         streams: z.array(name('a stream'), 'a list of streams').min(1, 'at least one stream').optional(),
-        reason: name('why nothing is written, as text'),
+        reason: name('why nothing is written'),
       } satisfies Shape<NonNullable<SlotsyncConfig['freeze']>[number]>),
       'a list of { from, to, reason }',
     )

@@ -10,7 +10,7 @@ export interface Freeze {
   reason: string;
 }
 
-/** One freeze for each stream and time; faults are added to `faults`. `names`: all streams. */
+/** Resolves the declarations to a freeze for each stream and time; faults are added to `faults`. `names`: all streams. */
 export function resolveFreezes(
   { freeze, schedule }: Pick<ParsedConfig, 'freeze' | 'schedule'>,
   names: readonly string[],

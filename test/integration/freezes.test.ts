@@ -1,4 +1,4 @@
-// Guarantees 1, 3, 6, 11
+// Guarantees 3, 6, 11
 // A freeze: nothing of a stream is written by any way until a time, nothing is lost, and what waits is planned anew then.
 import { describe, expect, it } from 'vitest';
 import { exitCodeOfRun } from '../../src/commands/exit-code.js';
@@ -37,7 +37,7 @@ const frozenHold = (run: number, count: number, state = 'open') => ({
   approvable: false,
   state,
 });
-/** What a worker starts when a freeze has ended, from its plan to its end. */
+/** The runs that a worker starts when a freeze has ended, from their plans to their ends. */
 async function workThawed(world: World) {
   const runs = await startThawed(world.deps());
   const ended = [];
@@ -137,8 +137,8 @@ describe('freeze: while it lasts', () => {
 });
 
 describe('freeze: its end', () => {
-  it('what waited goes as the mirror is by then, under the limits as they are then', async () => {
-    const world = await open(rooms({ limits: { update: { count: 2, percent: 10 } } }));
+  it('records that waited go as the mirror is by then, under the limits as they are then', async () => {
+    const world = await open(rooms({ limits: { update: { count: 5, percent: 10 } } }));
     const all = codes(20);
     await addRooms(world, ...all);
     await world.sync();
@@ -179,7 +179,7 @@ describe('freeze: its end', () => {
     expect(world.sandbox.object('room_A')).toBeDefined();
   });
 
-  it('what single keys held is planned with their whole stream', async () => {
+  it('keys that an incremental run held are planned with their whole stream', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     const { runId, queue } = await world.planChanges('rooms', 'A');

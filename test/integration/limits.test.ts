@@ -392,7 +392,7 @@ describe('a run and hold named by an operator', () => {
       [
         '2',
         { operation: 'delete' },
-        "--operation takes create, update, retire, overwrite, repair, not 'delete'",
+        "--operation takes create, update, retire, overwrite, repair, refused, frozen, not 'delete'",
       ],
     ];
     for (const [run, options, message] of wrong) {

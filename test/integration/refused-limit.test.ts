@@ -129,7 +129,7 @@ describe('limit of refusals: an approval', () => {
     expect(world.sandbox.object('room_r039')?.active).toBe(true);
   });
 
-  it('of exactly the same records is refused: what was refused is not sent again', async () => {
+  it('for exactly the same records is refused: what was refused is not sent again', async () => {
     const world = await open(few());
     await addRooms(world, ...codes(20));
     refuse(world, codes(9));

@@ -459,7 +459,7 @@ describe('a freeze', () => {
   const { changes } = TABLE.frozen;
 
   it('counts what waits, and says until when and why', () => {
-    const shown = statusToText({ ...QUIET, ...changes, quota: null } as never, 'UTC');
+    const shown = statusToText({ ...QUIET, ...changes, quota: null }, 'UTC');
     expect(shown).toContain('What waits: 40 records held and 2 keys in the inbox. It causes no alert.');
     expect(shown).toContain('Reason: exam weeks');
     expect(shown).toContain('slotsync unfreeze rooms');
@@ -467,7 +467,7 @@ describe('a freeze', () => {
     expect(shown).not.toContain('slotsync approve');
   });
 
-  it('of the configuration names no command that cannot end it', () => {
+  it('declared in the configuration has no command: none could end it', () => {
     const of = { ...changes, freezes: [{ ...FREEZE, frozenBy: 'configuration' as const }] };
     expect(concerns({ ...QUIET, ...of })).toMatchObject([{ kind: 'frozen', commands: [] }]);
   });

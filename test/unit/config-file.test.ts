@@ -434,6 +434,49 @@ describe('a configuration with faults', () => {
     ]);
   });
 
+  it('freezes are times by the clock of the schedule, of the streams that are named or of all', () => {
+    const { freezes } = checkConfiguration({
+      schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' },
+      freeze: [
+        { from: '2026-05-25', to: '2026-06-07 18:00', reason: 'exam weeks' },
+        { from: '2026-12-21T00:00:00Z', to: '2027-01-04', streams: ['rooms'], reason: 'nobody is here' },
+      ],
+      streams: { rooms: ROOMS },
+    });
+    expect(freezes).toEqual([
+      {
+        stream: 'rooms',
+        beginsAt: new Date('2026-05-24T22:00:00Z'),
+        endsAt: new Date('2026-06-07T16:00:00Z'),
+        reason: 'exam weeks',
+      },
+      {
+        stream: 'rooms',
+        beginsAt: new Date('2026-12-21T00:00:00Z'),
+        endsAt: new Date('2027-01-03T23:00:00Z'),
+        reason: 'nobody is here',
+      },
+    ]);
+  });
+
+  it.each([
+    [
+      'ends before it begins',
+      { to: '2026-05-24' },
+      'freeze.0.to: is not after `from`: the freeze ends before it begins',
+    ],
+    ['has no reason', { reason: undefined }, 'freeze.0.reason: is missing: why nothing is written, as text'],
+    [
+      'has no such day',
+      { from: '2026-02-30' },
+      "freeze.0.from: '2026-02-30' is neither a day nor an ISO time",
+    ],
+    ['names no stream', { streams: ['room'] }, "freeze.0.streams: no stream 'room'; there are: rooms"],
+  ])('a freeze that %s is refused', (_, change, fault) => {
+    const freeze = [{ from: '2026-05-25', to: '2026-06-07', reason: 'exam weeks', ...change }];
+    expect(refusal({ freeze, streams: { rooms: ROOMS } }).faults).toEqual([fault]);
+  });
+
   it.each<[string, unknown, string]>([
     ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
     ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],

@@ -150,6 +150,7 @@ describe('docs/configuration.md', () => {
       'update',
       'create',
       'overwrite',
+      'refused',
       'pastDays',
       'futureDays',
     ];

@@ -72,7 +72,7 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 
 export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 };
 
-/** What the service refused for the first time, and the commonest reason. */
+/** The records that the service refused for the first time, and the commonest reason. */
 export interface Refusals {
   records: number;
   code: string;

@@ -75,7 +75,7 @@ const countsWith = ({
       WHERE kind IN ('sync', 'backfill') AND range IS NULL AND plan ? ${stream})
   WHERE own.id = ${runId}::bigint)`;
 
-/** What the service refused of a stream in a run, with the commonest reason; undefined: nothing. */
+/** Reads what the service refused of a stream in a run, with the commonest reason; undefined: nothing. */
 export async function readRefusals(
   db: Queries,
   part: Pick<Rest, 'runId' | 'stream'>,

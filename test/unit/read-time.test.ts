@@ -1,0 +1,36 @@
+// Times that an operator types.
+import { describe, expect, it } from 'vitest';
+import { readUntil } from '../../src/commands/read-time.js';
+import { parseTime } from '../../src/time/wall-clock.js';
+
+const NOW = new Date('2026-03-28T12:00:00Z');
+const STOCKHOLM = 'Europe/Stockholm';
+
+describe('time: until when', () => {
+  it.each([
+    ['90m', '2026-03-28T13:30:00Z'],
+    ['14d', '2026-04-11T12:00:00Z'],
+    ['2026-03-29', '2026-03-28T23:00:00Z'],
+    // Clocks were put forward at two.
+    ['2026-03-29 08:00', '2026-03-29T06:00:00Z'],
+    ['2026-03-29T08:00Z', '2026-03-29T08:00:00Z'],
+  ])('%s', (text, at) => {
+    expect(readUntil(text, '--until', NOW, STOCKHOLM)).toEqual(new Date(at));
+  });
+
+  it.each([
+    ['2026-03-28 12:59', /--until is in the past/],
+    ['0d', /--until is in the past/],
+    ['2026-02-30', /--until takes a duration such as 12h/],
+    ['monday', /--until takes a duration such as 12h/],
+    ['', /--until takes a duration such as 12h/],
+    ['999999999d', /--until takes a duration such as 12h/],
+  ])('%s is refused', (text, why) => {
+    expect(() => readUntil(text, '--until', NOW, STOCKHOLM)).toThrow(why);
+  });
+});
+
+it('time: one that a clock change leaves out is an hour later, and without a zone it is of UTC unless a zone is named', () => {
+  expect(parseTime('2026-03-29 02:30', STOCKHOLM)).toBe(Date.parse('2026-03-29T01:30:00Z'));
+  expect(parseTime('2026-03-29 02:30')).toBe(Date.parse('2026-03-29T02:30:00Z'));
+});
