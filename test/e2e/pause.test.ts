@@ -153,4 +153,31 @@ describe('pause, resume, cancel and runs', () => {
     expect(await kinds('runs', '--kind', 'incremental')).toEqual(['incremental']);
     expect((await world.run(['pause', '2'])).stdout).toContain('Run 2 is paused');
   });
+
+  it('freeze: a sync holds what it would send, status says until when and why, and unfreeze lets it go; both are noted', async () => {
+    const freeze = await world.run(['freeze', 'rooms', '--until', '2h', '--reason', 'exam weeks']);
+    const [, end = ''] = /^Frozen until (.+): rooms\. /.exec(freeze.stdout) ?? [];
+    expect(freeze).toMatchObject({ code: 0 });
+    await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R1'`;
+    world.sandbox.clearArrivals();
+    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
+    expect(world.puts()).toEqual([]);
+    const status = await world.run(['status']);
+    expect(status.stdout).toContain(`rooms: frozen until ${end}`);
+    expect(status.stdout).toContain('What waits: 1 record held.');
+    expect(status.stdout).toContain('Reason: exam weeks');
+
+    const unfreeze = await world.run(['unfreeze', 'rooms', '--reason', 'they are over']);
+    expect(unfreeze).toMatchObject({ code: 0 });
+    expect(unfreeze.stdout).toContain('No longer frozen: rooms.');
+    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
+    expect(world.sandbox.object('room_R1')?.fields[0]?.values).toEqual(['Aula']);
+    await world.run(['unfreeze', 'rooms']);
+    expect(
+      await world.sql`SELECT action, subject, reason FROM slotsync.actions WHERE action LIKE '%freeze' ORDER BY id`,
+    ).toEqual([
+      { action: 'freeze', subject: `rooms until ${end}`, reason: 'exam weeks' },
+      { action: 'unfreeze', subject: 'rooms', reason: 'they are over' },
+    ]);
+  });
 });

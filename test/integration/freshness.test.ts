@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { describeReason } from '../../src/sync/limits/hold-reason.js';
 import { checkLoads } from '../../src/sync/operator/check.js';
+import { freezeStreams } from '../../src/state/freezes.js';
 import { listLoads } from '../../src/state/freshness.js';
 import { registerSchedule } from '../../src/state/runs/occurrences.js';
 import { createLoadWait } from '../../src/sync/run/await-load.js';
@@ -83,6 +84,15 @@ describe('a load that is too old', () => {
     });
     expect(nameAtService(world, 'r001')).toBe('Room r001');
     expect(await loadOf(world)).toMatchObject({ problem: 'too_old', holds: false, maxHours: 8 });
+    // A freeze that holds the rest makes it no better.
+    const freeze = { streams: ['rooms'], endsAt: new Date(Date.now() + 3_600_000), reason: 'exam weeks' };
+    await freezeStreams(world.state.db, freeze);
+    await rename(world, 'r001', 'Aula');
+    expect((await world.sync()).run).toMatchObject({
+      status: 'partial',
+      errorCode: 'source_stale',
+      holds: { rooms: { frozen: { count: 1 } } },
+    });
   });
 });
 

@@ -44,6 +44,18 @@ describe('limit of refusals: beyond it', () => {
     );
   });
 
+  it('refusals of all batches of the run count together', async () => {
+    const world = await open(few());
+    const all = codes(60);
+    await addRooms(world, ...all);
+    for (const start of [0, 10, 20]) refuse(world, all.slice(start, start + 3));
+    const { run } = await world.sync();
+    expect(objectsSent(world)).toBe(20);
+    expect(run.holds).toMatchObject({
+      rooms: { refused: { count: 40, facts: { refused: { records: 6, sent: 20 } } } },
+    });
+  });
+
   it.each([
     ['no more than the number', 5, 60],
     ['no more than the share', 6, 60],

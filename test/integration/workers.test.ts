@@ -9,6 +9,7 @@ import { createProducer, type Producer } from '../../src/queue/producer.js';
 import { startPresence } from '../../src/queue/presence.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { listProcesses } from '../../src/state/processes.js';
+import { freezeStreams } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -182,6 +183,21 @@ describe('changes that are few: the process that takes them', () => {
     await producer.close();
     expect(queued[0]).toEqual({ what: 'run', options: expect.objectContaining({ attempts: 8 }) });
     await expectInSync(world);
+  });
+
+  it('holds a batch whose stream was frozen after its key was taken', async () => {
+    const onTaken = () =>
+      freezeStreams(world.state.db, {
+        streams: ['rooms'],
+        endsAt: new Date(Date.now() + 3_600_000),
+        reason: 'exam weeks',
+      });
+    await workHere(ended, 'the run to end', { onTaken });
+    expect(world.writes()).toEqual([]);
+    expect(await readRun(world.state.db, taken.runId)).toMatchObject({
+      status: 'held',
+      holds: { rooms: { frozen: { count: 1 } } },
+    });
   });
 
   it('applies nothing of a paused run', async () => {
