@@ -47,6 +47,8 @@ const name = fc
       .replaceAll('\0', 'x')
       .replace(/^__proto__$/, '__proto'),
   );
+/** A name at the service neither begins nor ends with a blank. */
+const trimmed = name.filter((text) => text === text.trim());
 const bare = name.map((text) => text.replaceAll(/[{}]/g, 'x'));
 
 describe('names in a written configuration', () => {
@@ -56,8 +58,8 @@ describe('names in a written configuration', () => {
       table: name,
       key: bare,
       column: name,
-      type: name,
-      field: name,
+      type: trimmed,
+      field: trimmed,
       title: name,
     });
     fc.assert(

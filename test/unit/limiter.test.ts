@@ -86,12 +86,12 @@ describe('the local line', () => {
     });
     const served: number[] = [];
     const take = (place: number) => limiter.take('sync').then(() => served.push(place));
-    const alone = Array.from({ length: 10 }, (_, place) => place);
+    const alone = Array.from({ length: 20 }, (_, place) => place);
     for (const place of alone) await take(place);
     expect(asking.most).toBe(1);
-    await Promise.all([10, 11, 12].map(take));
+    await Promise.all([20, 21, 22].map(take));
     expect(asking).toEqual({ now: 0, most: 3 });
-    expect(served).toEqual([...alone, 10, 11, 12]);
+    expect(served).toEqual([...alone, 20, 21, 22]);
   });
 
   it('has a line for each lane and tells the store which one asks, and the lease', async () => {

@@ -123,8 +123,9 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
     if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
     if (operation === 'retire' && mark?.status !== 'synced')
       differences.push({ operation: 'unsettled', key });
-    if (operation === 'retire' && mark?.status === 'reserved') {
-      differences.push({ operation, key, wasReleased: true });
+    if (operation === 'retire') {
+      const wasReleased = mark?.status === 'reserved' && { wasReleased: true as const };
+      differences.push({ operation, key, ...wasReleased, ...(mark?.gone && { wasGone: true as const }) });
     } else if (operation === 'retry' && mark && !isThere(mark)) {
       differences.push({ operation, key, isNew: true });
     } else if (operation !== 'unchanged' && operation !== 'dead') {
