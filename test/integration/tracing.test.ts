@@ -106,7 +106,7 @@ describe('the trace of a run', () => {
     const waits = spans().filter(({ attributes }) => 'db.system.name' in attributes);
     expect(new Set(waits.map((wait) => outer.get(parentOf(wait))))).toEqual(new Set(['run', 'batch']));
     expect(waits.map(({ name }) => name)).toEqual(
-      expect.arrayContaining(['BEGIN', 'COMMIT', 'UPDATE slotsync.records']),
+      expect.arrayContaining(['BEGIN', 'COMMIT', 'INSERT slotsync.records']),
     );
     expect(waits.find(({ name }) => name === 'UPDATE slotsync.records')?.attributes).toEqual({
       'db.system.name': 'postgresql',
