@@ -108,10 +108,10 @@ describe('the trace of a run', () => {
     expect(waits.map(({ name }) => name)).toEqual(
       expect.arrayContaining(['BEGIN', 'COMMIT', 'INSERT slotsync.records']),
     );
-    expect(waits.find(({ name }) => name === 'UPDATE slotsync.records')?.attributes).toEqual({
+    expect(waits.find(({ name }) => name === 'INSERT slotsync.records')?.attributes).toEqual({
       'db.system.name': 'postgresql',
-      'db.operation.name': 'UPDATE',
-      'db.query.summary': 'UPDATE slotsync.records',
+      'db.operation.name': 'INSERT',
+      'db.query.summary': 'INSERT slotsync.records',
     });
 
     const told = JSON.stringify(

@@ -20,6 +20,7 @@
 // Not covered: a service that reads a request later than `lateWriteSeconds` after its timeout, a store clock that jumps
 // forward, a process stopped between `usable` and the socket, and a store that loses its state while requests take longer
 // than the boot guard.
+import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openDeadline } from '../../time/deadline.js';
@@ -37,7 +38,7 @@ export interface Slot {
   release(): Promise<void>;
 }
 
-/** Who asks for a slot: one question of the wait queue of a lane in a process. */
+/** Who asks for a slot: the wait queue of one lane in one process. */
 export interface Waiter {
   id: string;
   lane: Lane;
@@ -103,9 +104,10 @@ export function createLimiter({
   >;
 
   function queueOf(lane: Lane) {
+    const id = randomUUID();
     return createWaitQueue<Grant>({
-      ask: (id, moreWaiting) => ask({ id, lane, moreWaiting }),
-      withdraw: (id) => within(store.withdraw(id), storeTimeoutMs),
+      ask: (moreWaiting) => ask({ id, lane, moreWaiting }),
+      withdraw: () => within(store.withdraw(id), storeTimeoutMs),
       giveBack: (grant) => void grant.slot.release(),
       giveUpMs,
       now,

@@ -1,15 +1,11 @@
-// The waiters of one lane in one process: first come, first served. Near the store only one question to it is open at a
-// time, whatever number of jobs wait; far from it a few are, because one at a time would grant no more than one slot in
-// each round trip. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot lose one.
-import { randomUUID } from 'node:crypto';
+// The waiters of one lane in one process: first come, first served. Only one question to the store is open at a time,
+// whatever number of jobs wait. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot
+// lose one.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, SlotsyncError } from '../../errors/errors.js';
 
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1000;
-/** Questions that are open at once: one more for each such time that an answer takes, which is less than grants are apart. */
-const ONE_QUESTION_EACH_MS = 40;
-const MOST_QUESTIONS = 4;
 
 interface Waiter<Grant> {
   readonly since: number;
@@ -18,13 +14,10 @@ interface Waiter<Grant> {
 }
 
 export interface WaitQueueOptions<Grant> {
-  /**
-   * Asks the store once, as the waiter of this id. With `askMs` the store expects its next question so long after it has
-   * answered this one.
-   */
-  ask(id: string, moreWaiting: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
-  /** Reports to the store that the waiter of this id has left. */
-  withdraw(id: string): Promise<void>;
+  /** Asks the store once. With `askMs` the store expects the next question then. */
+  ask(moreWaiting: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
+  /** Reports to the store that this queue is empty. */
+  withdraw(): Promise<void>;
   /** Returns a grant for which there is no waiter. */
   giveBack(grant: Grant): void;
   giveUpMs: number;
@@ -41,41 +34,21 @@ export function createWaitQueue<Grant>({
   closing,
 }: WaitQueueOptions<Grant>) {
   const waiters = new Set<Waiter<Grant>>();
-  const serving = new Set<Promise<void>>();
-  /** Questions that are open, or are asked again in a moment. */
-  let questions = 0;
-  /** How long the store takes to answer, by its fast answers: a slow one may come of load, which more questions only add to. */
-  let roundTripMs = 0;
+  let serving: Promise<void> | undefined;
   let pausing = new AbortController();
 
-  /** Opens as many questions as the waiters need. */
-  function serveAll(): void {
-    const most = Math.min(MOST_QUESTIONS, 1 + Math.floor(roundTripMs / ONE_QUESTION_EACH_MS));
-    while (questions < Math.min(most, waiters.size)) {
-      const served = serve().finally(() => serving.delete(served));
-      serving.add(served);
-    }
-  }
-
-  /** Asks while there is a waiter for each question. */
   async function serve(): Promise<void> {
-    const id = randomUUID();
     let failingSince: number | undefined;
     let backoffMs = BACKOFF_FIRST_MS;
     let registered = false;
-    questions++;
-    while (waiters.size >= questions) {
+    while (waiters.size > 0) {
       const asked = now();
       try {
-        const answer = await ask(id, waiters.size > questions);
-        const tookMs = now() - asked;
-        roundTripMs = Math.min(tookMs, 0.9 * roundTripMs + 0.1 * tookMs);
+        const answer = await ask(waiters.size > 1);
         failingSince = undefined;
         backoffMs = BACKOFF_FIRST_MS;
         registered = answer.askMs !== undefined;
         if (answer.grant !== undefined) handOver(answer.grant);
-        serveAll();
-        // The next question takes as long to arrive as this one and its answer together: it is sent that much earlier.
         if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
@@ -86,12 +59,12 @@ export function createWaitQueue<Grant>({
         await pause(backoffMs * (0.5 + Math.random() / 2));
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
       }
-      if (registered && waiters.size < questions) {
-        await withdraw(id).catch(() => undefined); // otherwise the store notices that it is not asked any more
+      if (registered && waiters.size === 0) {
+        await withdraw().catch(() => undefined); // otherwise the store notices that the queue stopped asking
         registered = false;
       }
     }
-    questions--; // before the next waiter can join
+    serving = undefined; // before the next waiter can join
   }
 
   function handOver(grant: Grant): void {
@@ -103,7 +76,7 @@ export function createWaitQueue<Grant>({
   /** Ends early when the last waiter leaves. */
   function pause(ms: number): Promise<void> {
     if (waiters.size === 0) return Promise.resolve();
-    if (pausing.signal.aborted) pausing = new AbortController();
+    pausing = new AbortController();
     return sleep(ms, undefined, { signal: pausing.signal }).catch(() => undefined);
   }
 
@@ -130,12 +103,12 @@ export function createWaitQueue<Grant>({
         const onAbort = () => waiter.refused(signal?.reason);
         signal?.addEventListener('abort', onAbort);
         waiters.add(waiter);
-        serveAll();
+        serving ??= serve();
       });
     },
     /** Ends when no question to the store is open. */
     async ended(): Promise<void> {
-      while (serving.size > 0) await Promise.all(serving);
+      await serving;
     },
   };
 }
