@@ -51,7 +51,8 @@ export function createInboxWorker(options: InboxWorkerOptions) {
     const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few);
     if (taken === 'nothing') return undefined;
     if (taken === 'busy') return BUSY_MS;
-    if (taken.planner !== null) workers.startFew(taken);
+    // They may have stopped meanwhile: nobody would wait for them, and the run for the next sweep.
+    if (taken.planner !== null && workers.hasRoom()) workers.startFew(taken);
     // A run that cannot be queued is a row all the same, and is queued from there.
     else await producer.enqueueRun(taken.runId, 'incremental');
     return taken.isFull ? 0 : undefined;

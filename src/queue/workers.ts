@@ -25,7 +25,7 @@ import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
 import { FEWEST_IN_FLIGHT, nextInFlight } from './batches-in-flight.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
-import { QUEUES, type BatchJob, type RunJob } from './jobs.js';
+import { batchJobId, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
 import type { Presence } from './presence.js';
 import type { Producer } from './producer.js';
 import { ATTEMPTS, decideRetry, retryDelayMs } from './retry-policy.js';
@@ -81,9 +81,9 @@ export function createWorkers(options: WorkersOptions) {
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
   let leftToOthers = new Set<number>();
-  /** Runs over few changes, which are worked without a job, and the batches of them that are being applied. */
+  /** Runs over few changes, which are worked without a job; and the ids of the jobs that a sweep would make of them. */
   const changes = new Set<Promise<void>>();
-  const inHand = new Set<number>();
+  const inHand = new Set<string>();
 
   const { stopping, aborting, stop, abort } = createStoppable('workers', log, () => {
     phase = 'stopping';
@@ -136,7 +136,7 @@ export function createWorkers(options: WorkersOptions) {
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const data = job.data as BatchJob;
-    if (inHand.has(data.batchId)) return; // a sweep has queued it meanwhile
+    if (inHand.has(batchJobId(data.batchId))) return; // a sweep has queued it meanwhile
     await applyOnce(data, attemptOf(job, token), (next) =>
       producer.enqueueBatches(next, tracedBy(data.traceparent)),
     );
@@ -209,6 +209,7 @@ export function createWorkers(options: WorkersOptions) {
 
   async function processRun(job: Job, jobToken: string | undefined): Promise<void> {
     const { runId } = job.data as RunJob;
+    if (inHand.has(runJobId(runId))) return;
     await planOnce(runId, attemptOf(job, jobToken), (queued, data) => producer.enqueueBatches(queued, data));
   }
 
@@ -268,7 +269,10 @@ export function createWorkers(options: WorkersOptions) {
     let next: readonly QueuedBatch[] = [];
     let data: Pick<BatchJob, 'traceparent'> = {};
     const goOn = async (queued: readonly QueuedBatch[]) => void (next = queued);
-    await planOnce(runId, planning, async (queued, traced) => ((data = traced), goOn(queued)), taken);
+    inHand.add(runJobId(runId));
+    await planOnce(runId, planning, async (queued, traced) => ((data = traced), goOn(queued)), taken).finally(
+      () => inHand.delete(runJobId(runId)),
+    );
     for (let [batch, ...others] = next; batch; [batch, ...others] = next) {
       const { id } = batch;
       if (!isSending()) return producer.enqueueBatches(next, data);
@@ -277,8 +281,8 @@ export function createWorkers(options: WorkersOptions) {
         producer.enqueueBatches([{ id, lane: 'incremental' }], { ...data, ...noted }, options),
       );
       next = [];
-      inHand.add(id);
-      await applyOnce({ batchId: id, ...data }, attempt, goOn).finally(() => inHand.delete(id));
+      inHand.add(batchJobId(id));
+      await applyOnce({ batchId: id, ...data }, attempt, goOn).finally(() => inHand.delete(batchJobId(id)));
     }
   }
 

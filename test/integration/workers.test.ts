@@ -2,7 +2,9 @@
 // The real workers over a real queue: what they give up and when, and what they leave alone.
 import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
+import { createInboxWorker } from '../../src/queue/inbox-worker.js';
 import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer, type Producer } from '../../src/queue/producer.js';
@@ -200,6 +202,22 @@ describe('changes that are few: the process that takes them', () => {
     });
   });
 
+  it('are planned once, however long that takes: a sweep meanwhile plans nothing', async () => {
+    let readings = 0;
+    const { mirror } = world.deps();
+    const jobs = () => bullmq.queue(QUEUES.runs).getJobCountByTypes('waiting', 'prioritized', 'active');
+    const readHashes: typeof mirror.readHashes = async function* (...reading) {
+      if (readings++ === 0) {
+        await producer.requeue();
+        await until(async () => (await jobs()) === 0, { describe: 'the job of the sweep to end' });
+      }
+      yield* mirror.readHashes(...reading);
+    };
+    await workHere(ended, 'the run to end', { deps: { mirror: { ...mirror, readHashes } } });
+    await producer.close();
+    expect(readings).toBe(1);
+  });
+
   it('applies nothing of a paused run', async () => {
     const isPlanned = async () =>
       (await world.sql`SELECT FROM slotsync.batches WHERE state = 'queued'`).length === 1;
@@ -218,6 +236,32 @@ describe('changes that are few: the process that takes them', () => {
     world.sandbox.openGate();
     await work(world, ended, 'the run to end');
     await expectInSync(world);
+  });
+
+  it('leaves to the queue what it takes while it stops', async () => {
+    const workers = createWorkers({ ...world.deps(), bullmq, producer, probe: async () => undefined });
+    await workers.start();
+    let stopped: Promise<void> | undefined;
+    const inbox = createInboxWorker({
+      ...world.deps(),
+      bullmq,
+      producer,
+      polling: checkConfiguration(rooms()).polling,
+      workers: {
+        ...workers,
+        hasRoom: () => {
+          const hasRoom = workers.hasRoom();
+          stopped ??= workers.stop();
+          return hasRoom;
+        },
+      },
+    });
+    await inbox.start();
+    const isTaken = async () => (await world.sql`SELECT FROM slotsync.runs`).length === 1;
+    await until(isTaken, { describe: 'the change to be taken' });
+    await Promise.all([inbox.stop(), stopped]);
+    expect(await bullmq.queue(QUEUES.runs).getJobCountByTypes('waiting', 'prioritized')).toBe(1);
+    await producer.close();
   });
 
   it.each(['planned', 'taken'] as const)(
