@@ -1,10 +1,11 @@
 // The world of one schedule: rows in the mirror, streams and keys that no other schedule has, processes that work them,
 // and the events that may happen to those.
+import { randomUUID } from 'node:crypto';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { codeOf, messageOf } from '../../src/errors/errors.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
-import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { linkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { advanceRun } from '../../src/state/runs/advance-run.js';
@@ -16,6 +17,7 @@ import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
 import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { KEYS_OF_A_CHANGE } from '../../src/sync/plan/batches.js';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { renameKey } from '../../src/sync/operator/rename-record.js';
@@ -170,11 +172,17 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     const advance = async (runId: number): Promise<number[]> =>
       (await advanceRun(state.db, runId)).map(({ id }) => id);
 
-    const plan = (runId: number) =>
-      attempt(
-        async () => void (await planRun(timed, runId)),
+    const plan = (runId: number, taken?: TakenRun) => {
+      let first = taken;
+      return attempt(
+        async () => {
+          const own = first;
+          first = undefined; // a job goes on, which reads what was taken
+          await planRun(timed, runId, own && { token: own.planner ?? '', taken: own });
+        },
         (error) => failRun(state.db, runId, reasonOf(error)),
       );
+    };
 
     async function apply(batchId: number): Promise<void> {
       await attempt(
@@ -223,10 +231,14 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       async takeFromInbox(): Promise<void> {
         for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
           await addDueChecks(state.db, names);
-          const taken = await takeChanges(state.db, names);
+          const few = { keys: KEYS_OF_A_CHANGE, token: randomUUID() };
+          const taken = await takeChanges(state.db, names, undefined, few);
           if (taken === 'nothing') return;
           if (taken === 'busy') await wait('defer', 'busy');
-          else await work(taken.runId);
+          else {
+            await plan(taken.runId, taken);
+            await work(taken.runId, true);
+          }
         }
       },
 
