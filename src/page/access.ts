@@ -49,7 +49,10 @@ export function userOf(
   if (userHeader === undefined || !isWithin(proxies, socket.remoteAddress ?? '')) return null;
   const value = headers[userHeader.toLowerCase()];
   // Node joins repeated headers: whoever sends a second one is not to be taken for the first.
-  return typeof value === 'string' && value !== '' && value.length <= LONGEST_USER ? value : null;
+  if (typeof value !== 'string' || value === '' || value.length > LONGEST_USER) return null;
+  // Node reads each byte as a character; proxies send UTF-8.
+  const name = Buffer.from(value, 'latin1').toString();
+  return name.includes('\ufffd') ? value : name;
 }
 
 /** Whether a form was sent by a page of this server: browsers say so in one header or the other. */

@@ -350,7 +350,7 @@ describe('page: actions', () => {
   });
 
   it('page: whoever a trusted proxy names is noted with the reason, and nobody else', async () => {
-    const named = { 'x-user': 'grace', ...CLIENT };
+    const named = { 'x-user': 'zoë', ...CLIENT };
     const rejected = async (trustedProxies: string) => {
       const world = await openBadMorning();
       const { visit, signIn, readForm } = await serve(world, {
@@ -373,9 +373,9 @@ describe('page: actions', () => {
     };
     const action = { via: 'page', action: 'reject', run_id: 2, reason: 'the load was cut off' };
     const behindProxy = await rejected('127.0.0.1');
-    expect(behindProxy.noted).toEqual([{ ...action, by: 'grace' }]);
+    expect(behindProxy.noted).toEqual([{ ...action, by: 'zoë' }]);
     for (const page of behindProxy.pages) {
-      expect(page).toContain('grace (page) rejected rooms: retire 20, ');
+      expect(page).toContain('zoë (page) rejected rooms: retire 20, ');
       expect(page).toContain('Reason: the load was cut off');
     }
     const pastProxy = await rejected('192.0.2.7');
