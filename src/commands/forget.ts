@@ -1,7 +1,13 @@
 import type { App } from '../app/app.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
-import { forgetBooking, forgetKey, type Forgotten, type ForgetRefusal } from '../state/records/forget-key.js';
+import {
+  forgetBooking,
+  forgetKey,
+  patternOf,
+  type Forgotten,
+  type ForgetRefusal,
+} from '../state/records/forget-key.js';
 import { actAs } from '../state/actions.js';
 import { readBinding } from '../state/destination-binding.js';
 import type { Queries } from '../state/database.js';
@@ -23,11 +29,16 @@ export async function forget(
   const key = { stream, localKey };
   const { db } = await app.state();
   const actor = await app.actor(options.reason);
-  /** The key is not named. */
-  const noted = <T extends object>(act: (tx: Queries) => Promise<T | undefined>) =>
-    actAs(db, actor, 'forget', act, (done) =>
-      done && !('refused' in done) ? { subject: stream } : undefined,
-    );
+  /** The key is not named, by the reason neither. */
+  const noted = <T extends Forgotten | ForgetRefusal>(act: (tx: Queries) => Promise<T | undefined>) =>
+    actAs(db, actor, 'forget', act, (done) => {
+      if (!done || 'refused' in done) return undefined;
+      if (new RegExp(patternOf([localKey, ...done.externalIds])).test(actor.reason ?? ''))
+        throw new UsageError('the reason names the key or its object, and would be kept', {
+          remedy: 'Give one that does not, such as the number of a ticket.',
+        });
+      return { subject: stream };
+    });
   if (stream === BOOKINGS) {
     const forgotten = await noted((tx) => forgetBooking(tx, localKey));
     if (!forgotten) throw nothingOf(key);

@@ -99,7 +99,11 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
     expect.arrayContaining(['batches', 'drift', 'links', 'records', 'runs']),
   );
 
-  const { code, stdout } = await world.run(['forget', 'rooms', PERSON]);
+  const quoting = await world.run(['forget', 'rooms', PERSON, '--reason', `asked for by ${PERSON}`]);
+  expect(quoting.code).toBe(2);
+  expect(quoting.stderr).toContain('the reason names the key');
+
+  const { code, stdout } = await world.run(['forget', 'rooms', PERSON, '--reason', 'ticket 17']);
   expect(code).toBe(0);
   expect(stdout).toContain(
     `The service may still hold room_${PERSON}. Delete it there: slotsync deletes no objects.`,
