@@ -4,6 +4,7 @@ import type { Concern, ConcernKind } from '../situation/concerns.js';
 import { needsPerson } from '../situation/concerns.js';
 import type { Cause } from '../situation/causes.js';
 import type { FormerProcess } from '../situation/configurations.js';
+import type { NotedLoad } from '../state/freshness.js';
 import type { Process } from '../state/processes.js';
 import type { LoadProblem, RunKind } from '../state/schema.js';
 import { describeLoad, toLoadFacts } from '../sync/limits/load-age.js';
@@ -118,11 +119,9 @@ const SENTENCES: Describe = {
             (one) =>
               text`${isOne ? 'Loaded' : `${one.stream}: loaded`} ${one.loadedAt ? text`${{ minute: one.loadedAt }}` : 'at a time that is not known'}; read ${{ minute: one.readAt }}.`,
           ),
-        load.holds
-          ? 'What would be sent is held, and no run counts as succeeded.'
-          : 'It is sent nevertheless, and no run counts as succeeded.',
+        `${describeSent(loads)}, and no run counts as succeeded.`,
       ],
-      named: load.message === null ? [] : [`The question was asked, and ${load.message}.`],
+      named: load.message === null ? [] : [`Why: ${load.message}.`],
       next: remedyOf('source_stale'),
     };
   },
@@ -341,11 +340,18 @@ const shorten = (streams: readonly string[]) =>
     ? `${streams.slice(0, MOST_NAMED).join(', ')} and ${formatNumber(streams.length - MOST_NAMED)} more`
     : streams.join(', ');
 
+function describeSent(loads: readonly NotedLoad[]): string {
+  const held = loads.filter(({ holds }) => holds);
+  if (held.length === 0) return 'It is sent nevertheless';
+  if (held.length === loads.length) return 'What would be sent is held';
+  return `What would be sent of ${shorten(held.map(({ stream }) => stream))} is held, the rest is sent`;
+}
+
 const IN_WORDS: Record<LoadProblem, string> = {
   too_old: 'too old',
   older: 'older than the one before it',
   future: 'in the future',
-  unreadable: 'not to be told',
+  unreadable: 'of no known time',
 };
 
 const linkToRunAtBegin = (runId: number): Part => ({ text: `Run ${runId}`, href: addressOfRun(runId) });

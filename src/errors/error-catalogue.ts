@@ -211,7 +211,7 @@ export const ERRORS = {
     'Read back what the service holds, and send again what differs: slotsync verify --repair',
   ),
   source_stale: dead(
-    'the load of the mirror is too old, older than the one before, or cannot be told',
+    'the load of the mirror is too old, older than the one before, in the future, or of no known time',
     'Load the mirror, or correct `freshness` (slotsync check), then: slotsync sync',
   ),
   hold_rejected: dead(

@@ -123,7 +123,7 @@ export const stateGauges = (lanes: readonly string[]) =>
     );
     const load = gauge(
       'slotsync_load_age_seconds',
-      'Age of the load of the mirror that a plan read last; +Inf: it cannot be told',
+      'Age of the load of the mirror that a plan read last; +Inf: its time is not known',
       ['stream'],
     );
     const stale = gauge('slotsync_source_stale', '1 if that load had a problem when it was read, else 0', [

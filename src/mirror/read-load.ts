@@ -26,26 +26,26 @@ export async function askForLoad({ freshness, source }: Stream, ask: Ask): Promi
     freshness.column === undefined
       ? `SELECT * FROM ${relation({ query: freshness.query ?? '' })} LIMIT 2`
       : `SELECT max(${column(freshness.column)}) AS loaded FROM ${relation(source)}`;
+  const asker = freshness.column === undefined ? 'the query' : `max(${freshness.column})`;
   try {
-    return readTime(await ask(asked), freshness.column === undefined);
+    return readTime(await ask(asked), asker);
   } catch (error) {
     if (!(error instanceof postgres.PostgresError)) throw error;
-    return { fault: `it failed: ${messageOf(asMirrorError(error))}` };
+    return { fault: `${asker} failed: ${messageOf(asMirrorError(error))}` };
   }
 }
 
-function readTime(rows: postgres.RowList<postgres.Row[]>, isQuery: boolean): LoadReading {
+function readTime(rows: postgres.RowList<postgres.Row[]>, asker: string): LoadReading {
   const [first, ...others] = rows.columns;
-  if (!first) return { fault: 'it returns no column; it must return one time' };
-  if (others.length > 0)
-    return { fault: `it returns ${plural(rows.columns.length, 'column')}; it must return one time` };
+  const fault = (what: string) => ({ fault: `${asker} returns ${what}` });
+  if (!first || others.length > 0)
+    return fault(`${plural(rows.columns.length, 'column')}; it must return one time`);
   const toIso = TIMES[first.type];
-  if (!toIso) return { fault: `${first.name} is no time: it must be a date, timestamp or timestamptz` };
-  if (rows.length > 1) return { fault: 'it returns several rows; it must return one time: use max()' };
+  if (!toIso) return fault('no time: it must be a date, timestamp or timestamptz');
+  if (rows.length > 1) return fault('several rows; it must return one time: use max()');
   const [row] = rows;
   const text = row?.[first.name] as string | null | undefined;
-  if (text === undefined || text === null)
-    return { fault: isQuery ? 'it returns nothing: no load is noted there' : 'no row has a time there' };
+  if (text === undefined || text === null) return fault('nothing: no load is noted there');
   const at = new Date(toIso(text));
-  return Number.isNaN(at.getTime()) ? { fault: `'${text}' is no point in time` } : { at };
+  return Number.isNaN(at.getTime()) ? fault(`'${text}', which is no point in time`) : { at };
 }

@@ -222,9 +222,16 @@ function findUnworkedRuns({ unfinished, processes }: Grounds): number[] {
 /** A schedule says itself when the next success is due: not every pattern is of every day. The hours are of the nightly one. */
 function findNoSuccess(situation: Grounds, { noSuccessHours }: Limits): Concern[] {
   if (noSuccessHours === false) return [];
-  const { succeededAt, begunAt, nightly, schedules, now } = situation;
+  const { succeededAt, begunAt, nightly, schedules, hasOwnTimes, now } = situation;
+  const whole = {
+    id: 'no_success sync',
+    streams: null,
+    schedule: nightly,
+    succeededAt,
+    hours: noSuccessHours,
+  };
   const found = [
-    { id: 'no_success sync', streams: null, schedule: nightly, succeededAt, hours: noSuccessHours },
+    ...(hasOwnTimes ? [] : [whole]),
     ...schedules.map((schedule) => ({
       id: `no_success ${schedule.streams.join(' ')}`,
       streams: ownStreams(schedule),

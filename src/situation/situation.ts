@@ -120,6 +120,8 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
       succeededAt: await readWholeSuccess(tx, schedule.streams.length === 0 ? all : schedule.streams),
     });
   const nightly = schedules.find(({ name }) => name === NIGHTLY) ?? null;
+  /** Streams that no schedule syncs: without a nightly one, those of cron. */
+  const unscheduled = all.filter((name) => !schedules.some(({ streams: own }) => own.includes(name)));
   return {
     ...moment,
     /** Why nobody can write to the state; null: it can be written. */
@@ -130,8 +132,10 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     nightly,
     /** Schedules of streams with times of their own. */
     schedules: schedules.filter((schedule) => schedule !== nightly),
-    /** When a sync of all streams of the nightly one, or of all that have records, last succeeded; null: none is known. */
-    succeededAt: nightly ? nightly.succeededAt : await readWholeSuccess(tx, all),
+    /** Every stream has a time of its own: no sync of all of them is expected. */
+    hasOwnTimes: nightly === null && schedules.length > 0 && unscheduled.length === 0,
+    /** When a sync of all streams of the nightly one, or of all without a schedule, last succeeded; null: none is known. */
+    succeededAt: nightly ? nightly.succeededAt : await readWholeSuccess(tx, unscheduled),
     /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
     begunAt: earliest([binding?.boundAt, firstRequest]),
     holds: await readHolds(tx),
@@ -205,16 +209,14 @@ export function listVerified({
  * ended. Loaded only with a schedule.
  */
 async function readDue(schedule: RegisteredSchedule, now: Date) {
-  const { latestDue, nextDue, unstartedDue } = await import('../time/cron-schedule.js');
+  const { firstUnstarted, latestDue, nextDue } = await import('../time/cron-schedule.js');
   const waitMs = schedule.waitMinutes * MINUTE_MS;
   const endedBy = new Date(now.getTime() - MAY_TAKE_MS - waitMs);
-  const unstarted = waitMs > 0 ? unstartedDue(schedule, now) : undefined;
+  const unstarted = firstUnstarted(schedule);
+  const waitEnd = new Date(unstarted.getTime() + waitMs);
   return {
     nextDue: nextDue(schedule, now),
-    waitsUntil:
-      unstarted && now.getTime() < unstarted.getTime() + waitMs
-        ? new Date(unstarted.getTime() + waitMs)
-        : null,
+    waitsUntil: unstarted <= now && now < waitEnd ? waitEnd : null,
     successDueAt: latestDue(schedule, schedule.registeredAt, endedBy) ?? null,
   };
 }

@@ -40,7 +40,8 @@ export async function noteLoad(
         loadedAt: sql`coalesce(excluded.loaded_at, ${freshness.loadedAt})`,
         syncedLoadAt: sql`coalesce(excluded.synced_load_at, ${freshness.syncedLoadAt})`,
       },
-      setWhere: sql`${freshness.readAt} <= excluded.read_at`,
+      // A time that is still to come was noted by a wrong clock, and does not stay.
+      setWhere: sql`${freshness.readAt} <= excluded.read_at OR ${freshness.readAt} > now() + interval '1 minute'`,
     });
 }
 

@@ -81,6 +81,9 @@ export function unstartedDue(schedule: FollowedSchedule, now: Date): Date | unde
   return latestDue(schedule, startedUntil(schedule), now);
 }
 
+/** The earliest occurrence that was not started yet, or is to come. */
+export const firstUnstarted = (schedule: FollowedSchedule): Date => nextDue(schedule, startedUntil(schedule));
+
 /** Occurrences up to here were started, or were before the schedule. */
 export function startedUntil({ registeredAt, lastDue }: Omit<FollowedSchedule, keyof Schedule>): Date {
   return lastDue && lastDue > registeredAt ? lastDue : registeredAt;

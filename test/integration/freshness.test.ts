@@ -125,6 +125,18 @@ it('a column of the stream tells the load: the latest of its values', async () =
   expect(await loadOf(world)).toMatchObject({ problem: null, olderThan: expect.any(Date) });
 });
 
+it('load: a reading that a wrong clock has noted for a time to come is replaced', async () => {
+  const world = await openLoaded();
+  await loaded(world, 1);
+  await world.sync();
+  await world.sql`UPDATE slotsync.freshness SET read_at = now() + interval '20 days'`;
+  await loaded(world, 0);
+  await world.sync();
+  await world.sql`UPDATE load_log SET finished_at = now() - interval '40 hours'`;
+  await world.sync();
+  expect(await loadOf(world)).toMatchObject({ problem: 'too_old' });
+});
+
 it('load: it is asked in the transaction of the reading, and behind its locks', async () => {
   const world = await openLoaded({ query: 'SELECT noted_load()' });
   await world.sql`CREATE OR REPLACE FUNCTION noted_load() RETURNS timestamptz LANGUAGE sql AS $$
@@ -142,42 +154,57 @@ describe('a question that has no answer', () => {
       'nothing',
       'SELECT max(finished_at) FROM load_log',
       'unreadable',
-      'it returns nothing: no load is noted there',
+      'the query returns nothing: no load is noted there',
     ],
     [
       'no row',
       'SELECT finished_at FROM load_log',
       'unreadable',
-      'it returns nothing: no load is noted there',
+      'the query returns nothing: no load is noted there',
     ],
     [
       'text',
       `SELECT '2026-01-01' AS loaded`,
       'unreadable',
-      'loaded is no time: it must be a date, timestamp or timestamptz',
+      'the query returns no time: it must be a date, timestamp or timestamptz',
     ],
     [
       'two rows',
       'SELECT now() UNION ALL SELECT now()',
       'unreadable',
-      'it returns several rows; it must return one time: use max()',
+      'the query returns several rows; it must return one time: use max()',
     ],
-    ['two columns', 'SELECT now(), now()', 'unreadable', 'it returns 2 columns; it must return one time'],
-    ['infinity', `SELECT 'infinity'::timestamptz`, 'unreadable', `'infinity' is no point in time`],
+    [
+      'two columns',
+      'SELECT now(), now()',
+      'unreadable',
+      'the query returns 2 columns; it must return one time',
+    ],
+    [
+      'infinity',
+      `SELECT 'infinity'::timestamptz`,
+      'unreadable',
+      `the query returns 'infinity', which is no point in time`,
+    ],
     ['the future', `SELECT now() + interval '3 hours'`, 'future', '3 h 0 min in the future'],
-    ['an error', 'SELECT now() WHERE 1 / (SELECT count(*) FROM load_log) > 0', 'unreadable', 'it failed: '],
-    ['a parameter', 'SELECT now() WHERE $1 = 1', 'unreadable', 'it failed: '],
+    [
+      'an error',
+      'SELECT now() WHERE 1 / (SELECT count(*) FROM load_log) > 0',
+      'unreadable',
+      'the query failed: ',
+    ],
+    ['a parameter', 'SELECT now() WHERE $1 = 1', 'unreadable', 'the query failed: '],
     [
       'no such table',
       'SELECT max(at) FROM no_log',
       'unreadable',
-      'it failed: relation "no_log" does not exist',
+      'the query failed: relation "no_log" does not exist',
     ],
     [
       'two statements',
       'SELECT now()) AS a; DELETE FROM load_log; SELECT (now()',
       'unreadable',
-      'it failed: ',
+      'the query failed: ',
     ],
   ])('%s: nothing is sent unasked, and the reason says it', async (_, query, problem, says) => {
     const world = await openLoaded({ query });
@@ -237,5 +264,11 @@ describe('a nightly sync that waits for a load', () => {
 
     expect(await start(at('03T03:59'))).toEqual([]);
     expect(await start(at('03T04:00'))).toHaveLength(1);
+
+    // A pattern that is due again before the wait is over starts it anew no more than once.
+    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', finished_at = now()`;
+    await world.sql`UPDATE slotsync.schedules SET pattern = '0 * * * *', last_due = '2026-05-03T04:00:00Z'`;
+    expect(await start(at('03T06:59'))).toEqual([]);
+    expect(await start(at('03T07:00'))).toHaveLength(1);
   });
 });

@@ -218,6 +218,25 @@ describe('schedules of streams', () => {
     await world.sql`UPDATE slotsync.runs SET status = 'succeeded', finished_at = now() WHERE id = ${run.id}`;
     expect(await late()).toEqual([]);
   });
+
+  it('no success: where every stream has a schedule of its own, no sync of all of them is expected', async () => {
+    const { db } = world.state;
+    for (const [pattern, name] of [
+      ['0 2 1 1 *', 'rooms'],
+      ['0 3 1 1 *', 'halls'],
+    ] as const)
+      await registerSchedule(db, pattern, { pattern, timezone: 'UTC', streams: [name] });
+    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 minute'`;
+    await startRun(db, { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['halls'] });
+    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', requested_at = now() - interval '9 days', finished_at = now()`;
+    const late = async (streams: string[]) =>
+      concerns(await readSituation(db, { streams }), { noSuccessHours: 26, inboxMinutes: 60 }).flatMap(
+        ({ id, kind }) => (kind === 'no_success' ? id : []),
+      );
+    expect(await late(['rooms', 'halls'])).toEqual([]);
+    // A stream without any is synced by cron.
+    expect(await late(['rooms', 'halls', 'staff'])).toEqual(['no_success sync']);
+  });
 });
 
 const stores = [

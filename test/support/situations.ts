@@ -100,6 +100,7 @@ export const QUIET: Situation = {
   } as unknown as NonNullable<Situation['binding']>,
   nightly: null,
   schedules: [],
+  hasOwnTimes: false,
   loads: [],
   succeededAt: new Date('2026-03-02T05:00:00Z'),
   begunAt: LONG_AGO,

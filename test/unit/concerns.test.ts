@@ -378,6 +378,13 @@ describe('concerns', () => {
     }
   });
 
+  it('source_stale: where one stream holds and another does not, it says which', () => {
+    const loads = [LOAD, { ...LOAD, stream: 'courses', holds: false }];
+    expect(statusToText(situationOf({ loads }), 'UTC').replaceAll(/\s+/g, ' ')).toContain(
+      'What would be sent of rooms is held, the rest is sent, and no run counts as succeeded.',
+    );
+  });
+
   it('status: its last line fits a terminal, whatever needs a person', () => {
     const changes = Object.values(TABLE).map((row) => row.changes);
     const line = describeWhoseTurn(changes.flatMap((each) => concerns(situationOf(each))));

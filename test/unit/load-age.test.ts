@@ -54,15 +54,15 @@ describe('load of the mirror', () => {
       expect(judge(reading, { asked })).toMatchObject({ holds: false, problem: expect.any(String) });
   });
 
-  it('that cannot be told is held, and forgets nothing of the one before', () => {
+  it('a load of no known time is held, and forgets nothing of the one before', () => {
     const load = judge({ fault: 'it returns 2 columns' });
     expect(load).toMatchObject({ problem: 'unreadable', holds: true, loadedAt: null });
     expect(said({ fault: 'it returns 2 columns' })).toBe(
-      'the load of the mirror cannot be told: it returns 2 columns',
+      'the load of the mirror has no known time: it returns 2 columns',
     );
     // The words of another system are in no text that leaves the installation.
     const facts = toLoadFacts(load);
-    expect(facts && describeLoad(facts)).toBe('cannot be told');
+    expect(facts && describeLoad(facts)).toBe('has no known time');
   });
 
   it('stays older until one comes that is not, however it grows meanwhile', () => {

@@ -57,9 +57,10 @@ export interface KindSuccess {
   ageSeconds: number | null;
 }
 
-/** The streams of the nightly schedule; without one these. */
+/** The streams of the nightly schedule; without one those of these that have no schedule of their own. */
 const ofNightly = (streams: readonly string[]) => sql`coalesce(
-  (SELECT n.streams FROM slotsync.schedules AS n WHERE n.name = ${NIGHTLY} AND n.streams <> '{}'), ${listed(streams)})`;
+  (SELECT n.streams FROM slotsync.schedules AS n WHERE n.name = ${NIGHTLY} AND n.streams <> '{}'),
+  ARRAY(SELECT unnest(${listed(streams)}) EXCEPT SELECT unnest(o.streams) FROM slotsync.schedules AS o))`;
 
 /** All runs are read: the last success of a kind that seldom runs may be long ago. */
 export const listKindSuccesses = (

@@ -63,7 +63,7 @@ export function describeLoad({ problem, ageSeconds, maxHours, olderSeconds }: Lo
     case 'future':
       return `is said to be ${formatDuration(-(ageSeconds ?? 0))} in the future: a clock is wrong, or a time without a zone is not in UTC`;
     default:
-      return 'cannot be told';
+      return 'has no known time';
   }
 }
 

@@ -12,7 +12,6 @@ import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import { readClock, type State } from '../../state/database.js';
 import { readLoad } from '../../state/freshness.js';
 import { readsSameLoad } from '../../streams/freshness.js';
-import { remedyFor } from '../../errors/error-catalogue.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
 import { recognize } from '../../connections/database-facts.js';
@@ -236,7 +235,11 @@ export async function* checkLoads(
         const follows =
           freshness.then === 'hold' ? 'A sync holds what it would send.' : 'A sync sends nevertheless.';
         const result = facts.problem === 'unreadable' ? 'fault' : 'warning';
-        yield { what, result, text, remedy: `${follows} ${remedyFor('source_stale')}`, code: 'source_stale' };
+        const isWrong = facts.problem === 'unreadable' || facts.problem === 'future';
+        const then = isWrong
+          ? 'Correct `freshness`, or what it reads.'
+          : 'Load the mirror, then: slotsync sync';
+        yield { what, result, text, remedy: `${follows} ${then}`, code: 'source_stale' };
       }
     }
   }

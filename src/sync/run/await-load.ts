@@ -3,6 +3,7 @@
 import { codeOf } from '../../errors/errors.js';
 import { readsSameLoad } from '../../streams/freshness.js';
 import { listLoads } from '../../state/freshness.js';
+import { firstUnstarted } from '../../time/cron-schedule.js';
 import { streamsOf, type RegisteredSchedule } from '../../state/runs/occurrences.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from './sync-deps.js';
@@ -51,8 +52,10 @@ export function createLoadWait(
     }
   }
 
-  return async (schedule: RegisteredSchedule, due: Date, now: Date): Promise<boolean> => {
+  return async (schedule: RegisteredSchedule, now: Date): Promise<boolean> => {
     if (schedule.waitMinutes === 0) return false;
+    // From the first on: an occurrence that becomes due meanwhile does not make the wait longer.
+    const due = firstUnstarted(schedule);
     const isFirst = last?.due !== due.getTime();
     if (now.getTime() >= due.getTime() + schedule.waitMinutes * MINUTE) {
       if (!isFirst) log.warn({ due }, 'scheduled sync starts without a newer load of the mirror');

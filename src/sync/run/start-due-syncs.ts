@@ -43,7 +43,7 @@ export async function startDueSyncs(
   const runs: Run[] = [];
   for (const schedule of schedules) {
     const due = unstartedDue(schedule, clock);
-    if (!due || (await mustWait?.(schedule, due, clock))) continue;
+    if (!due || (await mustWait?.(schedule, clock))) continue;
     const run = await startDue(deps, schedule, due);
     if (run) runs.push(run);
   }
