@@ -9,7 +9,7 @@ import { hashTexts, readModules, type Modules } from './config-modules.js';
 import { loadAlone } from './load-alone.js';
 import { readCsvFile } from '../files/csv-file.js';
 import { messageOf, UsageError } from '../errors/errors.js';
-import { AFTER_SYNC, NIGHTLY } from '../time/cron-schedule.js';
+import { AFTER_SYNC, NIGHTLY } from '../time/schedule.js';
 import {
   configKeys,
   configSchema,

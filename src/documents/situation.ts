@@ -6,7 +6,7 @@ import { findUntaken } from '../situation/inbox.js';
 import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
-import { NIGHTLY } from '../time/cron-schedule.js';
+import { NIGHTLY } from '../time/schedule.js';
 import { describeExtra, describeStoredOtherwise } from './drift.js';
 import { concernToPoint } from './concerns.js';
 import {

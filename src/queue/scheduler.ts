@@ -6,7 +6,7 @@ import { keepSyncSchedules, registerSchedule } from '../state/runs/occurrences.j
 import { createLoadWait, type LoadWaitDeps } from '../sync/run/await-load.js';
 import { skipMissedOccurrences, startDueSyncs, type ScheduleDeps } from '../sync/run/start-due-syncs.js';
 import { startThawed } from '../sync/run/start-thawed.js';
-import type { Schedule } from '../time/cron-schedule.js';
+import type { Schedule } from '../time/schedule.js';
 import type { Producer } from './producer.js';
 
 const POLL_EVERY_MS = 15_000;

@@ -15,7 +15,7 @@ import type { Run } from '../state/runs/read-runs.js';
 import type { DriftKind, LoadProblem, RunKind, Verdict } from '../state/schema.js';
 import type { WhyReadOnly } from '../state/state-role.js';
 import { present } from '../text/format.js';
-import { NIGHTLY } from '../time/cron-schedule.js';
+import { NIGHTLY } from '../time/schedule.js';
 import type { Cause } from './causes.js';
 import { approveCommand, commandOfCause, needsOperator, rejectCommand } from './commands.js';
 import { findConfigurations, type FormerProcess, type WaitingRun } from './configurations.js';

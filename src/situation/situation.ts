@@ -30,7 +30,7 @@ import { listSyncSchedules, type RegisteredSchedule } from '../state/runs/occurr
 import { LISTED_KINDS, listUnfinishedRuns, readFirstRequest, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
-import { NIGHTLY } from '../time/cron-schedule.js';
+import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
 import { readPlanning } from './run-facts.js';

@@ -5,7 +5,8 @@ import { z } from 'zod';
 import { isTimeZone, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
 import { ROW_LIMIT_MEGABYTES } from './source.js';
-import { AFTER_SYNC, findPatternFault } from '../time/cron-schedule.js';
+import { findPatternFault } from '../time/cron-schedule.js';
+import { AFTER_SYNC } from '../time/schedule.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
 // oxlint-disable-next-line typescript/no-explicit-any -- columns have whatever type they have in the mirror

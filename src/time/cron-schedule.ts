@@ -3,19 +3,8 @@
 // clock has to show; when the clock of the zone shows that is found here.
 import { CronExpressionParser } from 'cron-parser';
 import { messageOf } from '../errors/errors.js';
+import type { Schedule } from './schedule.js';
 import { createWallClock } from './wall-clock.js';
-
-export interface Schedule {
-  /** Minute, hour, day of the month, month, day of the week. */
-  pattern: string;
-  /** The time zone by whose wall clock the pattern is read. */
-  timezone: string;
-}
-
-/** The name of the nightly schedule. One of streams with times of their own is named by its pattern. */
-export const NIGHTLY = 'nightly';
-/** In the place of a pattern: after each nightly sync. */
-export const AFTER_SYNC = 'sync';
 
 const HOUR = 60 * 60 * 1000;
 /** More than any clock is put forward or back: Samoa once left out a whole day. */

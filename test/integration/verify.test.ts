@@ -12,7 +12,7 @@ import { readRun } from '../../src/state/runs/read-runs.js';
 import type { Declaration } from '../support/campus.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { verifyWhenDue, type PeriodicVerifyDeps } from '../../src/sync/verify/verify-periodically.js';
-import { NIGHTLY } from '../../src/time/cron-schedule.js';
+import { NIGHTLY } from '../../src/time/schedule.js';
 import { registerSchedule, VERIFY } from '../../src/state/runs/occurrences.js';
 import { adopt, verify, type VerifyRequest } from '../../src/sync/verify/verify.js';
 import {

@@ -11,7 +11,7 @@ import { createWorkers } from '../../src/queue/workers.js';
 import { createRequestCounter } from '../../src/process/request-counter.js';
 import { notePresence } from '../../src/state/processes.js';
 import { noteRequests } from '../../src/state/requests.js';
-import { NIGHTLY } from '../../src/time/cron-schedule.js';
+import { NIGHTLY } from '../../src/time/schedule.js';
 import { registerSchedule } from '../../src/state/runs/occurrences.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startDueSyncs } from '../../src/sync/run/start-due-syncs.js';

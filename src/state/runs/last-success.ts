@@ -1,7 +1,7 @@
 // When runs last succeeded.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
-import { NIGHTLY } from '../../time/cron-schedule.js';
+import { NIGHTLY } from '../../time/schedule.js';
 import { query, queryOne, type Queries } from '../database.js';
 import type { RunKind } from '../schema.js';
 import { RUNS_LOOKED_AT } from './backlog.js';

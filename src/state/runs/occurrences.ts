@@ -2,7 +2,7 @@
 // occurrence belongs to the process that moves `last_due` past it.
 import { eq, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
-import { NIGHTLY, type Schedule } from '../../time/cron-schedule.js';
+import { NIGHTLY, type Schedule } from '../../time/schedule.js';
 import { query, type Queries } from '../database.js';
 import { schedules } from '../schema.js';
 

@@ -68,7 +68,6 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   };
   const context = { lane: batch.lane as Lane, signal };
   let failure: unknown;
-  let settled: Awaited<ReturnType<typeof settleBatch>>;
   try {
     await settleInto(deps, { batch, stream, claim, context, settle }, unanswered);
   } catch (error) {
@@ -81,19 +80,17 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     for (const { localKey } of changed) outcomes.delete(localKey);
     return undefined;
   });
-  try {
-    await claim.doubt([...unanswered]);
-    settled = await settleBatch(state, batch, {
-      token: claim.token,
-      outcomes: [...outcomes.values()],
-      isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
-      checks: referrers?.checks,
-      // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
-      releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
-    });
-  } finally {
-    claim.stopRenewing();
-  }
+  // A renewal locks the same rows, in an order of its own.
+  await claim.stopRenewing();
+  await claim.doubt([...unanswered]);
+  const settled = await settleBatch(state, batch, {
+    token: claim.token,
+    outcomes: [...outcomes.values()],
+    isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
+    checks: referrers?.checks,
+    // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
+    releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
+  });
   await referrers?.checkLater();
   if (settled.hasRefusals) {
     const records = await holdRefused(state.db, stream, batch.runId);

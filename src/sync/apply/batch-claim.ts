@@ -72,7 +72,11 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   const objects = new Set<string>();
   const closing = new AbortController();
 
-  async function renew(): Promise<boolean> {
+  /** One at a time: two that lock the same rows, each in its own order, may wait for each other. */
+  let renewing: Promise<boolean> | undefined;
+  const renew = () => (renewing ??= renewNow().finally(() => (renewing = undefined)));
+
+  async function renewNow(): Promise<boolean> {
     const next = clock() + validMs;
     const isOurs =
       (await renewClaim(db, claim, [...writable.keys()])) &&
@@ -112,7 +116,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   }
 
   await claimIds(new Map([...records].map(([key, record]) => [key, idsToClaim(record)])));
-  repeat(async () => void (await renew()), {
+  const renewals = repeat(async () => void (await renew()), {
     everyMs: validMs / 3,
     firstAfterMs: validMs / 3,
     signal: closing.signal,
@@ -180,8 +184,14 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     /** Notes that a write of these keys was sent whose answer is not known. */
     doubt: (keysInDoubt: readonly string[]) => doubtRecords(db, claim, keysInDoubt),
 
-    /** A claim that is not released is taken over when it has expired, and its records are in doubt then. */
-    stopRenewing: () => closing.abort(),
+    /**
+     * Resolves when no renewal is under way any more. A claim that is not released is taken over when it has expired, and its
+     * records are in doubt then.
+     */
+    stopRenewing: async (): Promise<void> => {
+      closing.abort();
+      await renewals.ended;
+    },
 
     /** Statements that release the claims on objects, and those on the records of these keys. */
     releasing: (open: readonly string[]) => [

@@ -19,7 +19,7 @@ import {
 import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/runs/occurrences.js';
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
-import { NIGHTLY } from '../../time/cron-schedule.js';
+import { NIGHTLY } from '../../time/schedule.js';
 import { inSpan } from '../../process/tracing.js';
 import { readLookupTables, requireLookups } from '../run/current-streams.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';

@@ -1,6 +1,7 @@
 // Workers verify after each nightly sync, or by a schedule of their own. An occurrence is verified once, whichever worker
 // does it; one that was interrupted is verified from the beginning.
-import { AFTER_SYNC, startedUntil, unstartedDue } from '../../time/cron-schedule.js';
+import { startedUntil, unstartedDue } from '../../time/cron-schedule.js';
+import { AFTER_SYNC } from '../../time/schedule.js';
 import { codeOf } from '../../errors/errors.js';
 import { createStoppable, repeat, type Stoppable, type Turns } from '../../process/lifecycle.js';
 import { readClock, type Queries } from '../../state/database.js';
