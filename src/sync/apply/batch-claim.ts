@@ -72,7 +72,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   const objects = new Set<string>();
   const closing = new AbortController();
 
-  /** One at a time: two that lock the same rows, each in its own order, may wait for each other. */
+  /** Renewals come one at a time: two that lock the same rows, each in its own order, may wait for each other. */
   let renewing: Promise<boolean> | undefined;
   const renew = () => (renewing ??= renewNow().finally(() => (renewing = undefined)));
 
