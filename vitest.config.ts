@@ -6,12 +6,17 @@ import { LongestFirst } from './test/support/longest-first.js';
 const limits = { testTimeout: 300_000, hookTimeout: 300_000 };
 const globalSetup = ['test/support/global-setup.ts'];
 
-/** Interleavings of a few processes, one after the other: `most` of each scenario; 0: all of them. */
-const schedules = (most: number) => ({
-  globalSetup: [...globalSetup, 'test/schedules/print-counts.ts'],
-  provide: { schedulesAtMost: most },
-  // Scenarios have a database each, and wait for it most of the time.
-  maxConcurrency: 20,
+/** `most` of each scenario; 0: all of them. Scenarios have a database each, and wait for it most of the time. */
+const schedules = (name: string, most: number) => ({
+  extends: true as const,
+  test: {
+    name,
+    include: ['test/schedules/**/*.test.ts'],
+    globalSetup: [...globalSetup, 'test/schedules/print-counts.ts'],
+    provide: { schedulesAtMost: most },
+    maxConcurrency: 20,
+    ...limits,
+  },
 });
 
 export default defineConfig({
@@ -31,16 +36,14 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'services',
-          include: ['test/{integration,e2e,schedules}/**/*.test.ts'],
-          ...schedules(5),
+          include: ['test/integration/**/*.test.ts', 'test/e2e/**/*.test.ts'],
+          globalSetup,
           ...limits,
         },
       },
-      // All of them: `npm run test:schedules`.
-      {
-        extends: true,
-        test: { name: 'schedules', include: ['test/schedules/**/*.test.ts'], ...schedules(0), ...limits },
-      },
+      // Interleavings of a few processes, one after the other: some of them for `npm test`, and all of them.
+      schedules('schedules', 5),
+      schedules('all-schedules', 0),
       // Redis with Sentinels and as a Cluster, each with a failover: `npm run test:redis`.
       {
         extends: true,

@@ -39,8 +39,6 @@ const LONGEST = [
   'integration/order-of-writes',
   'e2e/nightly',
 ];
-/** Its processes wait for each other: beside others each of its steps takes as long as a whole file. */
-const LAST = 'schedules/schedules';
 
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -57,7 +55,6 @@ export class LongestFirst extends BaseSequencer {
 
 function rankOf(file: string): number {
   const name = path.posix.join(path.basename(path.dirname(file)), path.basename(file, '.test.ts'));
-  if (name === LAST) return Infinity;
   const rank = LONGEST.indexOf(name);
   return rank < 0 ? LONGEST.length : rank;
 }
