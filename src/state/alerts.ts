@@ -135,7 +135,7 @@ export interface UnnotedNightly {
 
 /**
  * Nightly runs whose end was not noted. A run that was never noted counts only if it is the latest one, and has not ended for
- * more than a day: nobody waits for news of former nights.
+ * more than a day: such a night is too old to be reported.
  */
 export async function listUnnotedNightly(db: Queries): Promise<UnnotedNightly[]> {
   return query<UnnotedNightly>(db)`
