@@ -188,6 +188,7 @@ export const ERRORS = {
   ),
   key_not_unique: dead('several rows have the same key', CORRECT_KEY),
   key_null: dead('the key is null in some rows', CORRECT_KEY),
+  key_reserved: dead('a key begins as the program names the records of objects without a row', CORRECT_KEY),
   key_order: dead(
     'the mirror does not return its keys in the order of their UTF-8 bytes',
     'The mirror’s database must be encoded in UTF-8. Then: slotsync check',

@@ -36,6 +36,15 @@ export function isShortenedKey(key: string): boolean {
   return key.length > SHORTENED.mark.length + 64 && IS_SHORTENED.test(key);
 }
 
+/** How the keys of objects that no row has begin: those of rows must not. */
+const FORMER = '#former ';
+
+/** The key of the record that keeps an object which no row has. */
+export const formerKey = (externalId: string): string => shortenKey(FORMER + externalId);
+
+/** Whether a row has a key that is kept for objects which no row has. */
+export const isReservedKey = (key: string): boolean => key.startsWith(FORMER);
+
 /** Joins the parts of a key, as the mirror's SQL does (mirror/row-key-and-hash.ts). */
 export function joinKey(parts: readonly string[]): string {
   const [only] = parts;

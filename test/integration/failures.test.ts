@@ -208,6 +208,7 @@ const GIVEN_UP: Record<string, Turn> = {
   key_not_unique: 'person',
   key_null: 'person',
   key_order: 'person',
+  key_reserved: 'person',
   limiter_closed: 'retry',
   mirror_failed: 'retry',
   mirror_raised: 'person',
@@ -232,7 +233,13 @@ const GIVEN_UP: Record<string, Turn> = {
   unexpected: 'retry',
 };
 /** Found while planning, before there is a batch. */
-const OF_PLANNING = new Set(['key_not_unique', 'key_null', 'key_order', 'external_ids_not_unique']);
+const OF_PLANNING = new Set([
+  'key_not_unique',
+  'key_null',
+  'key_reserved',
+  'key_order',
+  'external_ids_not_unique',
+]);
 /** A command ends with these, or a worker sends nothing, and says what to do itself; no batch and no record has them. */
 const OF_COMMANDS = new Set([
   'not_found',

@@ -343,6 +343,16 @@ describe('a mirror whose reading cannot be trusted', () => {
     expect(error.message).toContain('null in 2 rows');
   });
 
+  it('is refused when a row has the key of an object without a row', async () => {
+    const rows = [copyLine('#former room_1', '1'), copyLine('a', '1')];
+    expect(await refusal(rows, [copyLine('#former room_1', '3')])).toMatchObject({
+      code: 'key_reserved',
+      disposition: 'dead',
+      message: "the key of a row begins with '#former ', as those of objects without a row do",
+    });
+    await merge(inBlocks([copyLine('#former', '1')]), inBlocks([]));
+  });
+
   it('is refused exactly when its keys are not in the order of their bytes', async () => {
     const shuffled = anyCases.chain((cases) =>
       fc.tuple(fc.constant(cases), fc.shuffledSubarray(cases, { minLength: cases.length })),

@@ -3,17 +3,12 @@
 // former owner has no object afterwards. An object that no row has any more is kept by a record of its own.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { shortenKey } from '../../streams/local-key.js';
+import { formerKey } from '../../streams/local-key.js';
 import { addChanges } from '../inbox/add-changes.js';
 import type { Claim } from './claim-records.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 import { IS_FREE, WITHOUT_OBJECT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
-
-const PREFIX = '#former ';
-
-/** The key of the record that keeps an object which no row has: no row has this key. */
-export const formerKey = (externalId: string): string => shortenKey(PREFIX + externalId);
 
 /** A record that is to own an object. */
 export interface Taking extends RecordKey {

@@ -2,9 +2,10 @@
 // record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
 // hands, with all that is known of it. Called under the claims on records and objects.
 import { queryTogether } from '../../state/database.js';
-import { formerKey, letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
+import { letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
+import { formerKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findReferrers } from '../identity/referrers.js';
 import { whoHas, type Holder } from '../identity/who-has.js';

@@ -3,7 +3,7 @@
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { SlotsyncError } from '../../errors/errors.js';
-import { isShortenedKey } from '../../streams/local-key.js';
+import { isReservedKey, isShortenedKey } from '../../streams/local-key.js';
 import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
 
 /** A write of one key. */
@@ -186,10 +186,10 @@ function createReader(lines: Lines) {
   };
 }
 
-/** Counts the rows whose key is repeated, null or out of order. */
+/** Counts the rows whose key is repeated, null, reserved or out of order. */
 function createKeyCheck() {
   const repeated = new Set<string>();
-  const faults = { repetitions: 0, nulls: 0, disorder: 0 };
+  const faults = { repetitions: 0, nulls: 0, reserved: 0, disorder: 0 };
   return {
     /** The line of the row before; not taken apart unless it must be. */
     last: undefined as string | undefined,
@@ -198,6 +198,7 @@ function createKeyCheck() {
     accepts(row: string, order: string, isNull: boolean): boolean {
       const before = this.last === undefined || isNull ? undefined : orderOf(this.last);
       if (isNull) faults.nulls++;
+      else if (isReservedKey(order)) faults.reserved++;
       else if (before === order) {
         faults.repetitions++;
         if (repeated.size < NAMED_KEYS) repeated.add(decodeColumn(order));
@@ -210,7 +211,7 @@ function createKeyCheck() {
     },
 
     refuseFaults(): void {
-      const { repetitions, nulls, disorder } = faults;
+      const { repetitions, nulls, reserved, disorder } = faults;
       if (repetitions > 0) {
         const named = [...repeated].map((key) => `'${key}'`).join(', ');
         const message = `the key is not unique: ${repetitions} rows repeat a key, such as ${named}`;
@@ -218,6 +219,13 @@ function createKeyCheck() {
       }
       if (nulls > 0)
         throw new SlotsyncError('key_null', `the key is null in ${nulls} ${nulls === 1 ? 'row' : 'rows'}`);
+      if (reserved > 0) {
+        const rows = reserved === 1 ? 'the key of a row begins' : `the keys of ${reserved} rows begin`;
+        throw new SlotsyncError(
+          'key_reserved',
+          `${rows} with '#former ', as those of objects without a row do`,
+        );
+      }
       if (disorder > 0) {
         const message = 'the mirror does not return its keys in the order of their UTF-8 bytes';
         throw new SlotsyncError('key_order', message);
