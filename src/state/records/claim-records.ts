@@ -62,12 +62,15 @@ export async function claimRecords(
   const linkOf = (key: SQL) =>
     sql`SELECT external_id FROM slotsync.links AS l WHERE l.stream = ${claim.stream} AND l.local_key = ${key}`;
   const rows = await query<ClaimedRecord & { isLinked: boolean }>(db)`
+    WITH wanted AS MATERIALIZED (
+      SELECT key, CASE WHEN template_id IS NOT NULL THEN coalesce((${linkOf(sql`key`)}), CASE
+        WHEN NOT EXISTS (SELECT FROM slotsync.links AS l WHERE l.external_id = template_id) THEN template_id END) END AS id
+      FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, template_id)
+    )
     INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
     SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id) THEN id END,
       'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
-    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, template_id)
-    CROSS JOIN LATERAL (SELECT CASE WHEN template_id IS NOT NULL THEN coalesce((${linkOf(sql`key`)}), CASE
-      WHEN NOT EXISTS (SELECT FROM slotsync.links AS l WHERE l.external_id = template_id) THEN template_id END) END AS id) AS i
+    FROM wanted
     WHERE NOT EXISTS (SELECT FROM slotsync.destination
       WHERE (base_url, organization_id) <> (${binding.baseUrl}, ${binding.organizationId}))
     ORDER BY key COLLATE "C"
