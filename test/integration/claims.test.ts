@@ -1,7 +1,9 @@
 // Guarantee 4
 // Claims: at most one write to an object is under way, and an older version never stays over a newer one.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { queryOne, type Queries } from '../../src/state/database.js';
 import { bindDestination } from '../../src/state/destination-binding.js';
+import { claimRecords } from '../../src/state/records/claim-records.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import {
   addRooms,
@@ -31,6 +33,31 @@ describe('claim: a process that slept', () => {
     });
     expect(world.writes()).toEqual([]);
     expect(await world.recordsOf('rooms')).toEqual({});
+  });
+});
+
+describe('claim: of many keys', () => {
+  it('reads the links of each once, however many records there are', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    const { runId } = await world.plan();
+    const { binding } = world.destination;
+    const namesOf = (letter: string) => Array.from({ length: 200 }, (_, at) => `${letter}${at}`);
+    const claim = (db: Queries, keys: readonly string[]) =>
+      claimRecords(db, {
+        ...{ token: 'test', stream: 'rooms', seconds: 60, lateSeconds: 60, binding, runId, keys },
+        externalIds: new Map(keys.map((key) => [key, `room_${key}`])),
+      });
+    await claim(world.state.db, namesOf('B'));
+    await world.state.db.transaction(async (tx) => {
+      const readings = () => queryOne<{ count: number }>(tx)`
+        SELECT (seq_scan + coalesce(idx_scan, 0))::int AS count FROM pg_stat_xact_user_tables WHERE relname = 'links'`;
+      const before = await readings();
+      expect((await claim(tx, namesOf('C'))).size).toBe(200);
+      const { count } = await readings();
+      // By key and by external id before the claim, and by key after it.
+      expect(count - before.count).toBeLessThanOrEqual(3 * 200);
+    });
   });
 });
 
