@@ -24,7 +24,10 @@ import { MAX_ID_BYTES } from '../streams/local-key.js';
 
 export const slotsync = pgSchema('slotsync');
 
-/** Keys sort by their bytes, as the mirror's reading does: the merge in a plan depends on it. */
+/**
+ * Keys sort by their bytes, as the mirror's reading does: the merge in a plan depends on it. External ids are plain text in
+ * every table: a comparison between two collations takes no index.
+ */
 const keyText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' });
 const big = (name: string) => bigint(name, { mode: 'number' });
@@ -446,7 +449,7 @@ export const links = slotsync.table(
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
     /** The object's external id; one that it is still to be given when `assigns_id`. */
-    externalId: keyText('external_id').notNull(),
+    externalId: text('external_id').notNull(),
     /** The service's number of the object when it was linked. */
     destinationId: big('destination_id'),
     /** The object has no external id yet: the first write names its number and assigns one. */
@@ -534,7 +537,7 @@ export const removals = slotsync.table('removals', {
  * several keys, streams or runs may have its external id. It has a row while a batch has it.
  */
 export const objectClaims = slotsync.table('object_claims', {
-  externalId: keyText('external_id').primaryKey(),
+  externalId: text('external_id').primaryKey(),
   claimedBy: text('claimed_by').notNull(),
   claimedUntil: time('claimed_until').notNull(),
 });
