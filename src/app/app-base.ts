@@ -125,8 +125,11 @@ export function createAppBase(
   /** The state, with the destination of the settings noted in it, or confirmed. */
   const bound = once(async (): Promise<{ state: State; stateId: string }> => {
     const opened = await state();
-    await noteDatabase(opened.db, 'state', await readStateFacts(opened.db));
-    return { state: opened, stateId: await bindDestination(opened, api()) };
+    const [stateId] = await Promise.all([
+      bindDestination(opened, api()),
+      noteDatabase(opened.db, 'state', readStateFacts),
+    ]);
+    return { state: opened, stateId };
   });
   /** Once others see this process: no process has given the state to another destination in between. */
   const confirmBound = async () => bindDestination(await state(), api());

@@ -22,9 +22,11 @@ export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const { state, stateId } = await app.bound();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
-  // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
-  await registerFreezes(state.db, freezes);
-  await requireQueueStore(app.queueStore());
+  await Promise.all([
+    // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
+    registerFreezes(state.db, freezes),
+    requireQueueStore(app.queueStore()),
+  ]);
   const bullmq = openBullmq(app.queueStore(), stateId, log, fingerprints.configuration);
   own(bullmq, bullmq.close);
   const producer = createProducer({ bullmq, state, fingerprints });

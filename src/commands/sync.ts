@@ -22,8 +22,11 @@ export async function sync(
     );
   const limit = readLimit(options.limit);
   const streams = selectStreams(await app.configuration(), names);
+  // Both databases are asked at once; a fault of the state is said first.
+  const sources = app.mirror().then((mirror) => requireSources(mirror, { streams }));
+  sources.catch(() => undefined);
   await app.state();
-  await requireSources(await app.mirror(), { streams });
+  await sources;
   const range = limit === undefined ? undefined : { limit };
   const request = { kind: 'sync', lane: 'sync', range } as const;
   const code = await startAndWork(app, streams, request, runOptions, { resumeCommand: 'slotsync sync' });

@@ -87,8 +87,8 @@ export async function beginAndWork(
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
   const timeZone = await app.timeZone();
-  const now = await readClock(db);
-  for (const process of findFormerProcesses(await listProcesses(db), fingerprints))
+  const [now, processes] = await Promise.all([readClock(db), listProcesses(db)]);
+  for (const process of findFormerProcesses(processes, fingerprints))
     printNote(`${plain(describeFormer(process, now), timeZone)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
@@ -175,7 +175,8 @@ export async function workRun(
 }
 
 async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
-  printDocument(runDocument(await readRunFacts(db, run), await readClock(db)), { timeZone }, undefined);
+  const [facts, now] = await Promise.all([readRunFacts(db, run), readClock(db)]);
+  printDocument(runDocument(facts, now), { timeZone }, undefined);
 }
 
 /** Waits until the run has ended, or `isStopped` says so. Shows progress on standard error. */
@@ -204,11 +205,13 @@ async function waitForRun(
         await look();
         lookedAt = performance.now();
       }
-      const run = await readRun(state.db, id);
+      const [run, { done, total }, quotaUse] = await Promise.all([
+        readRun(state.db, id),
+        readProgress(state.db, id),
+        readQuotaUse(),
+      ]);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
-      const { done, total } = await readProgress(state.db, id);
       const blocked = run.pausedAt ? `paused; to continue: slotsync resume ${id}` : whyStopped();
-      const quotaUse = await readQuotaUse();
       // Nothing is drawn after the first signal: a third one ends the process at once, and would leave it on the terminal.
       if (isStopped()) return run;
       progress.update(done, total, { quotaUse, blocked });

@@ -46,7 +46,7 @@ export async function startPresence({ state, log, command, configuration }: Pres
   const noteRestored = () =>
     state.db.transaction(async (tx) => {
       log.error('the state has forgotten what this process noted: it was put back');
-      await noteDatabase(tx, 'state', await readStateFacts(tx));
+      await noteDatabase(tx, 'state', readStateFacts);
       await markRestored(tx, 'state', 'was put back to an earlier time while a process was at work');
       return (await notePresence(tx, process_, stopped, { configuration, isChanged })).notedAt ?? undefined;
     });

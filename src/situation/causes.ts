@@ -82,10 +82,14 @@ export async function readCauses(
   configured: readonly string[] | undefined,
 ): Promise<Cause[]> {
   const causes = new Map<string, Cause>();
-  for (const group of await countFailures(tx, filter, MOST_KEYS)) note(causes, causeOf(group));
-  const holds = await readHolds(tx);
+  const [groups, holds, waitedFor] = await Promise.all([
+    countFailures(tx, filter, MOST_KEYS),
+    readHolds(tx),
+    listWaitedFor(tx, filter),
+  ]);
+  for (const group of groups) note(causes, causeOf(group));
   for (const hold of holds) note(causes, await causeOfHold(tx, hold, filter));
-  await addWaiting(tx, causes, holds, await listWaitedFor(tx, filter));
+  await addWaiting(tx, causes, holds, waitedFor);
   const named = [...causes.values()].filter(({ matching }) => matching > 0);
   await addMessages(tx, named);
   for (const cause of named) cause.isConfigured = isConfigured(cause, configured);

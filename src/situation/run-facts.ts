@@ -17,21 +17,35 @@ export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 
 /** `configured`: the streams of the configuration, where it could be read. */
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
-  const [newest] = await listRuns(db, 1);
-  const causes = await listCauses(db, { runId: run.id }, configured);
+  const { id, kind } = run;
+  const isRead = kind === 'verify' || kind === 'repair';
+  const [[newest], causes, soFar, progress, planning, holds, approvals, actions, unsettled, verdicts, drift] =
+    await Promise.all([
+      listRuns(db, 1),
+      listCauses(db, { runId: id }, configured),
+      readSoFar(db, run),
+      readProgress(db, id),
+      readPlanning(db, run),
+      readHolds(db, id),
+      listApprovalsOfRun(db, id),
+      listActions(db, { runId: id, limit: MOST_ACTIONS }),
+      countUnsettled(db),
+      kind === 'reconcile' ? countVerdicts(db, id) : undefined,
+      isRead ? countDriftEvents(db, id) : undefined,
+    ]);
   return {
-    run: await readSoFar(db, run),
-    progress: await readProgress(db, run.id),
-    planning: await readPlanning(db, run),
-    holds: await readHolds(db, run.id),
-    approvals: await listApprovalsOfRun(db, run.id),
-    actions: await listActions(db, { runId: run.id, limit: MOST_ACTIONS }),
+    run: soFar,
+    progress,
+    planning,
+    holds,
+    approvals,
+    actions,
     /** A cause is counted whole, with what other runs left. The holds are named with the run. */
     causes: causes.filter(({ status }) => status !== 'held'),
     /** Records that are not in sync, whatever run left them. Undefined: of an older run that says nothing. */
-    unsettled: newest?.id === run.id ? await countUnsettled(db) : undefined,
-    verdicts: run.kind === 'reconcile' ? await countVerdicts(db, run.id) : undefined,
-    drift: run.kind === 'verify' || run.kind === 'repair' ? await countDriftEvents(db, run.id) : undefined,
+    unsettled: newest?.id === id ? unsettled : undefined,
+    verdicts,
+    drift,
   };
 }
 

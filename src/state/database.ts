@@ -168,15 +168,17 @@ export function query<T>(db: Pick<Queries, 'execute'>) {
 
 /**
  * Runs statements as one transaction in a single round trip, which keeps no connection from others, and returns the rows of
- * each. PostgreSQL carries out what one message holds as a whole or not at all. None may need what another one answers.
+ * each that answers any: SELECT, or with RETURNING. PostgreSQL carries out what one message holds as a whole or not at all.
+ * None may need what another one answers.
  */
 export async function queryTogether(
   db: Pick<Queries, 'execute'>,
   statements: readonly SQL[],
 ): Promise<Record<string, unknown>[][]> {
   if (statements.length === 0) return [];
-  const answers = (await db.execute(sql.join([...statements], sql.raw(';\n')))) as unknown;
-  return (statements.length === 1 ? [answers] : answers) as Record<string, unknown>[][];
+  // The driver has one answer for statements without rows and the one before them: the first has rows, and is left out.
+  const answers = (await db.execute(sql.join([sql`SELECT`, ...statements], sql.raw(';\n')))) as unknown;
+  return 'command' in (answers as object) ? [] : (answers as Record<string, unknown>[][]).slice(1);
 }
 
 /** Runs a statement that always answers one row, as aggregates do. */

@@ -36,38 +36,46 @@ export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
   return readDatabaseFacts(ask, 'slotsync.destination');
 }
 
-/** Compares a database with what was noted of it, and notes what is seen. The first time it is only noted. */
+/**
+ * Compares a database with what was noted of it, and notes what is seen. The first time it is only noted. Unless it is as
+ * before, it is read again under a lock: another process may have noted a later moment than this one has read.
+ */
 export async function noteDatabase(
   db: Queries,
   name: DatabaseName,
-  seen: DatabaseFacts,
+  read: (db: Queries) => Promise<DatabaseFacts>,
 ): Promise<Recognition> {
-  const { systemId, databaseOid, tableOid, timeline, walPosition } = seen;
+  const [before, seenAtFirst] = await Promise.all([readDatabase(db, name), read(db)]);
+  if (before && recognize(before, seenAtFirst).is === 'same') {
+    await db.execute(notingSeen(name, seenAtFirst));
+    return { is: 'same' };
+  }
   return db.transaction(async (tx) => {
     const first = sql`
-      INSERT INTO slotsync.databases (name, system_id, database_oid, table_oid, timeline, wal_position)
-      VALUES (${name}, ${systemId}, ${databaseOid}, ${tableOid}, ${timeline}::int, ${walPosition}::float8::bigint)
+      INSERT INTO slotsync.databases (name, database_oid) VALUES (${name}, ${seenAtFirst.databaseOid})
       ON CONFLICT DO NOTHING`;
-    const [, [noted]] = (await queryTogether(tx, [first, sql`${selectDatabase(name)} FOR UPDATE`])) as [
-      unknown,
+    const [[noted]] = (await queryTogether(tx, [first, sql`${selectDatabase(name)} FOR UPDATE`])) as [
       NotedDatabase[],
     ];
     if (!noted) throw new Error(`the state lost its row of the ${name}`);
+    const seen = await read(tx);
     const recognition = recognize(noted, seen);
-    await query(tx)`
-      UPDATE slotsync.databases SET system_id = coalesce(${systemId}, system_id), database_oid = ${databaseOid},
-        table_oid = coalesce(${tableOid}, table_oid), seen_at = clock_timestamp(),
-        timeline = greatest(timeline, ${timeline}::int),
-        wal_position = greatest(wal_position, ${walPosition}::float8::bigint) WHERE name = ${name}`;
+    await tx.execute(notingSeen(name, seen));
     if (recognition.is === 'other') {
       await query(tx)`
-        UPDATE slotsync.databases SET timeline = ${timeline}::int, wal_position = ${walPosition}::float8::bigint
+        UPDATE slotsync.databases SET timeline = ${seen.timeline}::int, wal_position = ${seen.walPosition}::float8::bigint
         WHERE name = ${name}`;
       await markRestored(tx, name, recognition.why);
     }
     return recognition;
   });
 }
+
+const notingSeen = (name: DatabaseName, seen: DatabaseFacts) => sql`
+  UPDATE slotsync.databases SET system_id = coalesce(${seen.systemId}, system_id), database_oid = ${seen.databaseOid},
+    table_oid = coalesce(${seen.tableOid}, table_oid), seen_at = clock_timestamp(),
+    timeline = greatest(timeline, ${seen.timeline}::int),
+    wal_position = greatest(wal_position, ${seen.walPosition}::float8::bigint) WHERE name = ${name}`;
 
 /** From now on it counts as restored; what was settled before says nothing any more. */
 export async function markRestored(db: Queries, name: DatabaseName, why: string): Promise<void> {

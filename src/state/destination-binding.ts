@@ -26,7 +26,7 @@ export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding
   const known = sql`
     SELECT base_url AS "baseUrl", organization_id AS "organizationId", state_id AS "stateId"
     FROM slotsync.destination FOR UPDATE`;
-  const [, [standing]] = (await queryTogether(db, [first, known])) as [unknown, BoundDestination[]];
+  const [[standing]] = (await queryTogether(db, [first, known])) as [BoundDestination[]];
   if (standing && isSame(standing, wanted)) return standing.stateId;
   return db.transaction(async (tx) => {
     const [bound] = await tx.select().from(destination).for('update');

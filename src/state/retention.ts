@@ -1,6 +1,6 @@
 // How long finished runs and the history of bookings and of drift are kept. Records are kept for good.
 import { sql } from 'drizzle-orm';
-import { query, type Queries } from './database.js';
+import { query, queryTogether, type Queries } from './database.js';
 import { KEEP_PROCESSES_DAYS } from './processes.js';
 
 const KEEP_RUNS_DAYS = 365;
@@ -31,33 +31,31 @@ const SAYS_NOTHING_ELSE = sql`(r.kind = 'incremental' AND r.status = 'succeeded'
 
 /** Deletes runs and batches that are older than they are kept. */
 export async function pruneRuns(db: Queries): Promise<void> {
-  await query(db)`
-    DELETE FROM slotsync.runs AS r WHERE finished_at < ${daysAgo(KEEP_RUNS_DAYS)}
+  await queryTogether(db, [
+    sql`DELETE FROM slotsync.runs AS r WHERE finished_at < ${daysAgo(KEEP_RUNS_DAYS)}
       OR (kind IN ('incremental', 'reconcile') AND finished_at < ${daysAgo(KEEP_FREQUENT_RUNS_DAYS)})
       OR (id <= (SELECT max(id) FROM slotsync.runs) - ${NOT_MANY_RUNS}::bigint
-        AND finished_at < ${daysAgo(KEEP_MANY_RUNS_DAYS)} AND ${SAYS_NOTHING_ELSE})`;
-  await query(db)`
-    DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
-    WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;
-  await pruneObjectClaims(db);
+        AND finished_at < ${daysAgo(KEEP_MANY_RUNS_DAYS)} AND ${SAYS_NOTHING_ELSE})`,
+    sql`DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
+      WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`,
+    // Claims on objects that a process left behind: nothing it sent then can still be carried out.
+    sql`DELETE FROM slotsync.object_claims WHERE claimed_until < ${daysAgo(1)}`,
+  ]);
 }
 
 /** Deletes what processes told of themselves, what operators did, and alerts, when it is older than it is kept. */
 export async function pruneNotes(db: Queries): Promise<void> {
-  await query(db)`DELETE FROM slotsync.processes WHERE seen_at < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
-  await query(db)`DELETE FROM slotsync.alerts WHERE recovered_at < ${daysAgo(KEEP_ALERTS_DAYS)}`;
-  await query(db)`DELETE FROM slotsync.actions WHERE at < ${daysAgo(KEEP_ACTIONS_DAYS)}`;
-  await query(db)`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_SECONDS_DAYS)}`;
+  await queryTogether(db, [
+    sql`DELETE FROM slotsync.processes WHERE seen_at < ${daysAgo(KEEP_PROCESSES_DAYS)}`,
+    sql`DELETE FROM slotsync.alerts WHERE recovered_at < ${daysAgo(KEEP_ALERTS_DAYS)}`,
+    sql`DELETE FROM slotsync.actions WHERE at < ${daysAgo(KEEP_ACTIONS_DAYS)}`,
+    sql`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_SECONDS_DAYS)}`,
+  ]);
 }
 
 /** Deletes the history of drift when it is older than it is kept. */
 export async function pruneDrift(db: Queries): Promise<void> {
   await query(db)`DELETE FROM slotsync.drift_events WHERE at < ${daysAgo(KEEP_DRIFT_DAYS)}`;
-}
-
-/** Deletes claims on objects that a process left behind: nothing it sent then can still be carried out. */
-async function pruneObjectClaims(db: Queries): Promise<void> {
-  await query(db)`DELETE FROM slotsync.object_claims WHERE claimed_until < ${daysAgo(1)}`;
 }
 
 /** Deletes the history of bookings, and bookings and cancellations that ended, when they are older than they are kept. */

@@ -1,5 +1,6 @@
 // Several readings of the state as of one moment.
-import { query, type Queries } from './database.js';
+import { sql, type SQL } from 'drizzle-orm';
+import type { Queries } from './database.js';
 
 /** A table that is locked is not waited for longer: a reading has one of the state's few connections. */
 const LONGEST_LOCK_MS = 1000;
@@ -13,21 +14,23 @@ export async function inSnapshot<T>(
   read: (tx: Queries) => Promise<T>,
   { limitMs }: { limitMs?: number | undefined } = {},
 ): Promise<T> {
-  return db.transaction(
-    async (tx) => {
-      await limitReading(tx, limitMs);
-      return read(tx);
-    },
-    { isolationLevel: 'repeatable read', accessMode: 'read only' },
-  );
+  return db.transaction(async (tx) => {
+    // In one message, and before any query.
+    await tx.execute(
+      sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; ${limitingReading(limitMs)}`,
+    );
+    return read(tx);
+  });
 }
 
 /** With `limitMs`, no statement of the transaction takes longer, and none waits long for a lock. */
-export async function limitReading(tx: Queries, limitMs?: number): Promise<void> {
+export const limitReading = async (tx: Queries, limitMs?: number): Promise<unknown> =>
+  tx.execute(limitingReading(limitMs));
+
+function limitingReading(limitMs: number | undefined): SQL {
   // Compiling statements that look up many single records takes longer than they do.
-  await query(tx)`SELECT set_config('jit', 'off', true)`;
-  if (limitMs === undefined) return;
-  await query(tx)`
-    SELECT set_config('statement_timeout', ${String(limitMs)}, true),
-      set_config('lock_timeout', ${String(Math.min(limitMs, LONGEST_LOCK_MS))}, true)`;
+  const always = sql`SELECT set_config('jit', 'off', true)`;
+  if (limitMs === undefined) return always;
+  return sql`${always}, set_config('statement_timeout', ${String(limitMs)}, true),
+    set_config('lock_timeout', ${String(Math.min(limitMs, LONGEST_LOCK_MS))}, true)`;
 }

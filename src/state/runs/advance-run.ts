@@ -27,12 +27,15 @@ export async function finishPlanning(
       WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' RETURNING kind, ${LIMIT_IDLE}`;
     if (!run) throw new PlannerReplaced();
     await writeRest(tx);
-    await insertHolds(tx, runId, planned.holds);
     await useApprovals(tx, planned.approvals ?? []);
-    await replaceEarlierRuns(tx, runId);
-    // Approvals of streams that could not be planned end too. None starts an incremental run.
-    if (run.kind !== 'incremental') await closeHolds(tx, runId, { isCancelled: false });
-    const queued = await queueNextLevel(tx, runId);
+    // In this order, and none waits for the one before.
+    const [queued] = await Promise.all([
+      queueNextLevel(tx, runId),
+      insertHolds(tx, runId, planned.holds),
+      replaceEarlierRuns(tx, runId),
+      // Approvals of streams that could not be planned end too. None starts an incremental run.
+      run.kind !== 'incremental' && closeHolds(tx, runId, { isCancelled: false }),
+    ]);
     return queued.length > 0 ? queued : takeStep(tx, runId);
   });
 }

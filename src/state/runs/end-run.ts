@@ -137,17 +137,12 @@ export async function finishRun(
   if (!ended) return;
   const isCancelled = status === 'cancelled';
   // No approval starts an incremental run.
-  if (isCancelled || ended.kind !== 'incremental') await closeHolds(tx, id, { isCancelled });
-  if (!ended.hasPlan && !isCancelled) await replaceEarlierRuns(tx, id);
-  switch (ended.kind) {
-    case 'incremental':
-      return closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked'));
-    case 'sync':
-    case 'backfill':
-      return wakeArrived(tx);
-    default:
-      return;
-  }
+  await Promise.all([
+    (isCancelled || ended.kind !== 'incremental') && closeHolds(tx, id, { isCancelled }),
+    !ended.hasPlan && !isCancelled && replaceEarlierRuns(tx, id),
+    ended.kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
+    (ended.kind === 'sync' || ended.kind === 'backfill') && wakeArrived(tx),
+  ]);
 }
 
 /** The status that follows from the outcomes of each stream and the ends of the batches. A run that sent less than it planned has not succeeded. */

@@ -1,8 +1,7 @@
 // A run has one planner at a time, which alone writes its batches. A queue that lost everything, or a process that slept, can
 // leave two planners of one run; the newest wins, and whatever the other still writes changes nothing.
 import { sql } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
-import { deleteBatches } from './batches.js';
+import { query, queryTogether, type Queries } from '../database.js';
 
 /** The run that is planned, and the token of the process that plans it. */
 export interface Planner {
@@ -27,13 +26,13 @@ export const LIMIT_IDLE = sql`set_config('idle_in_transaction_session_timeout', 
  * former planner that is under way. False: the run is not to be planned.
  */
 export async function takePlanning(db: Queries, { runId, token }: Planner): Promise<boolean> {
-  return db.transaction(async (tx) => {
-    const taken = await query(tx)`
-      UPDATE slotsync.runs SET planner = ${token}
-      WHERE id = ${runId}::bigint AND status = 'planning' AND paused_at IS NULL`;
-    if (taken.count > 0) await deleteBatches(tx, runId);
-    return taken.count > 0;
-  });
+  const [taken] = await queryTogether(db, [
+    sql`UPDATE slotsync.runs SET planner = ${token}
+      WHERE id = ${runId}::bigint AND status = 'planning' AND paused_at IS NULL RETURNING id`,
+    sql`DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
+      WHERE run_id = ${runId}::bigint AND r.id = run_id AND planner = ${token} AND status = 'planning'`,
+  ]);
+  return taken !== undefined && taken.length > 0;
 }
 
 /** Whether this is still the planner of its run. */

@@ -26,8 +26,12 @@ export function createRecognizer({
   let lookedAt = -Infinity;
   return async (withinMs = 0): Promise<void> => {
     if (performance.now() - lookedAt < withinMs) return;
-    report('state', await noteDatabase(state.db, 'state', await readStateFacts(state.db)));
-    report('mirror', await noteDatabase(state.db, 'mirror', await mirror.facts()));
+    const [ofState, ofMirror] = await Promise.all([
+      noteDatabase(state.db, 'state', readStateFacts),
+      noteDatabase(state.db, 'mirror', () => mirror.facts()),
+    ]);
+    report('state', ofState);
+    report('mirror', ofMirror);
     lookedAt = performance.now();
   };
 }
