@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { readClock } from '../../src/state/database.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { bindDestination } from '../../src/state/destination-binding.js';
+import { claimRecords } from '../../src/state/records/claim-records.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import {
   addRooms,
@@ -34,6 +35,28 @@ describe('claim: a process that slept', () => {
     });
     expect(world.writes()).toEqual([]);
     expect(await world.recordsOf('rooms')).toEqual({});
+  });
+});
+
+describe('claim: of objects that are linked', () => {
+  it('gives them to the keys of their links, and to none whose template names them', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B', 'C');
+    const { runId } = await world.plan();
+    await world.sql`
+      INSERT INTO slotsync.links (stream, local_key, external_id, assigns_id, linked_by)
+      VALUES ('rooms', 'B', 'room_A', false, 'match')`;
+    const { binding } = world.destination;
+    const claim = { token: 'test', stream: 'rooms', seconds: 60, lateSeconds: 60, runId, binding };
+    const keys = ['A', 'C'];
+    const externalIds = new Map(['A', 'B', 'C'].map((key) => [key, `room_${key}`]));
+    await claimRecords(world.state.db, { ...claim, keys, externalIds });
+    await claimRecords(world.state.db, { ...claim, keys: ['B'], externalIds });
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { external_id: null },
+      B: { external_id: 'room_A' },
+      C: { external_id: 'room_C' },
+    });
   });
 });
 
