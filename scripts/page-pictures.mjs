@@ -1,99 +1,172 @@
-// Makes the pictures of the page and of a terminal in docs/images, on a bad morning (bad-morning.mjs) with a run under way:
-// npm run build && node scripts/page-pictures.mjs [folder] [more paths]
+// Makes the pictures of the page and of a terminal in docs/images, on a bad morning (test/support/bad-morning.ts) with a run under
+// way: npm run build && node scripts/page-pictures.mjs. With a folder, also a page of pictures, index.html: what each surface says of
+// that morning, and of the same state restored: node scripts/page-pictures.mjs <folder>
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
-import { setTimeout as pause } from 'node:timers/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { createJiti } from 'jiti';
 import { chromium } from 'playwright-core';
-import { playBadMorning } from './bad-morning.mjs';
+import postgres from 'postgres';
+import { startEmbeddedPostgres } from '../dist/demo/embedded-postgres.js';
+import { universitySchema } from '../dist/demo/sync.config.js';
+import { loadUniversity } from '../dist/demo/university.js';
+import { startSandbox } from '../dist/sandbox/sandbox.js';
 
-const TOKEN = 'a-token-of-the-pictures';
-const folder = process.argv[2] ?? fileURLToPath(new URL('../docs/images/', import.meta.url));
+const jiti = createJiti(import.meta.url, { fsCache: false });
+const support = (name) => jiti.import(`../test/support/${name}.ts`);
+const { CONFIGURATION, MAIL_TO, REPORT_TO, TOKEN, mailTo, playBadMorning } = await support('bad-morning');
+const { findChromium } = await support('chromium');
+const { backUpDatabase } = await support('clusters');
+const { openMailServer } = await support('mail-server');
+const { readTerminal, withoutColours } = await support('terminal');
+const { until } = await support('wait');
 
+const CLI = fileURLToPath(new URL('../dist/cli.js', import.meta.url));
+const IMAGES = fileURLToPath(new URL('../docs/images/', import.meta.url));
 const PORT = 8391;
-const CHROMIUM = (process.env['PATH'] ?? '')
-  .split(':')
-  .map((each) => `${each}/chromium`)
-  .find(existsSync);
-if (!CHROMIUM) throw new Error('chromium is not on PATH');
+const PAGE = `http://localhost:${PORT}`;
+const WIDTHS = [390, 1280];
+const PATHS = [
+  '/',
+  '/runs',
+  '/runs/4',
+  '/failures',
+  '/drift',
+  '/bookings',
+  '/report',
+  '/records/buildings/K',
+];
+const COMMANDS = ['status', 'runs', 'runs 4', 'failures', 'report', 'check', 'alerts', 'actions', 'plan'];
 
+const folder = process.argv[2] && path.resolve(process.argv[2]);
 const closers = [];
+const shown = [];
 try {
-  const { sql, sandbox, env, cli, start, run } = await playBadMorning({
-    closers,
-    settings: { HTTP_PORT: String(PORT), HTTP_TOKEN: TOKEN },
-  });
+  const server = await startEmbeddedPostgres();
+  closers.push(server.stop);
+  const url = await server.createDatabase('university');
+  const sql = postgres(url, { max: 1, onnotice: () => undefined });
+  closers.push(() => sql.end({ timeout: 1 }));
+  await loadUniversity(sql, { seed: 1 });
+  const sandbox = await startSandbox({ rate: 20, latencyMs: 20, schema: universitySchema });
+  closers.push(() => sandbox.close());
+  const mailServer = await openMailServer();
+  closers.push(() => mailServer.close());
+  const place = await mkdtemp(path.join(tmpdir(), 'slotsync-pictures-'));
+  closers.push(() => rm(place, { recursive: true }));
+  await writeFile(path.join(place, 'sync.config.ts'), CONFIGURATION);
+  const env = {
+    PATH: process.env['PATH'],
+    MIRROR_DATABASE_URL: url,
+    API_BASE_URL: sandbox.url,
+    API_KEY: 'sandbox-key',
+    API_ORGANIZATION_ID: 'demo',
+    ALERT_SMTP_URL: `smtp://127.0.0.1:${mailServer.port}?tls=none`,
+    LOG_LEVEL: 'warn',
+    HTTP_PORT: String(PORT),
+    HTTP_TOKEN: TOKEN,
+  };
+  const start = (...args) => spawn(process.execPath, [CLI, ...args], { env, cwd: place, stdio: 'inherit' });
+  const run = (...args) => once(start(...args), 'exit');
+  let worker;
+  const startWorker = async () => {
+    worker = start('worker');
+    closers.push(stopWorker);
+    await until(async () => (await fetch(`${PAGE}/healthz`)).ok, { describe: 'the page' });
+  };
+  const stopWorker = async () => {
+    if (worker.exitCode !== null) return;
+    worker.kill('SIGTERM');
+    await once(worker, 'exit');
+  };
+  const type = (command) => readTerminal(command, { env, cwd: place });
+
+  await run('migrate');
+  await playBadMorning({ sql, sandbox, run, startWorker });
   await sql`
     INSERT INTO slotsync.request_seconds (second, requests, throttled)
     SELECT date_trunc('second', now()) - make_interval(secs => s), 3 + (8 * (1 + sin(s / 400.0)))::int, 0
     FROM generate_series(200, 3500, 4) AS s ON CONFLICT DO NOTHING`;
-
-  const failures = await readTerminal(cli, 'failures', { ...env, TERM: 'xterm' });
-  const worker = start('worker');
-  closers.push(async () => {
-    worker.kill('SIGTERM');
-    await once(worker, 'exit');
-  });
-  const page = `http://localhost:${PORT}`;
-  await until(async () => (await fetch(`${page}/healthz`)).ok);
-  // A request holds at most 1000 objects, so a second one is needed for the courses, whatever size was learned.
-  sandbox.closeGate({ method: 'PUT', path: '/objects', after: 1 });
-  closers.push(async () => sandbox.openGate());
-  await run('backfill', 'courses', '--force', '--detach');
-  await until(() => sandbox.gate().held > 0);
-
-  const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+  const browser = await chromium.launch({ executablePath: findChromium() ?? '', args: ['--no-sandbox'] });
   closers.push(() => browser.close());
-  await picture(browser, page, { width: 1280, height: 1400, name: 'page-desktop' });
-  await picture(browser, page, { width: 390, height: 1400, name: 'page-phone' });
-  await terminalPicture(browser, `$ slotsync failures\n${failures}`);
-  for (const path of process.argv.slice(3))
-    await picture(browser, page, {
-      width: 1280,
-      height: 1000,
-      name: `page${path.replaceAll('/', '-')}`,
-      path,
+
+  if (folder) {
+    await mkdir(folder, { recursive: true });
+    await until(() => mailTo(mailServer.mails, REPORT_TO) && mailTo(mailServer.mails, MAIL_TO), {
+      describe: 'the mails',
+      timeoutMs: 300_000,
     });
+    for (const to of [MAIL_TO, REPORT_TO]) {
+      const mail = mailTo(mailServer.mails, to);
+      shown.push([`Mail to ${to}: ${mail.subject}`, { text: mail.text }]);
+      for (const width of WIDTHS)
+        await picture(browser, { folder, name: `mail-${to.split('@')[0]}-${width}`, width, html: mail.html });
+    }
+    for (const command of COMMANDS) shown.push([`slotsync ${command}`, { text: await type(command) }]);
+    for (const width of WIDTHS)
+      for (const at of PATHS) await picture(browser, { folder, name: nameOf('page', at, width), width, at });
+  }
+
+  const failures = await type('failures');
+  sandbox.closeGate({ method: 'PUT', path: '/objects', after: 1 });
+  await run('backfill', 'staff', '--force', '--detach');
+  await until(() => sandbox.gate().held > 0, { describe: 'a request at the gate' });
+  await picture(browser, { folder: IMAGES, name: 'page-desktop', width: 1280, height: 1400, at: '/' });
+  await picture(browser, { folder: IMAGES, name: 'page-phone', width: 390, height: 1400, at: '/' });
+  await terminalPicture(browser, `$ slotsync failures\n${failures}`);
+  sandbox.openGate();
+
+  if (folder) {
+    await stopWorker();
+    const putBack = await backUpDatabase(url);
+    await putBack();
+    for (const command of ['status', 'failures', 'report', 'check'])
+      shown.push([`restored: slotsync ${command}`, { text: await type(command) }]);
+    await startWorker();
+    for (const width of WIDTHS)
+      for (const at of ['/', '/failures'])
+        await picture(browser, { folder, name: nameOf('restored', at, width), width, at });
+    await writePage(folder);
+  }
+} catch (error) {
+  console.error(error);
 } finally {
   for (const close of closers.reverse()) await close();
 }
 process.exit();
 
-async function picture(browser, origin, { width, height, name, path = '/' }) {
-  const context = await browser.newContext({
-    viewport: { width, height },
-    colorScheme: name.endsWith('-dark') ? 'dark' : 'light',
-  });
-  const shown = await context.newPage();
-  await shown.goto(`${origin}/sign-in`);
-  await shown.getByLabel('Token').fill(TOKEN);
-  await shown.getByRole('button', { name: 'Sign in' }).click();
-  await shown.goto(origin + path.replace('-dark', ''));
-  await shown
-    .getByText('Up to date.')
-    .waitFor({ state: 'attached', timeout: 3000 })
-    .catch(() => undefined);
-  await shown.screenshot({ path: `${folder}/${name}.png` });
+function nameOf(what, at, width) {
+  return `${what}${at === '/' ? '' : at.replaceAll('/', '-')}-${width}`;
+}
+
+/** Pictures a path of the page, or HTML. Without a height all of it is shown. */
+async function picture(browser, { folder: into, name, width, height, at, html }) {
+  const viewport = { width, height: height ?? 800 };
+  const context = await browser.newContext({ viewport, colorScheme: 'light' });
+  const opened = await context.newPage();
+  if (html === undefined) {
+    await opened.goto(`${PAGE}/sign-in`);
+    await opened.getByLabel('Token').fill(TOKEN);
+    await opened.getByRole('button', { name: 'Sign in' }).click();
+    await opened.goto(PAGE + at);
+    await opened
+      .getByText('Up to date.')
+      .waitFor({ state: 'attached', timeout: 3000 })
+      .catch(() => undefined);
+  } else await opened.setContent(html);
+  const scrolled = await opened.evaluate('document.documentElement.scrollWidth');
+  if (scrolled > width) process.stderr.write(`${name}: ${scrolled} pixels wide\n`);
+  await opened.screenshot({ path: path.join(into, `${name}.png`), fullPage: height === undefined });
+  shown.push([name, { image: `${name}.png` }]);
   await context.close();
 }
 
-/** The output of a command on a terminal of 80 columns, with its colours. */
-async function readTerminal(cli, command, env) {
-  const typed = `stty cols 80 rows 50; ${process.execPath} ${cli} ${command}`;
-  const terminal = spawn('script', ['-qec', typed, '/dev/null'], {
-    env,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  return (await text(terminal.stdout)).replaceAll('\r', '');
-}
-
-async function terminalPicture(browser, shown) {
+async function terminalPicture(browser, typed) {
   const colours = { 31: '#ff6b6b', 32: '#69db7c', 33: '#ffc94d' };
-  const html = shown
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
+  const html = escape(typed)
     // oxlint-disable-next-line no-control-regex -- what a terminal obeys
     .replaceAll(/\u001b\[(\d*)m/g, (_, code) =>
       colours[code] ? `<span style="color: ${colours[code]}">` : '</span>',
@@ -105,15 +178,23 @@ async function terminalPicture(browser, shown) {
   await page.setContent(
     `<pre style="display: inline-block; margin: 0; padding: 14px; background: #1b2030; color: #e6e9f0; font: 13px/1.45 monospace">${html.trim()}</pre>`,
   );
-  await page.locator('pre').screenshot({ path: `${folder}/terminal.png` });
+  await page.locator('pre').screenshot({ path: path.join(IMAGES, 'terminal.png') });
   await context.close();
 }
 
-async function until(condition) {
-  while (
-    !(await Promise.resolve()
-      .then(condition)
-      .catch(() => false))
-  )
-    await pause(50);
+async function writePage(into) {
+  const parts = shown.map(([title, { text: typed, image }]) => {
+    const body = image ? `<img src="${image}">` : `<pre>${escape(withoutColours(typed))}</pre>`;
+    return `<h2>${escape(title)}</h2>\n${body}\n`;
+  });
+  const style =
+    'body { font: 15px sans-serif } img { border: 1px solid #999 } pre { width: 80ch; background: #eee }';
+  await writeFile(
+    path.join(into, 'index.html'),
+    `<!doctype html><meta charset="utf-8"><title>A bad morning</title><style>${style}</style>\n${parts.join('')}`,
+  );
+}
+
+function escape(typed) {
+  return typed.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 }

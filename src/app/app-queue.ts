@@ -10,9 +10,11 @@ import { startPresence } from '../queue/presence.js';
 import { createProducer } from '../queue/producer.js';
 import { createWorkers, type Workers } from '../queue/workers.js';
 import { registerFreezes } from '../state/freezes.js';
+import { keepLoads } from '../state/freshness.js';
 import { requireMigrated } from '../state/migrate.js';
 import { registerSchedule, removeSchedule, VERIFY } from '../state/runs/occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
+import { namesOfAsking } from '../streams/freshness.js';
 import { createCurrentStreams } from '../sync/run/current-streams.js';
 import { reconcilePeriodically } from '../sync/reconcile/reconcile-periodically.js';
 import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
@@ -48,6 +50,7 @@ export async function openQueue(app: AppBase) {
     async startScheduler(): Promise<void> {
       const configured = schedulesOf(await app.configuration());
       const deps = { ...shared, streams: await app.streams(), mirror: await app.mirror() };
+      await keepLoads(state.db, namesOfAsking(deps.streams.values()));
       const scheduler = await startScheduler(deps, configured);
       own(scheduler, scheduler.close);
     },

@@ -6,6 +6,7 @@ import type { Cause } from '../situation/causes.js';
 import type { FormerProcess } from '../situation/configurations.js';
 import type { NotedLoad } from '../state/freshness.js';
 import type { Process } from '../state/processes.js';
+import type { RunHold } from '../state/runs/holds.js';
 import type { LoadProblem, RunKind } from '../state/schema.js';
 import { describeLoad, toLoadFacts } from '../sync/limits/load-age.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
@@ -166,17 +167,13 @@ const SENTENCES: Describe = {
     };
   },
 
-  run_held: ({ facts: { holds } }) => {
+  run_held: ({ since, facts: { holds } }) => {
     const [hold, ...others] = holds;
     const { details, samples, next, commands } = holdToPoint(hold);
     return {
       status: 'held',
       text: text`${nameRun(hold.runId, hold.kind)} holds ${describeHeld(hold)}`,
-      details: [
-        hold.approvable
-          ? 'Nothing of it is sent until an operator approves it.'
-          : 'No approval releases it: the reason says what does.',
-      ],
+      details: [text`${since && text`Held since ${{ minute: since }}. `}${describeRelease(hold)}`],
       named: present<Text>(
         details,
         others.length > 0 &&
@@ -188,7 +185,7 @@ const SENTENCES: Describe = {
     };
   },
 
-  frozen: ({ facts: { streams, endsAt, reason, frozenBy, held, waiting } }) => {
+  frozen: ({ since, facts: { streams, endsAt, reason, frozenBy, held, waiting } }) => {
     const counted = present(
       held > 0 && `${plural(held, 'record')} held`,
       waiting > 0 && `${plural(waiting, 'key')} in the inbox`,
@@ -205,7 +202,7 @@ const SENTENCES: Describe = {
         counted === '' ? 'Nothing waits yet.' : `What waits: ${counted}. It causes no alert.`,
         frozenBy === 'configuration' && 'The configuration says so: `freeze`.',
       ),
-      named: [`Reason: ${reason}`],
+      named: [text`${since && text`Since ${{ minute: since }}. `}Reason: ${reason}`],
     };
   },
 
@@ -339,6 +336,13 @@ const shorten = (streams: readonly string[]) =>
   streams.length > MOST_NAMED
     ? `${streams.slice(0, MOST_NAMED).join(', ')} and ${formatNumber(streams.length - MOST_NAMED)} more`
     : streams.join(', ');
+
+function describeRelease({ approvable, facts: { load } }: RunHold): string {
+  if (!approvable) return 'No approval releases it: the reason says what does.';
+  return load
+    ? 'Nothing of it is sent until the mirror is loaded and synced again, or an operator approves it.'
+    : 'Nothing of it is sent until an operator approves it.';
+}
 
 function describeSent(loads: readonly NotedLoad[]): string {
   const held = loads.filter(({ holds }) => holds);

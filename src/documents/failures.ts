@@ -60,9 +60,10 @@ export function failuresDocument(
 
 /** `ending`: of the sentence with their number. */
 export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
-  const { stream, causes, known, total, formerObjects, renamed, drift } = facts;
+  const { stream, causes, known, total, all, formerObjects, renamed, drift } = facts;
   const held = describeHeldRecords(causes);
   return present<Text>(
+    known.restored && (all > 0 || held !== undefined) && UNKNOWN_SINCE_BACKUP,
     (total > 0 || held === undefined) && describeNumber(facts, ending),
     held && `${held}.`,
     total + causes.length > 0 && describeUnsent(known, stream),
@@ -311,9 +312,11 @@ export const recordsOf = (count: number, stream?: string) =>
 const RESTORED_REMEDY = 'slotsync verify --repair';
 
 /** Only records that were planned and sent are in sync, where no record is out of sync and none is held. */
+const UNKNOWN_SINCE_BACKUP = `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
+
 export function describeSettled(known: Knowledge, stream?: string): string {
   const { hasRecords, isPlanned, restored } = known;
-  if (restored) return `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
+  if (restored) return UNKNOWN_SINCE_BACKUP;
   const of = stream === undefined ? '' : ` of ${stream}`;
   const unsent = describeUnsent(known, stream);
   if (unsent !== undefined) return hasRecords ? unsent : `No record${of} yet. ${unsent}`;

@@ -138,8 +138,10 @@ export function describeKeys({ count, firstKeys, stream }: Pick<RunHold, 'count'
 export const listCommand = (stream: string) => `slotsync failures ${stream} --status held --all`;
 
 /** The reason of a hold as a sentence, without the command that approves it: for where the command stands beside it. */
-export const reasonOfHold = (hold: RunHold): string =>
-  hold.approvable ? `${describeReason(hold)}.` : describeReason(hold);
+export const reasonOfHold = (hold: RunHold): string => {
+  const reason = describeReason(hold);
+  return `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}${hold.approvable ? '.' : ''}`;
+};
 
 /** Some of the held records as they would change at the service, field by field. */
 export function describeSamples({ samples = [] }: Pick<Hold, 'samples'>): string[] {

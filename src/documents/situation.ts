@@ -90,16 +90,24 @@ export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsett
   );
 }
 
-/** The first of each kind. What is left out is listed by a command. */
+/** The command that lists all concerns of a kind. */
+const LISTED_BY: Partial<Record<Concern['kind'], string>> = {
+  records: 'slotsync failures',
+  run_held: 'slotsync failures --status held',
+};
+
+/** The first of each kind. Of some more there is a line, and what is left out is listed by a command. */
 function pointsOf(some: readonly Concern[], now: Date): Point[] {
   const kinds = [...new Set(some.map(({ kind }) => kind))];
   return kinds.flatMap((kind) => {
     const ofKind = some.filter((concern) => concern.kind === kind);
     const more = ofKind.length - MOST_OF_A_KIND;
-    const points = ofKind.slice(0, MOST_OF_A_KIND).map((concern) => concernToPoint(concern, now));
+    const all = ofKind.slice(0, 2 * MOST_OF_A_KIND).map((concern) => concernToPoint(concern, now));
+    const points = all.slice(0, MOST_OF_A_KIND);
     if (more <= 0) return points;
-    const command = kind === 'records' ? 'slotsync failures' : 'slotsync status --json';
-    return [...points, { text: `… and ${formatNumber(more)} more`, commands: [command] }];
+    const details = all.slice(MOST_OF_A_KIND).map((point) => point.text);
+    const command = LISTED_BY[kind] ?? 'slotsync status --json';
+    return [...points, { text: `… and ${formatNumber(more)} more`, details, commands: [command] }];
   });
 }
 

@@ -39,18 +39,24 @@ export const statusToHtml = (word: string): Html =>
 
 /** A command that an operator types, with what it does. */
 export const typedCommand = (command: string | Action): Html =>
-  html`<span class="typed">${labelOf(command)}: <code>${commandOf(command)}</code></span>`;
+  html`<span class="typed">${labelOf(command)}: <code>${wrapWhole(commandOf(command))}</code></span>`;
+
+/** Options and numbers that no line is broken in: a phone breaks a line after each hyphen. */
+const WHOLE = /(--[a-z][a-z-]*|\d{1,3}(?: \d{3})+(?!\d))/;
+
+const wrapWhole = (typed: string): Html =>
+  html`${typed.split(WHOLE).map((part, index) => (index % 2 === 1 ? html`<span class="whole">${part}</span>` : part))}`;
 
 export function textToHtml(text: Text, surface: Surface): Html {
-  return html`${typeof text === 'string' ? text : text.parts.map((part) => partToHtml(part, surface))}`;
+  return html`${typeof text === 'string' ? wrapWhole(text) : text.parts.map((part) => partToHtml(part, surface))}`;
 }
 
 function partToHtml(part: Part, { timeZone, action }: Surface): Html {
   const shown = plainPart(part, timeZone);
-  if (typeof part === 'string') return html`${part}`;
+  if (typeof part === 'string') return wrapWhole(part);
   if (part instanceof Date) return html`<time datetime="${part.toISOString()}">${shown}</time>`;
   if ('minute' in part) return html`<time datetime="${part.minute.toISOString()}">${shown}</time>`;
-  if ('command' in part) return html`<code>${shown}</code>`;
+  if ('command' in part) return html`<code>${wrapWhole(shown)}</code>`;
   if ('status' in part) return statusToHtml(part.status);
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;
 }
@@ -149,8 +155,10 @@ body { font: 15px/1.45 system-ui, sans-serif; max-width: 52rem; margin: 1.5rem a
 h1 { font-size: 1.5em; margin: 0 0 .3em; }
 h2 { font-size: 1.1em; margin: 1.1em 0 .3em; border-bottom: 1px solid var(--line); }
 p, ul, dl { margin: .3em 0; }
-li b { font-weight: inherit; }
 ul { padding-left: 1.2em; }
+ul.items > li { margin: .6em 0; }
+.status { border: 1px solid var(--line); border-radius: 3px; padding: 0 .3em; font-size: .85em; white-space: nowrap; }
+time, .whole { white-space: nowrap; }
 dt { font-weight: 600; }
 .scroll { position: relative; overflow-x: auto; }
 table { border-collapse: collapse; margin: .4em 0; overflow-wrap: break-word; }
@@ -162,7 +170,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .typed { display: block; }
 code { background: var(--ground); padding: 0 .3em; border-radius: 3px; }
 @page { size: A4; margin: 12mm; }
-@media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; } tr, li { break-inside: avoid; } }
+@media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; } li b { font-weight: inherit; } .status { border: 0; padding: 0; } ul.items > li { margin: 0; } tr, li { break-inside: avoid; } }
 </style>
 <style>
 ${CARDS}</style>

@@ -344,6 +344,7 @@ function findHeld({ holds }: Grounds): Concern[] {
         { holds: group },
         {
           id,
+          since: earliest(group.map(({ requestedAt }) => requestedAt)),
           subject: hold.stream,
           commands: isApproved ? [] : present(hold.approvable && approveCommand(hold), rejectCommand(hold)),
         },

@@ -61,6 +61,8 @@ interface GroundsDeps {
   streams?: readonly string[] | undefined;
   /** Loads them. Called only to compare them with streams that are in the inbox or not in sync. */
   loadStreams?: (() => Promise<readonly string[] | undefined>) | undefined;
+  /** Names of the streams that ask how old their load is, as the configuration is now. Called only where a load is noted. */
+  loadAsking?: (() => Promise<readonly string[]>) | undefined;
   /** By the database's clock unless it is set. */
   now?: Date | undefined;
 }
@@ -103,9 +105,13 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
 }
 
 /** Workers read them every few seconds for alerts: nothing here reads all records or all bookings. */
-export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
+export async function readGrounds(
+  tx: Queries,
+  { streams, loadStreams, loadAsking, now: setNow }: GroundsDeps,
+) {
   const moment = await readMoment(tx, setNow);
   const { now, binding } = moment;
+  const asking = moment.loads.length > 0 ? await loadAsking?.().catch(() => undefined) : undefined;
   const firstRequest = await readFirstRequest(tx);
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
@@ -124,6 +130,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const unscheduled = all.filter((name) => !schedules.some(({ streams: own }) => own.includes(name)));
   return {
     ...moment,
+    loads: moment.loads.filter(({ stream }) => asking?.includes(stream) !== false),
     /** Why nobody can write to the state; null: it can be written. */
     whyReadOnly: await readWhyReadOnly(tx),
     /** Names of the streams of the configuration; null: they are not known. */

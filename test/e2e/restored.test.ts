@@ -32,7 +32,7 @@ it('says until a verify that what was sent is not known, and the repair sends it
   expect((await world.run(['report'])).stdout).toContain('slotsync verify --repair');
   const check = await world.run(['check']);
   expect(check.stdout).toMatch(/! database of the state: the state is another database/);
-  expect(check.stdout).toMatch(/✓ database of the mirror: recognized by system identifier \d+/);
+  expect(check.stdout).toMatch(/✓ database of the mirror: a restore is recognized by system identifier \d+/);
   expect(nameOf('R1')).toEqual(['sent since']);
 
   await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;

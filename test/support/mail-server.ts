@@ -26,6 +26,7 @@ export async function openMailServer({
   const mails: AcceptedMail[] = [];
   const server = new SMTPServer({
     logger: false,
+    disableReverseLookup: true,
     ...(certificate
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
       : { hideSTARTTLS: true }),

@@ -161,6 +161,7 @@ export const HOLD: RunHold = {
   approvedFor: null,
   usedBy: null,
   state: 'open',
+  requestedAt: new Date('2026-03-01T01:00:00Z'),
   firstKeys: ['R1'],
   samples: [],
 };

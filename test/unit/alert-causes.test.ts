@@ -31,6 +31,7 @@ const HOLD: RunHold = {
   approvedFor: null,
   usedBy: null,
   state: 'open',
+  requestedAt: new Date(),
   firstKeys: [],
   samples: [{ key: 'secret-key', externalId: 'secret', changes: [] }],
 };

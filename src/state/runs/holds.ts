@@ -9,6 +9,7 @@ import type { Hold, HoldOperation, Holds, HoldState, RunKind } from '../schema.j
 export interface RunHold extends Hold {
   runId: number;
   kind: RunKind;
+  requestedAt: Date;
   stream: string;
   operation: HoldOperation;
   state: HoldState;
@@ -34,7 +35,7 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
       ? sql`h.state IN ('open', 'approved')`
       : sql`h.run_id = ${runId}::bigint AND h.state <> 'rejected'`;
   return query<RunHold>(db)`
-    SELECT h.run_id::float8 AS "runId", r.kind, h.stream, h.operation, h.state, h.count, h.facts, h.approvable, h.samples,
+    SELECT h.run_id::float8 AS "runId", r.kind, r.requested_at AS "requestedAt", h.stream, h.operation, h.state, h.count, h.facts, h.approvable, h.samples,
       h.replaced_by::float8 AS "plannedAnewBy",
       CASE WHEN h.state = 'approved' THEN h.for_run END::float8 AS "approvedFor",
       CASE WHEN h.state = 'used' THEN h.for_run END::float8 AS "usedBy", held."firstKeys"

@@ -171,7 +171,7 @@ export async function* checkDatabases(
     const [known, unknown] = [false, true].map((isNull) =>
       Object.entries(facts).filter(([, value]) => (value === null) === isNull),
     );
-    const text = `recognized by ${known?.map((fact) => fact.join(' ')).join(', ')}`;
+    const text = `a restore is recognized by ${known?.map((fact) => fact.join(' ')).join(', ')}`;
     const missing = unknown?.map(([fact]) => fact).join(', ');
     if (!missing) yield { what, result: 'ok', text };
     else yield { what, result: 'note', text: `${text}; this role or server does not tell: ${missing}` };
@@ -196,7 +196,10 @@ async function* checkRole(
   if (excess === '') return yield { what, result: 'ok', text: `${rights.role} may only read` };
   const sources = reservations?.bookings ? [...streams, reservations.bookings] : streams;
   const lookups = sources.flatMap(({ lookups: { tables } }) => [...tables.values()]);
-  const remedy = `Use a role that may only read (docs/security.md): ${createReader([...sources, ...lookups])}`;
+  const loads = streams.flatMap(({ freshness }) =>
+    freshness?.query === undefined ? [] : [{ source: { query: freshness.query } }],
+  );
+  const remedy = `Use a role that may only read (docs/security.md): ${createReader([...sources, ...lookups, ...loads])}`;
   yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
 }
 

@@ -7,6 +7,7 @@ import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../e
 import { noMeter } from '../../process/meter.js';
 import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { keepLoads, noteLoad, type SeenLoad } from '../../state/freshness.js';
+import { namesOfAsking } from '../../streams/freshness.js';
 import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { UsedApproval } from '../../state/runs/approvals.js';
@@ -100,12 +101,7 @@ export async function planRun(
       for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
       for (const [stream, load] of planned.loads)
         await noteLoad(tx, stream, load, { isWhole: run.kind === 'sync' && run.range === null });
-      const asked = [...deps.streams.values()].filter(({ freshness }) => freshness !== undefined);
-      if (run.kind === 'sync')
-        await keepLoads(
-          tx,
-          asked.map(({ name }) => name),
-        );
+      if (run.kind === 'sync') await keepLoads(tx, namesOfAsking(deps.streams.values()));
     });
     noteInSpan({ 'slotsync.run.batches': planned.batches });
     log.info({ batches: planned.batches }, 'run planned');
