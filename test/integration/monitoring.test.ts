@@ -81,6 +81,13 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
     await world.sql`UPDATE rooms SET name = name || ' again'`;
     await syncAll(world);
     await until(syncedAtLeast(15), { describe: () => `the second run to be scraped: ${prometheus.log()}` });
+    // A sync forgets the load of a stream that does not ask for it, so it comes after them.
+    await world.sql`
+      INSERT INTO slotsync.freshness (stream, loaded_at, problem, holds, max_hours, read_at)
+      VALUES ('rooms', now() - interval '60 hours', 'too_old', true, 26, now())`;
+    await until(async () => (await prometheus.query('slotsync_source_stale == 1')).length > 0, {
+      describe: () => `the load to be scraped: ${prometheus.log()}`,
+    });
     rules = await until(
       async () => {
         const found = await prometheus.rules();
