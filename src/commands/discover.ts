@@ -34,13 +34,15 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
 
 /** Throws UsageError for a file that something else has written. */
 function requireOwnFile(file: string): void {
-  if (!file.endsWith('.ts'))
-    throw new UsageError(`--types writes TypeScript, and ${file} does not end in .ts`, {
+  if (!file.endsWith('.ts')) {
+    const fault = file.trim() === '' ? 'no file is named' : `'${file}' does not end in .ts`;
+    throw new UsageError(`--types writes TypeScript, and ${fault}`, {
       remedy: 'Name a file such as service.d.ts.',
     });
+  }
   requireWritableFolder(file);
   if (!existsSync(file) || readTextFile(file).startsWith(TYPES_MARKER)) return;
-  throw new UsageError(`${file} was not written by slotsync discover, and is not overwritten`, {
+  throw new UsageError(`'${file}' was not written by slotsync discover, and is not overwritten`, {
     remedy: 'Move it away, or name another file.',
   });
 }

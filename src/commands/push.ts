@@ -26,7 +26,7 @@ export async function push(app: App, name: string, given: string[], options: Com
   const { pushed, unknown } = await pushKeys(deps, stream, [...new Set(keys)]);
   const [frozen] = await listFrozen(deps.state.db, [name]);
   print(options, { stream: name, pushed, unknown }, [
-    ...unknown.map((key) => `no row and no record with key ${key} in ${name}`),
+    ...unknown.map((key) => `no row and no record with key '${key}' in ${name}`),
     `${plural(pushed.length, 'key')} of ${name} in the inbox; slotsync worker processes them${frozen ? ` when the freeze has ended: ${formatMinute(frozen.endsAt, await app.timeZone())}` : ''}.`,
   ]);
   return unknown.length > 0 ? EXIT.failed : EXIT.done;

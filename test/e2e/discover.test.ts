@@ -87,7 +87,12 @@ describe('discover', () => {
       'nowhere/service.d.ts',
       /nowhere\/service.d.ts cannot be written \(ENOENT\)/,
     ],
-    ['a file of another kind', 'service.json', /service.json does not end in .ts/],
+    ['a file of another kind', 'service.json', /'service\.json' does not end in \.ts/],
+    [
+      'an empty name',
+      '',
+      /--types writes TypeScript, and no file is named[^]*Name a file such as service\.d\.ts/,
+    ],
     ['a folder in its place', 'folder.d.ts', /folder.d.ts is a folder/],
   ])('refuses %s', async (_, file, message) => {
     await mkdir(path.join(world.folder, 'folder.d.ts'), { recursive: true });

@@ -116,9 +116,10 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       await world.sql`UPDATE rooms SET name = 'Sal tre' WHERE code = 'R3'`;
       await world.sql`UPDATE rooms SET name = 'Sal fyra' WHERE code = 'R4'`;
       await world.sql`ALTER TABLE rooms ENABLE TRIGGER USER`;
-      const pushed = await world.run(['push', 'rooms', 'R3', 'R404']);
+      const pushed = await world.run(['push', 'rooms', 'R3', 'R404', 'R3 ']);
       expect(pushed).toMatchObject({ code: 1 });
-      expect(pushed.stdout).toContain('no row and no record with key R404 in rooms');
+      expect(pushed.stdout).toContain("no row and no record with key 'R404' in rooms");
+      expect(pushed.stdout).toContain("no row and no record with key 'R3 ' in rooms"); // its blank is seen
       expect(pushed.stdout).toContain('1 key of rooms in the inbox');
       await becomes('room_R3', 'Sal tre');
       const piped = await world.start(['push', 'rooms', '-', '--json'], {}, 'R4\nR405\n\n').finished;
