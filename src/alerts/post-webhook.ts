@@ -40,7 +40,8 @@ export type PingOutcome = 'start' | 'success' | 'fail';
 
 /**
  * Asks the address of a monitoring service by the convention of healthchecks.io: below it `/start` and `/fail`, and itself for
- * success; `uuid` names the run. An address with a query means success alone, so it is not asked about the others.
+ * success; `uuid` names the run. An address with a query means success alone, so it is not asked about the others, unless the query
+ * is `create`, which belongs to the convention.
  */
 export async function ping(
   { url, ...webhook }: Omit<Webhook, 'secret'>,
@@ -48,7 +49,7 @@ export async function ping(
   signal: AbortSignal,
 ): Promise<void> {
   const address = new URL(url);
-  if (address.search !== '') {
+  if ([...address.searchParams.keys()].some((name) => name !== 'create')) {
     if (outcome === 'success') await ask({ url, ...webhook }, { method: 'GET' }, signal);
     return;
   }

@@ -588,6 +588,18 @@ describe('nightly runs', () => {
     expect(receiver.received.map(({ path }) => path)).toEqual(['/p1ng?status=up']);
   });
 
+  it('pings: an address with `create`, which is of the convention, has its outcomes before the query', async () => {
+    const deps = pinging({ pingUrl: `${receiver.url}/p1ng?create=1` });
+    const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
+    await startNightly();
+    await tell(deps);
+    await endRun('failed');
+    await tell(deps);
+    await beat();
+    const paths = receiver.received.map(({ path }) => path.replace(/rid=[-0-9a-f]{36}$/, 'rid='));
+    expect(paths).toEqual(['/p1ng/start?create=1&rid=', '/p1ng/fail?create=1&rid=', '/p1ng/fail?create=1']);
+  });
+
   it('pings: a worker that may not send is silent; an address that fails is named once', async () => {
     const deps = pinging();
     let maySend = false;
