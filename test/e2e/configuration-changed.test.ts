@@ -97,7 +97,7 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       expect(stdout).toContain(
         `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration`,
       );
-      // Which of the two is said depends on whether the worker has seen by now that its file changed.
+      // The words depend on whether the worker has seen by now that its file changed.
       expect(stdout).toMatch(
         new RegExp(
           `process ${worker.child.pid}, has (another configuration|the configuration loaded .* have changed) .*: restart it`,
