@@ -133,6 +133,7 @@ try {
   }
 } catch (error) {
   console.error(error);
+  process.exitCode = 1;
 } finally {
   for (const close of closers.reverse()) await close();
 }

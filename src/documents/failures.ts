@@ -311,9 +311,9 @@ export const recordsOf = (count: number, stream?: string) =>
 
 const RESTORED_REMEDY = 'slotsync verify --repair';
 
-/** Only records that were planned and sent are in sync, where no record is out of sync and none is held. */
 const UNKNOWN_SINCE_BACKUP = `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
 
+/** Only records that were planned and sent are in sync, where no record is out of sync and none is held. */
 export function describeSettled(known: Knowledge, stream?: string): string {
   const { hasRecords, isPlanned, restored } = known;
   if (restored) return UNKNOWN_SINCE_BACKUP;
