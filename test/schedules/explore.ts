@@ -51,7 +51,6 @@ export interface Outcome {
   decisions: Decision[];
   trace: string[];
   faults: string[];
-  isDiverged: boolean;
 }
 
 /** Plays one schedule in a room of its own, lets everything come to rest, and judges what stands then. */
@@ -103,7 +102,6 @@ export async function playOne(
       faults.push(`${actor.name} did not end: it waits for ${actor.next()?.label}`);
     actor.kill();
   }
-  const isDiverged = played.divergedAt !== undefined;
   if (played.divergedAt !== undefined)
     faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
   faults.push(...(await bringToRest(room)));
@@ -112,7 +110,7 @@ export async function playOne(
     ...((await scenario.judge?.(room)) ?? []),
   );
   await world.closeMirrors();
-  return { decisions: played.decisions, trace: played.trace, faults, isDiverged };
+  return { decisions: played.decisions, trace: played.trace, faults };
 }
 
 /** A schedule to be played. `rank`: of a bounded part, those of a higher one come first. */
@@ -138,7 +136,7 @@ export async function explore(world: ExploredWorld, scenario: Scenario, most = I
   for (const [preemptions, open] of levels.entries()) {
     let left = Math.ceil((most - explored.schedules) * (SHARES[preemptions] ?? 1));
     for (let next = takeNext(open, left); next && left > 0; next = takeNext(open, --left)) {
-      const outcome = await playAsChosen(world, scenario, next.choices);
+      const outcome = await playOne(world, scenario, next.choices);
       explored.schedules++;
       if (outcome.faults.length > 0) {
         explored.failed++;
@@ -153,14 +151,6 @@ export async function explore(world: ExploredWorld, scenario: Scenario, most = I
     }
   }
   return explored;
-}
-
-/** A claim that is renewed on a slow machine is a step more: the choices made beside it are tried again. */
-async function playAsChosen(world: ExploredWorld, scenario: Scenario, choices: readonly string[]) {
-  let outcome = await playOne(world, scenario, choices);
-  for (let again = 0; again < 2 && outcome.isDiverged; again++)
-    outcome = await playOne(world, scenario, choices);
-  return outcome;
 }
 
 /** Takes the first of the highest rank off the list; of the lowest, the first of `left` that lie evenly in it. */

@@ -7,6 +7,7 @@ import { createLimiter, type SlotStore } from '../../src/destination/quota/limit
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { openState, type State } from '../../src/state/database.js';
 import { createDatabase } from '../support/services.js';
+import type { Actor } from './actor.js';
 import { startSteppedService } from './service.js';
 
 /** Always grants: the tests of the quota are elsewhere. */
@@ -19,6 +20,9 @@ const FREE: SlotStore = {
     throw new Error('nothing is throttled here');
   },
 };
+
+/** Longer than a schedule takes on any machine: a claim that is renewed meanwhile would be a step more. */
+export const REQUEST_SECONDS = 600;
 
 export const FIELDS = ['thing.name', 'thing.parent'];
 
@@ -44,7 +48,7 @@ export async function openExploredWorld() {
   const openDestination = (prefix: string) => {
     const api = { baseUrl: service.url, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
     const requests = {
-      requestTimeoutMs: 30_000,
+      requestTimeoutMs: REQUEST_SECONDS * 1000,
       lateWriteSeconds: 30,
       tokenSeconds: 100_000,
       errorBodies: 'json' as const,
@@ -67,7 +71,7 @@ export async function openExploredWorld() {
 
     /** The clients of the actor of this name. */
     clientsOf(name: string): { state: State; destination: Destination } {
-      const state = states.get(name) ?? openState({ url: database.url, connections: 3 });
+      const state = states.get(name) ?? openState({ url: database.url, connections: 3, duty: name });
       const destination = destinations.get(name) ?? openDestination(`/${name}/v1`);
       states.set(name, state);
       destinations.set(name, destination);
@@ -83,10 +87,11 @@ export async function openExploredWorld() {
     /** Ends what the processes of a schedule read. */
     closeMirrors: () => Promise.all(mirrors.splice(0).map((opened) => opened.close())),
 
-    /** Whether a session of this database waits for a lock. */
-    async isBlocked(): Promise<boolean> {
+    /** Whether a session of this actor waits for a lock; of an event, one that no actor has. */
+    async isBlocked({ name, isEvent }: Actor): Promise<boolean> {
       const waiting = await sql`
-        SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+          AND (application_name = ${`slotsync ${name}`} OR ${isEvent} AND application_name !~ '^slotsync [A-Z]$')`;
       return waiting.length > 0;
     },
 

@@ -27,8 +27,8 @@ export interface Scheduling {
   passTime(): Promise<void>;
   /** To be called before each step. */
   onStep(): void;
-  /** Whether a session waits for a lock of the database. */
-  isBlocked(): Promise<boolean>;
+  /** Whether the actor waits for a lock of the database. */
+  isBlocked(actor: Actor): Promise<boolean>;
 }
 
 /** How long an actor may take for a step before it is asked whether it waits for a lock. Milliseconds. */
@@ -98,12 +98,12 @@ export async function playSchedule({
 /** Waits until the actor has parked; one that waits for a lock is left alone. Throws when it does neither. */
 export async function settleActor(
   actor: Actor,
-  isBlocked: () => Promise<boolean>,
+  isBlocked: (actor: Actor) => Promise<boolean>,
   trace: () => string,
 ): Promise<void> {
   for (let asked = 0; asked < 50; asked++) {
     if (await actor.settled(STEP_MS)) return;
-    if (await isBlocked()) return;
+    if (await isBlocked(actor)) return;
   }
   throw new Error(`${actor.name} neither parked nor ended:\n${trace()}`);
 }
