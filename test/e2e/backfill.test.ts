@@ -4,7 +4,6 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
-import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 /** Rooms are polled by their seats: any column that grows will do. */
@@ -162,81 +161,77 @@ describe('backfill: refused', () => {
   });
 });
 
-describe.each(STORES)('backfill: with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('a run', () => {
-    const rows = 200;
-    let world: Rehearsal;
-    beforeAll(async () => {
-      world = await rehearse({ redisUrl: url, rows });
-    });
-    afterAll(() => world.close());
+describe('backfill: a run', () => {
+  const rows = 200;
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows });
+  });
+  afterAll(() => world.close());
 
-    const BACKFILL = ['backfill', 'rooms', 'courses', '--concurrency', '4'];
+  const BACKFILL = ['backfill', 'rooms', 'courses', '--concurrency', '4'];
 
-    it('keeps its position over Ctrl-C and kill -9, and ends with the run it began', async () => {
-      world.holdWrites(3);
-      const interrupted = world.start(BACKFILL);
-      await world.untilHeld();
-      interrupted.child.kill('SIGINT');
-      await world.untilStopping(interrupted);
-      world.sandbox.openGate();
-      const stopped = await interrupted.finished;
-      expect(stopped.stderr).toContain('slotsync backfill --resume goes on from there');
-      expect(stopped.code).toBe(1);
+  it('keeps its position over Ctrl-C and kill -9, and ends with the run it began', async () => {
+    world.holdWrites(3);
+    const interrupted = world.start(BACKFILL);
+    await world.untilHeld();
+    interrupted.child.kill('SIGINT');
+    await world.untilStopping(interrupted);
+    world.sandbox.openGate();
+    const stopped = await interrupted.finished;
+    expect(stopped.stderr).toContain('slotsync backfill --resume goes on from there');
+    expect(stopped.code).toBe(1);
 
-      world.holdWrites(3);
-      const killed = world.start(BACKFILL);
-      await world.untilHeld();
-      killed.child.kill('SIGKILL');
-      await killed.finished;
-      world.sandbox.openGate();
-      await world.expireClaims();
+    world.holdWrites(3);
+    const killed = world.start(BACKFILL);
+    await world.untilHeld();
+    killed.child.kill('SIGKILL');
+    await killed.finished;
+    world.sandbox.openGate();
+    await world.expireClaims();
 
-      const { code, stdout } = await world.run(BACKFILL);
-      expect(stdout).toContain('Run 1 is unfinished; continuing it.');
-      expect(stdout).toMatch(/Run 1 succeeded/);
-      expect(code).toBe(0);
-      expect(await world.sql`SELECT id, kind, status FROM slotsync.runs`).toEqual([
-        { id: '1', kind: 'backfill', status: 'succeeded' },
-      ]);
-      expect(world.sandbox.objects()).toHaveLength(2 * rows);
-      // No more than the batches that were in flight at the kill are written twice.
-      expect(sent(world)).toBeLessThanOrEqual(2 * rows + 4 * 20);
-      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
-    });
+    const { code, stdout } = await world.run(BACKFILL);
+    expect(stdout).toContain('Run 1 is unfinished; continuing it.');
+    expect(stdout).toMatch(/Run 1 succeeded/);
+    expect(code).toBe(0);
+    expect(await world.sql`SELECT id, kind, status FROM slotsync.runs`).toEqual([
+      { id: '1', kind: 'backfill', status: 'succeeded' },
+    ]);
+    expect(world.sandbox.objects()).toHaveLength(2 * rows);
+    // No more than the batches that were in flight at the kill are written twice.
+    expect(sent(world)).toBeLessThanOrEqual(2 * rows + 4 * 20);
+    expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+  });
 
-    it('finishes another run over its streams first, and then starts its own', async () => {
-      await world.sql`UPDATE rooms SET name = name || ' A'`;
-      await world.run(['sync', 'rooms', '--detach']);
-      const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1', '--force']);
-      expect(stdout).toContain('Run 2 over the same streams is unfinished; finishing it first.');
-      expect(stdout).toMatch(/Run 3 succeeded/);
-      expect(code).toBe(0);
-      expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Sal 7 A']);
-    });
+  it('finishes another run over its streams first, and then starts its own', async () => {
+    await world.sql`UPDATE rooms SET name = name || ' A'`;
+    await world.run(['sync', 'rooms', '--detach']);
+    const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1', '--force']);
+    expect(stdout).toContain('Run 2 over the same streams is unfinished; finishing it first.');
+    expect(stdout).toMatch(/Run 3 succeeded/);
+    expect(code).toBe(0);
+    expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Sal 7 A']);
+  });
 
-    it('is resumed whatever its part', async () => {
-      await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force', '--detach']);
-      const { code, stdout } = await world.run(['backfill', '--resume']);
-      expect(stdout).toContain('Run 4 is unfinished; continuing it.');
-      expect(stdout).toMatch(/Run 4 succeeded/);
-      expect(code).toBe(0);
-      const runs = await world.run(['runs', '--kind', 'backfill', '--json']);
-      expect((JSON.parse(runs.stdout) as { runs: { id: number }[] }).runs.map(({ id }) => id)).toEqual([
-        4, 3, 1,
-      ]);
-    });
+  it('is resumed whatever its part', async () => {
+    await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force', '--detach']);
+    const { code, stdout } = await world.run(['backfill', '--resume']);
+    expect(stdout).toContain('Run 4 is unfinished; continuing it.');
+    expect(stdout).toMatch(/Run 4 succeeded/);
+    expect(code).toBe(0);
+    const runs = await world.run(['runs', '--kind', 'backfill', '--json']);
+    expect((JSON.parse(runs.stdout) as { runs: { id: number }[] }).runs.map(({ id }) => id)).toEqual([
+      4, 3, 1,
+    ]);
+  });
 
-    // Half a minute of waiting, which is the same with either store.
-    it.runIf(url === undefined)('shows its pace where no terminal is', async () => {
-      await world.sql`UPDATE rooms SET name = name || ' B'`;
-      world.holdWrites(1); // it is not over before it has a pace to show
-      const slow = world.start(['backfill', 'rooms', '--concurrency', '1']);
-      await until(
-        () =>
-          /run 5: .* left, \d+ %, \d+ of 200 records, \d+ a second, \d+ % of the quota/.test(slow.output()),
-        { describe: () => `a line of progress: ${slow.output()}` },
-      );
-    });
+  it('shows its pace where no terminal is', async () => {
+    await world.sql`UPDATE rooms SET name = name || ' B'`;
+    world.holdWrites(1); // it is not over before it has a pace to show
+    const slow = world.start(['backfill', 'rooms', '--concurrency', '1']);
+    await until(
+      () => /run 5: .* left, \d+ %, \d+ of 200 records, \d+ a second, \d+ % of the quota/.test(slow.output()),
+      { describe: () => `a line of progress: ${slow.output()}` },
+    );
   });
 });

@@ -209,44 +209,48 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       },
     );
 
-    it('an incremental run belongs to the process that started it; its keys return to the inbox when that is gone', async () => {
-      const former = await world.startWorker();
-      world.holdWrites();
-      await world.sql`UPDATE rooms SET name = 'Old ' || name WHERE code IN ('R1', 'R2')`;
-      await world.run(['push', 'rooms', 'R1', 'R2']);
-      await world.untilHeld();
-      await world.configure(PRESENT);
-      const present = await world.startWorker();
-      await until(() => present.output().includes('run left to processes'), { describe: present.output });
-      world.sandbox.openGate();
-      await until(() => nameOf('room_R1') === 'Old Sal 1' && nameOf('room_R2') === 'Old Sal 2', {
-        describe: names().join(),
-      });
+    itOnce(
+      'an incremental run belongs to the process that started it; its keys return to the inbox when that is gone',
+      async () => {
+        const former = await world.startWorker();
+        world.holdWrites();
+        await world.sql`UPDATE rooms SET name = 'Old ' || name WHERE code IN ('R1', 'R2')`;
+        await world.run(['push', 'rooms', 'R1', 'R2']);
+        await world.untilHeld();
+        await world.configure(PRESENT);
+        const present = await world.startWorker();
+        await until(() => present.output().includes('run left to processes'), { describe: present.output });
+        world.sandbox.openGate();
+        await until(() => nameOf('room_R1') === 'Old Sal 1' && nameOf('room_R2') === 'Old Sal 2', {
+          describe: names().join(),
+        });
 
-      world.holdWrites();
-      await stop(present);
-      await world.sql`UPDATE rooms SET name = 'Older ' || name WHERE code IN ('R1', 'R2')`;
-      await world.run(['push', 'rooms', 'R1', 'R2']);
-      await world.untilHeld();
-      await kill(former);
-      world.sandbox.openGate();
-      const successor = await world.startWorker();
-      await until(
-        async () => (await world.sql`UPDATE slotsync.changes SET not_before = NULL RETURNING id`).length > 0,
-        {
-          describe: successor.output,
-        },
-      );
-      await until(
-        () => nameOf('room_R1') === 'New Older Old Sal 1' && nameOf('room_R2') === 'New Older Old Sal 2',
-        {
-          describe: () => `${names().join()}: ${successor.output()}`,
-        },
-      );
-      const ended =
-        await world.sql`SELECT error_code FROM slotsync.runs WHERE kind = 'incremental' AND status = 'cancelled'`;
-      expect(ended).toEqual([{ error_code: 'configuration_changed' }]);
-      await stop(successor);
-    });
+        world.holdWrites();
+        await stop(present);
+        await world.sql`UPDATE rooms SET name = 'Older ' || name WHERE code IN ('R1', 'R2')`;
+        await world.run(['push', 'rooms', 'R1', 'R2']);
+        await world.untilHeld();
+        await kill(former);
+        world.sandbox.openGate();
+        const successor = await world.startWorker();
+        await until(
+          async () =>
+            (await world.sql`UPDATE slotsync.changes SET not_before = NULL RETURNING id`).length > 0,
+          {
+            describe: successor.output,
+          },
+        );
+        await until(
+          () => nameOf('room_R1') === 'New Older Old Sal 1' && nameOf('room_R2') === 'New Older Old Sal 2',
+          {
+            describe: () => `${names().join()}: ${successor.output()}`,
+          },
+        );
+        const ended =
+          await world.sql`SELECT error_code FROM slotsync.runs WHERE kind = 'incremental' AND status = 'cancelled'`;
+        expect(ended).toEqual([{ error_code: 'configuration_changed' }]);
+        await stop(successor);
+      },
+    );
   });
 });

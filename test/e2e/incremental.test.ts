@@ -45,6 +45,8 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip || isForMirrorAlone())('a change', () => {
     let world: Rehearsal;
     let worker: Running;
+    /** With one store: a pushed key waits in the state, as one that a trigger notes. */
+    const itOnce = it.runIf(url === undefined);
 
     const name = (code: string) =>
       world.sandbox.object(code)?.fields.find(({ fieldId }) => fieldId.endsWith('.name'))?.values[0];
@@ -111,7 +113,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
     });
 
-    it('that is pushed is at the service; unknown keys are reported, and the others go on', async () => {
+    itOnce('that is pushed is at the service; unknown keys are reported, and the others go on', async () => {
       await world.sql`ALTER TABLE rooms DISABLE TRIGGER USER`;
       await world.sql`UPDATE rooms SET name = 'Sal tre' WHERE code = 'R3'`;
       await world.sql`UPDATE rooms SET name = 'Sal fyra' WHERE code = 'R4'`;
@@ -180,7 +182,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(watermark.cursor).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00$/);
     });
 
-    it('told of in a stream nobody knows stays, and status says so', async () => {
+    itOnce('told of in a stream nobody knows stays, and status says so', async () => {
       await world.sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('sheds', 'S1')`;
       const { streams, unknown } = await status();
       expect(unknown).toEqual(['sheds']);
