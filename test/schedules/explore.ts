@@ -96,6 +96,7 @@ export async function playOne(
     isBlocked: world.isBlocked,
   });
   const faults = [...watch.faults];
+  const isAtRest = actors.every((actor) => actor.isEvent || !(actor.isAlive() || actor.isKilled()));
   for (const actor of actors) {
     if (actor.failure() !== undefined) faults.push(`${actor.name} threw ${messageOf(actor.failure())}`);
     if (!actor.isEvent && actor.isAlive())
@@ -109,7 +110,8 @@ export async function playOne(
     ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
     ...((await scenario.judge?.(room)) ?? []),
   );
-  await world.closeMirrors();
+  if (isAtRest) world.keepMirrors();
+  else await world.closeMirrors();
   return { decisions: played.decisions, trace: played.trace, faults };
 }
 
