@@ -48,7 +48,7 @@ describe('slotsync verify', () => {
 
     const repair = await world.run(['verify', '--repair']);
     expect(repair.stdout).toContain(
-      'the service holds none of the 30 objects: it may have been restored empty or from a backup',
+      'The service holds none of the 30 objects: it may have been restored empty or from a backup',
     );
     expect(repair.code).toBe(3);
     expect(world.sandbox.objects()).toEqual([]);
