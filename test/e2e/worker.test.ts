@@ -178,6 +178,7 @@ describe('worker: three that come and go', () => {
       world.sandbox.openGate();
       await until(async () => (await runStatus(world)) === 'succeeded', {
         describe: () => workers.map(({ output }) => output()).join('\n'),
+        timeoutMs: 250_000, // a worker that was interrupted may leave claims that expire after a minute
       });
       for (const worker of workers) stop(worker);
       for (const { code } of await Promise.all(ended)) expect(code).toBe(0);
