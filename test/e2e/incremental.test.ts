@@ -273,15 +273,15 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
           describe: () => `the last values: ${third.output()}`,
         },
       );
-      await until(async () => (await world.sql`SELECT FROM slotsync.changes LIMIT 1`).length === 0, {
+      // Before they stop: what the killed one left may be due while they do, and is the next worker's then.
+      const left = () => world.sql`
+        SELECT FROM slotsync.changes UNION ALL SELECT FROM slotsync.runs WHERE finished_at IS NULL`;
+      await until(async () => (await left()).length === 0, {
         timeoutMs: 120_000,
-        describe: () => `an empty inbox: ${third.output()}`,
+        describe: () => `an empty inbox, and no run under way: ${third.output()}`,
       });
       expect(await stop(second)).toMatchObject({ code: 0 });
       expect(await stop(third)).toMatchObject({ code: 0 });
-      const [left] = await world.sql`
-        SELECT count(*)::int AS open FROM slotsync.runs WHERE finished_at IS NULL`;
-      expect(left).toEqual({ open: 0 });
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
     }, 300_000);
   });
