@@ -39,7 +39,7 @@ describe('claim: a process that slept', () => {
 });
 
 describe('claim: of objects that are linked', () => {
-  it('gives them to the keys of their links, and to none whose template names them', async () => {
+  it('belong to the keys of their links, and to none whose template names them', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B', 'C');
     const { runId } = await world.plan();

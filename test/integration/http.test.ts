@@ -163,7 +163,7 @@ describe('clients that are slow', () => {
     const server = await listen(page, { longestUnreadMs: 500 });
     await send(server, 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await until(() => gone.isGone, { describe: 'the connection to be closed' });
-    // One that reads, however slowly the machine lets it.
+    // A client that reads, however slowly the machine lets it.
     const text = await (await get(await listen(page), '/')).text();
     expect(text.length).toBe(64 * BIG.length);
   });
