@@ -20,8 +20,8 @@ const NAME = 'slotsync';
 /** As W3C Trace Context writes it: version, trace id, span id, flags. */
 const TRACEPARENT = /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/;
 
-/** Behind the comments that BullMQ's statements begin with. */
-const FIRST_WORD = /^(?:\s|--.*\n)*(\w+)/;
+/** Behind the comments that BullMQ's statements begin with, and what messages of several statements do (`queryTogether`). */
+const FIRST_WORD = /^(?:\s|--.*\n|SELECT;)*(\w+)/;
 /** A table or a function of the state. */
 const OWN_TABLE = /\bslotsync\.\w+/;
 

@@ -63,12 +63,12 @@ export async function claimRecords(
   const linkOf = (key: SQL) =>
     sql`SELECT external_id FROM slotsync.links AS l WHERE l.stream = ${claim.stream} AND l.local_key = ${key}`;
   const rows = await query<ClaimedRecord & { isLinked: boolean }>(db)`
+    INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
     WITH wanted AS MATERIALIZED (
       SELECT key, CASE WHEN template_id IS NOT NULL THEN coalesce((${linkOf(sql`key`)}), CASE
         WHEN NOT EXISTS (SELECT FROM slotsync.links AS l WHERE l.external_id = template_id) THEN template_id END) END AS id
       FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, template_id)
     )
-    INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
     SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id OFFSET 0) THEN id END,
       'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
     FROM wanted
