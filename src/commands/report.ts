@@ -10,7 +10,6 @@ import { documentToText } from '../render/text.js';
 import { readReport } from '../situation/report.js';
 import { readClock } from '../state/database.js';
 import { findRun } from '../state/runs/find-run.js';
-import { namesOfAsking } from '../streams/freshness.js';
 import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 import { readRunNumber } from './find-run.js';
@@ -41,9 +40,8 @@ export async function report(app: App, id: string | undefined, options: ReportOp
   const { requestsPerSecond } = app.settings;
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openOutputFile(options.out);
-  const loadStreams = async () => (await app.configuration()).streams.map(({ name }) => name);
-  const loadAsking = async () => namesOfAsking((await app.configuration()).streams);
-  const facts = await readReport(db, { since, run }, { requestsPerSecond, loadStreams, loadAsking, now });
+  const loadStreams = async () => (await app.configuration()).streams;
+  const facts = await readReport(db, { since, run }, { requestsPerSecond, loadStreams, now });
   const text = options.json
     ? JSON.stringify(facts, null, 2)
     : render(reportDocument(facts), await app.timeZone());

@@ -13,7 +13,6 @@ import { estimateSecondsLeft } from '../situation/time-left.js';
 import { readRequestTotals } from '../state/requests.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
-import { namesOfAsking } from '../streams/freshness.js';
 import type { CommonOptions } from './command.js';
 import { readWholeNumber } from './work-run.js';
 
@@ -57,9 +56,8 @@ async function watchStatus(app: App, every: string | true, options: StatusOption
 
 async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFacts> {
   const { db } = await app.state();
-  const loadStreams = async () => (await app.configuration()).streams.map(({ name }) => name);
-  const loadAsking = async () => namesOfAsking((await app.configuration()).streams);
-  const facts = await readSituation(db, { loadStreams, loadAsking, kinds: all ? RUN_KINDS : LISTED_KINDS });
+  const loadStreams = async () => (await app.configuration()).streams;
+  const facts = await readSituation(db, { loadStreams, kinds: all ? RUN_KINDS : LISTED_KINDS });
   const { requestsPerSecond } = app.settings;
   const { now, runs } = facts;
   const hour = await readRequestTotals(db, new Date(now.getTime() - HOUR), now);

@@ -15,7 +15,7 @@ export const reportPage: Page = async (sources, { query, address }) => {
     const run = number !== null && Number.isSafeInteger(id) ? await readRun(db, id) : undefined;
     return number !== null && !run
       ? undefined
-      : readReport(db, { run }, { requestsPerSecond, loadStreams: configured });
+      : readReport(db, { run }, { requestsPerSecond, streams: await configured() });
   });
   if (!facts) throw new PageNotFound(`There is no run ${number ?? ''}.`);
   const typed = number === null ? 'slotsync report --html' : `slotsync report ${number} --html`;

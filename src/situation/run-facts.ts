@@ -18,7 +18,7 @@ export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 /** `configured`: the streams of the configuration, where it could be read. */
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
   const { id, kind } = run;
-  const isRead = kind === 'verify' || kind === 'repair';
+  const readsBack = kind === 'verify' || kind === 'repair';
   const [[newest], causes, soFar, progress, planning, holds, approvals, actions, unsettled, verdicts, drift] =
     await Promise.all([
       listRuns(db, 1),
@@ -31,7 +31,7 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
       listActions(db, { runId: id, limit: MOST_ACTIONS }),
       countUnsettled(db),
       kind === 'reconcile' ? countVerdicts(db, id) : undefined,
-      isRead ? countDriftEvents(db, id) : undefined,
+      readsBack ? countDriftEvents(db, id) : undefined,
     ]);
   return {
     run: soFar,

@@ -30,6 +30,7 @@ import { listSyncSchedules, type RegisteredSchedule } from '../state/runs/occurr
 import { LISTED_KINDS, listUnfinishedRuns, readFirstRequest, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
+import type { Stream } from '../streams/stream.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
@@ -59,10 +60,8 @@ const MAY_TAKE_MS = 120 * MINUTE_MS;
 interface GroundsDeps {
   /** Names of the streams of the configuration, where it is loaded. */
   streams?: readonly string[] | undefined;
-  /** Loads them. Called only to compare them with streams that are in the inbox or not in sync. */
-  loadStreams?: (() => Promise<readonly string[] | undefined>) | undefined;
-  /** Names of the streams that ask how old their load is, as the configuration is now. Called only where a load is noted. */
-  loadAsking?: (() => Promise<readonly string[]>) | undefined;
+  /** Loads them as they are now. Called only to compare them with streams that are in the inbox, not in sync, or of which a load is noted. */
+  loadStreams?: (() => Promise<readonly Pick<Stream, 'name' | 'freshness'>[]>) | undefined;
   /** By the database's clock unless it is set. */
   now?: Date | undefined;
 }
@@ -105,18 +104,16 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
 }
 
 /** Workers read them every few seconds for alerts: nothing here reads all records or all bookings. */
-export async function readGrounds(
-  tx: Queries,
-  { streams, loadStreams, loadAsking, now: setNow }: GroundsDeps,
-) {
+export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
   const moment = await readMoment(tx, setNow);
   const { now, binding } = moment;
-  const asking = moment.loads.length > 0 ? await loadAsking?.().catch(() => undefined) : undefined;
   const firstRequest = await readFirstRequest(tx);
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
   const isNeeded = unsettled > 0 || (await hasChanges(tx));
-  const configured = streams ?? (isNeeded ? await loadStreams?.().catch(() => undefined) : undefined);
+  const hasLoads = moment.loads.length > 0;
+  const loaded = hasLoads || isNeeded ? await loadStreams?.().catch(() => undefined) : undefined;
+  const configured = streams ?? (isNeeded ? loaded?.map(({ name }) => name) : undefined);
   const all = configured ?? recordedStreams;
   const schedules: ScheduleFacts[] = [];
   for (const schedule of await listSyncSchedules(tx))
@@ -130,7 +127,10 @@ export async function readGrounds(
   const unscheduled = all.filter((name) => !schedules.some(({ streams: own }) => own.includes(name)));
   return {
     ...moment,
-    loads: moment.loads.filter(({ stream }) => asking?.includes(stream) !== false),
+    /** Without those of streams that no longer ask for theirs. */
+    loads: moment.loads.filter(
+      ({ stream }) => loaded?.some(({ name, freshness }) => name === stream && freshness) !== false,
+    ),
     /** Why nobody can write to the state; null: it can be written. */
     whyReadOnly: await readWhyReadOnly(tx),
     /** Names of the streams of the configuration; null: they are not known. */

@@ -574,14 +574,20 @@ describe('nightly runs', () => {
     expect(pings()).toEqual(['GET /p1ng/start?rid=']);
   });
 
-  it('pings: an address with a query is asked for success alone, as it is', async () => {
-    const deps = pinging({ pingUrl: `${receiver.url}/p1ng?status=up` });
+  /** Tells of a night that fails, and beats once; returns the heartbeat. */
+  const failedNight = async (deps: AlertDeps) => {
     const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
     await startNightly();
     await tell(deps);
     await endRun('failed');
     await tell(deps);
     await beat();
+    return beat;
+  };
+
+  it('pings: an address with a query is asked for success alone, as it is', async () => {
+    const deps = pinging({ pingUrl: `${receiver.url}/p1ng?status=up` });
+    const beat = await failedNight(deps);
     expect(pings()).toEqual([]);
     await world.sync();
     await beat();
@@ -590,12 +596,7 @@ describe('nightly runs', () => {
 
   it('pings: an address with `create`, which is of the convention, has its outcomes before the query', async () => {
     const deps = pinging({ pingUrl: `${receiver.url}/p1ng?create=1` });
-    const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
-    await startNightly();
-    await tell(deps);
-    await endRun('failed');
-    await tell(deps);
-    await beat();
+    await failedNight(deps);
     const paths = receiver.received.map(({ path }) => path.replace(/rid=[-0-9a-f]{36}$/, 'rid='));
     expect(paths).toEqual(['/p1ng/start?create=1&rid=', '/p1ng/fail?create=1&rid=', '/p1ng/fail?create=1']);
   });

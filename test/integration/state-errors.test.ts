@@ -2,7 +2,7 @@
 import { eq, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';
-import { openState, query, type Queries, type State } from '../../src/state/database.js';
+import { openState, query, queryTogether, type Queries, type State } from '../../src/state/database.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { migrate, requireMigrated } from '../../src/state/migrate.js';
 import { runs, watermarks } from '../../src/state/schema.js';
@@ -199,5 +199,31 @@ describe('a value', () => {
       )`SELECT ${1.5}::float8 AS number, ${true}::boolean AS yes, ${null}::text AS nothing,
         ARRAY[${1}, 2]::bigint[] AS ids`,
     ).toEqual([{ number: 1.5, yes: true, nothing: null, ids: [1, 2] }]);
+  });
+});
+
+describe('statements in one message', () => {
+  const number = (value: number) => sql`SELECT ${value}::int AS value`;
+
+  it('answer the rows of each that has any, wherever others stand', async () => {
+    const silent = sql`DELETE FROM slotsync.watermarks WHERE false`;
+    const none = sql`SELECT 1 AS value WHERE false`;
+    expect(await queryTogether(state.db, [])).toEqual([]);
+    expect(await queryTogether(state.db, [silent, silent])).toEqual([]);
+    expect(await queryTogether(state.db, [number(1)])).toEqual([[{ value: 1 }]]);
+    expect(
+      await queryTogether(state.db, [silent, none, silent, number(1), silent, number(2), silent]),
+    ).toEqual([[], [{ value: 1 }], [{ value: 2 }]]);
+  });
+
+  it('are carried out as a whole or not at all', async () => {
+    const add = sql`INSERT INTO slotsync.watermarks (stream, cursor, local_key) VALUES ('together', '1', 'A')`;
+    const added = () => query(state.db)`SELECT FROM slotsync.watermarks WHERE stream = 'together'`;
+    await expect(queryTogether(state.db, [add, sql`SELECT 1 / 0`])).rejects.toMatchObject({
+      code: 'state_failed',
+    });
+    expect(await added()).toHaveLength(0);
+    await queryTogether(state.db, [add, number(1)]);
+    expect(await added()).toHaveLength(1);
   });
 });
