@@ -140,9 +140,16 @@ describe('migrate', () => {
       const heard: string[] = [];
       await other.begin(async (tx) => {
         await tx`LOCK TABLE slotsync.lock_migrate IN SHARE UPDATE EXCLUSIVE MODE`;
-        const waiting = { onWait: (sentence: string) => heard.push(sentence), giveUpAfterMs: 1500 };
-        await expect(migrate(url, waiting)).rejects.toMatchObject({ code: 'state_locked' });
-        expect(heard[0]).toMatch(/^Waiting: schema slotsync is in use by 'a report' of role /);
+        const stop = new AbortController();
+        const onWait = (sentence: string) => {
+          heard.push(sentence);
+          stop.abort(new Error('stopped'));
+        };
+        await expect(migrate(url, { onWait, signal: stop.signal })).rejects.toThrow('stopped');
+        expect(heard).toEqual([
+          expect.stringMatching(/^Waiting: schema slotsync is in use by 'a report' of role /),
+        ]);
+        await expect(migrate(url, { giveUpAfterMs: 1 })).rejects.toMatchObject({ code: 'state_locked' });
         expect(await tx`SELECT to_regclass('slotsync.migrations') AS made`).toEqual([{ made: null }]);
       });
       expect((await migrate(url)).applied).toBeGreaterThan(0);

@@ -51,6 +51,7 @@ export interface Outcome {
   decisions: Decision[];
   trace: string[];
   faults: string[];
+  isDiverged: boolean;
 }
 
 /** Plays one schedule in a room of its own, lets everything come to rest, and judges what stands then. */
@@ -103,8 +104,8 @@ export async function playOne(
       faults.push(`${actor.name} did not end: it waits for ${actor.next()?.label}`);
     actor.kill();
   }
-  if (played.divergedAt !== undefined)
-    faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
+  const isDiverged = played.divergedAt !== undefined;
+  if (isDiverged) faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
   faults.push(...(await bringToRest(room)));
   faults.push(
     ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
@@ -112,7 +113,7 @@ export async function playOne(
   );
   if (isAtRest) world.keepMirrors();
   else await world.closeMirrors();
-  return { decisions: played.decisions, trace: played.trace, faults };
+  return { decisions: played.decisions, trace: played.trace, faults, isDiverged };
 }
 
 /** A schedule to be played. `rank`: of a bounded part, those of a higher one come first. */
@@ -138,7 +139,7 @@ export async function explore(world: ExploredWorld, scenario: Scenario, most = I
   for (const [preemptions, open] of levels.entries()) {
     let left = Math.ceil((most - explored.schedules) * (SHARES[preemptions] ?? 1));
     for (let next = takeNext(open, left); next && left > 0; next = takeNext(open, --left)) {
-      const outcome = await playOne(world, scenario, next.choices);
+      const outcome = await playAsChosen(world, scenario, next.choices);
       explored.schedules++;
       if (outcome.faults.length > 0) {
         explored.failed++;
@@ -153,6 +154,14 @@ export async function explore(world: ExploredWorld, scenario: Scenario, most = I
     }
   }
   return explored;
+}
+
+/** On a slow machine two workers of one run may meet a step earlier or later: then the choices say nothing, and are tried again. */
+async function playAsChosen(world: ExploredWorld, scenario: Scenario, choices: readonly string[]) {
+  let outcome = await playOne(world, scenario, choices);
+  for (let again = 0; again < 2 && outcome.isDiverged; again++)
+    outcome = await playOne(world, scenario, choices);
+  return outcome;
 }
 
 /** Takes the first of the highest rank off the list; of the lowest, the first of `left` that lie evenly in it. */
