@@ -104,8 +104,9 @@ export async function playOne(
       faults.push(`${actor.name} did not end: it waits for ${actor.next()?.label}`);
     actor.kill();
   }
-  const isDiverged = played.divergedAt !== undefined;
-  if (isDiverged) faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
+  const { divergedAt } = played;
+  const isDiverged = divergedAt !== undefined;
+  if (isDiverged) faults.push(`the choices could not be followed from step ${divergedAt + 1} on`);
   faults.push(...(await bringToRest(room)));
   faults.push(
     ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
