@@ -22,12 +22,14 @@ import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
 /** Throws SlotsyncError when the queue's store cannot be reached. */
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
+  const store = requireQueueStore(app.queueStore());
+  store.catch(() => undefined); // met below: a fault of the state is said first
   const { state, stateId } = await app.bound();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
   await Promise.all([
     // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
     registerFreezes(state.db, freezes),
-    requireQueueStore(app.queueStore()),
+    store,
   ]);
   const bullmq = openBullmq(app.queueStore(), stateId, log, fingerprints.configuration);
   own(bullmq, bullmq.close);

@@ -22,9 +22,9 @@ export async function sync(
     );
   const limit = readLimit(options.limit);
   const streams = selectStreams(await app.configuration(), names);
-  // Both databases are asked at once; a fault of the state is said first.
+  // All that is far away is asked at once; a fault of the state is said first.
   const sources = app.mirror().then((mirror) => requireSources(mirror, { streams }));
-  sources.catch(() => undefined);
+  await Promise.allSettled([app.state(), sources, app.queue()]);
   await app.state();
   await sources;
   const range = limit === undefined ? undefined : { limit };

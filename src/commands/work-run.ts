@@ -47,6 +47,8 @@ interface Work {
 }
 
 const LOOK_EVERY_MS = 200;
+/** While this process works the run without jobs: it notices its end itself. */
+const LOOK_AT_OWN_EVERY_MS = 1000;
 /** How often it is looked whether anybody may work it. */
 const LOOK_FOR_WORKERS_EVERY_MS = 5000;
 
@@ -87,9 +89,8 @@ export async function beginAndWork(
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
   const timeZone = await app.timeZone();
-  const [now, processes] = await Promise.all([readClock(db), listProcesses(db)]);
-  for (const process of findFormerProcesses(processes, fingerprints))
-    printNote(`${plain(describeFormer(process, now), timeZone)}.`);
+  for (const process of findFormerProcesses(await listProcesses(db), fingerprints))
+    printNote(`${plain(describeFormer(process, await readClock(db)), timeZone)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
     const { run, started } = await start({ onWait: printNote });
@@ -128,7 +129,6 @@ export async function workRun(
       : `Nothing has been sent since ${formatTime(stopped.since, timeZone)}: ${stopped.code}: ${stopped.message}`;
   };
   try {
-    await workers.start();
     let run: Run | undefined;
     for (let isOurs = false; !isOurs && !stop.requested();) {
       let started: boolean;
@@ -146,16 +146,11 @@ export async function workRun(
         ]);
         return EXIT.failed;
       }
-      if (started) await queue.producer.enqueueRun(id, run.lane);
-      else if (!json && isOurs) printLine(`Run ${id} is unfinished; continuing it.`);
-      else if (!json && queue.producer.isOwn(run))
-        printLine(`Run ${id} over the same streams is unfinished; finishing it first.`);
-      else if (!json)
-        printLine(
-          `Run ${id} over the same streams has another configuration; waiting for the process that has it.`,
-        );
+      // A run that others have started, or left, is in the queue.
+      const worked = started ? workers.work(run) : workers.start();
+      if (!started && !json) printLine(describeOther(run, { isOurs, isOwn: queue.producer.isOwn(run) }));
       const look = () => endLeftRuns(state.db, fingerprints, { streams });
-      run = await waitForRun(state, id, { isStopped: stop.requested, readQuotaUse, whyStopped, look });
+      run = await waitForRun(state, id, { worked, stop, readQuotaUse, whyStopped, look });
       // Its results belong to this command's summary, as those of the next run do.
       if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
     }
@@ -174,22 +169,32 @@ export async function workRun(
   }
 }
 
+/** The sentence about a run that another command has started. */
+function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn: boolean }): string {
+  if (isOurs) return `Run ${id} is unfinished; continuing it.`;
+  if (isOwn) return `Run ${id} over the same streams is unfinished; finishing it first.`;
+  return `Run ${id} over the same streams has another configuration; waiting for the process that has it.`;
+}
+
 async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
   const [facts, now] = await Promise.all([readRunFacts(db, run), readClock(db)]);
   printDocument(runDocument(facts, now), { timeZone }, undefined);
 }
 
-/** Waits until the run has ended, or `isStopped` says so. Shows progress on standard error. */
+/** Waits until the run has ended, or the command is stopped. Shows progress on standard error. */
 async function waitForRun(
   state: State,
   id: number,
   {
-    isStopped,
+    worked,
+    stop,
     readQuotaUse,
     whyStopped,
     look,
   }: {
-    isStopped: () => boolean;
+    /** Ends with the part of the run that this process works without the queue. */
+    worked: Promise<void>;
+    stop: Pick<ReturnType<typeof listenForSignals>, 'requested' | 'signal'>;
     readQuotaUse: () => Promise<number | undefined>;
     /** Why nothing is sent; undefined: it is. */
     whyStopped: () => string | undefined;
@@ -198,25 +203,27 @@ async function waitForRun(
   },
 ): Promise<Run> {
   const progress = createProgress('records', `run ${id}`);
-  let lookedAt = -Infinity;
+  let isWorked = false;
+  const over = worked.then(() => void (isWorked = true));
+  over.catch(() => undefined); // where the wait has ended before
+  let lookedAt = performance.now();
   try {
     while (true) {
+      const everyMs = isWorked ? LOOK_EVERY_MS : LOOK_AT_OWN_EVERY_MS;
+      const pause = sleep(everyMs, undefined, { signal: stop.signal }).catch(() => undefined);
+      await (isWorked ? pause : Promise.race([over, pause]));
       if (performance.now() - lookedAt > LOOK_FOR_WORKERS_EVERY_MS) {
         await look();
         lookedAt = performance.now();
       }
-      const [run, { done, total }, quotaUse] = await Promise.all([
-        readRun(state.db, id),
-        readProgress(state.db, id),
-        readQuotaUse(),
-      ]);
+      const run = await readRun(state.db, id);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
+      if (run.finishedAt) return run;
+      const [{ done, total }, quotaUse] = await Promise.all([readProgress(state.db, id), readQuotaUse()]);
       const blocked = run.pausedAt ? `paused; to continue: slotsync resume ${id}` : whyStopped();
       // Nothing is drawn after the first signal: a third one ends the process at once, and would leave it on the terminal.
-      if (isStopped()) return run;
+      if (stop.requested()) return run;
       progress.update(done, total, { quotaUse, blocked });
-      if (run.finishedAt) return run;
-      await sleep(LOOK_EVERY_MS);
     }
   } finally {
     progress.stop();

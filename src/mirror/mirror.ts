@@ -175,7 +175,7 @@ export function createMirror({
       (await read(() => sessions.query<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
     /** The facts by which this database can be recognized later. */
-    facts: () => read(() => readDatabaseFacts(sessions.query)),
+    facts: () => read(() => sessions.together({}, (ask) => readDatabaseFacts(ask))),
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
     async checkStream(stream: Stream): Promise<string[]> {

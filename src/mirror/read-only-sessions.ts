@@ -53,6 +53,9 @@ export interface WrittenFor {
 /** Runs one more statement. Its failure leaves the transaction as it was. */
 export type Ask = (statement: string) => Promise<postgres.RowList<postgres.Row[]>>;
 
+/** Runs a statement of its transaction. */
+type Query = <T extends object>(statement: string) => PromiseLike<readonly T[]>;
+
 /** How a statement is run, beside its text. */
 export interface Reading extends RowSecurity {
   writtenFor?: WrittenFor | undefined;
@@ -170,6 +173,10 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         }
       }),
 
+    /** Runs statements in one transaction. A failure ends it. */
+    together: <T>(security: RowSecurity, work: (query: Query) => Promise<T>): Promise<T> =>
+      one(security, (client) => work((statement) => client.unsafe(statement, [], ONE_STATEMENT))),
+
     /** Asks in a transaction of its own. */
     ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
       one(security, (client) => work(askWithin(client))),
@@ -178,6 +185,22 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     async describe(statement: string, security: RowSecurity) {
       const { columns, types } = await one(security, (client) => client.unsafe(statement).describe());
       return { columns, types, described: describeColumns(columns) };
+    },
+
+    /** The same, and planned: rights on tables are looked at when a statement is about to run, and not when it is parsed. */
+    async describeReadable(statement: string, security: RowSecurity) {
+      return one(security, async (client) => {
+        // Sent now, and not when it is waited for.
+        const description = client
+          .unsafe(statement)
+          .describe()
+          .then((described) => described);
+        const planned = client.unsafe(`EXPLAIN ${statement}`, [], ONE_STATEMENT).execute();
+        planned.catch(() => undefined); // after a failure of the first, or with parameters, this one says nothing
+        const { columns, types } = await description;
+        if (types.length === 0) await planned;
+        return { columns, types, described: describeColumns(columns) };
+      });
     },
 
     /**

@@ -9,13 +9,12 @@ export async function requireSources(
   mirror: Mirror,
   { streams = [], bookings }: { streams?: readonly Stream[]; bookings?: BookingSource | undefined },
 ): Promise<void> {
-  const faults: string[] = [];
-  for (const stream of streams) {
-    faults.push(...(await mirror.checkStream(stream)).map((fault) => `streams.${stream.name}: ${fault}`));
-  }
-  if (bookings) {
-    faults.push(...(await mirror.bookings.check(bookings)).map((fault) => `reservations.${fault}`));
-  }
+  const checks = streams.map(async (stream) =>
+    (await mirror.checkStream(stream)).map((fault) => `streams.${stream.name}: ${fault}`),
+  );
+  const ofStreams = await Promise.all(checks);
+  const ofBookings = bookings ? await mirror.bookings.check(bookings) : [];
+  const faults = [...ofStreams.flat(), ...ofBookings.map((fault) => `reservations.${fault}`)];
   if (faults.length === 0) return;
   throw new UsageError('the mirror does not have what the configuration names', {
     faults,

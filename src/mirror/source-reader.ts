@@ -66,7 +66,11 @@ export function createSourceReader(sessions: ReadOnlySessions) {
 
   async function readColumns(source: Source) {
     const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const { columns, types: parameters, described } = await read(() => sessions.describe(statement, source));
+    const {
+      columns,
+      types: parameters,
+      described,
+    } = await read(() => sessions.describeReadable(statement, source));
     if (parameters.length > 0) throw new SlotsyncError('mirror_source', sourceSql.NO_PARAMETERS);
     refuseRepeated(columns.map(({ name }) => name));
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
@@ -176,9 +180,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       faultsOf: (types: ColumnTypes) => string[],
     ): Promise<string[]> {
       try {
-        const { types, writtenFor } = await describe(source);
-        // Rights on tables are looked at when a statement is about to run, and not when it is parsed.
-        await read(() => sessions.query(`EXPLAIN ${writtenFor.source}`, source));
+        const { types } = await describe(source);
         return faultsOf(types);
       } catch (error) {
         if (isSourceFault(error)) return [`from: ${messageOf(error)}${await suggest(source, error)}`];

@@ -1,6 +1,5 @@
 // Incremental sync: starts a run over whatever is in the inbox, and polls the streams that have a cursor. PostgreSQL's
 // NOTIFY is a hint, since a notification may be lost; polling the inbox every two seconds is authoritative.
-import { randomUUID } from 'node:crypto';
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
@@ -22,7 +21,7 @@ type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'>
     bullmq: Bullmq;
     producer: Producer;
     /** Work runs over few changes, when they have room. */
-    workers: Pick<Workers, 'hasRoom' | 'startFew'>;
+    workers: Pick<Workers, 'hasRoom' | 'newPlanner' | 'startFew'>;
   };
 
 const SECOND = 1000;
@@ -46,7 +45,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   async function takeFromInbox(): Promise<number | undefined> {
     const { isWorkWaiting } = await addDueChecks(state.db, [...streams.keys()]);
     if (!isWorkWaiting) return undefined;
-    const few = workers.hasRoom() ? { keys: KEYS_OF_A_CHANGE, token: randomUUID() } : undefined;
+    const few = workers.hasRoom() ? { keys: KEYS_OF_A_CHANGE, token: workers.newPlanner() } : undefined;
     const fingerprints = fingerprintsOf(streams.values());
     const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few);
     if (taken === 'nothing') return undefined;

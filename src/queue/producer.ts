@@ -1,19 +1,31 @@
 // Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
-import type { JobsOptions } from 'bullmq';
+import type { JobsOptions, Queue } from 'bullmq';
 import type { State } from '../state/database.js';
 import { advanceRun } from '../state/runs/advance-run.js';
 import { listQueuedBatches, type QueuedBatch } from '../state/runs/batches.js';
+import { listPlannedElsewhere } from '../state/runs/planner-token.js';
 import { listUnfinishedRuns, onlyReads, type Run } from '../state/runs/read-runs.js';
 import { adoptRuns, endLeftRuns } from '../state/runs/run-configuration.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import type { Bullmq } from './bullmq.js';
-import { batchJobId, JOB_OPTIONS, priorityOf, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
+import {
+  batchJobId,
+  JOB_OPTIONS,
+  priorityOf,
+  QUEUES,
+  runJobId,
+  type BatchJob,
+  type QueueName,
+  type RunJob,
+} from './jobs.js';
 
 export type Producer = ReturnType<typeof createProducer>;
 
 /** Jobs added in one call. */
 const AT_ONCE = 500;
 
+/** The queues whose jobs are made here. */
+const OWN_QUEUES = [QUEUES.runs, QUEUES.batches, QUEUES.incrementalBatches] as const;
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
 interface ProducerDeps {
@@ -24,14 +36,18 @@ interface ProducerDeps {
 }
 
 export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
-  const runs = bullmq.queue(QUEUES.runs);
-  const batches = bullmq.queue(QUEUES.batches);
-  const incremental = bullmq.queue(QUEUES.incrementalBatches);
+  const opened = new Map<QueueName, Queue>();
+  /** Opened when it is needed: a small run has no jobs. */
+  function queueOf(name: QueueName): Queue {
+    const queue = opened.get(name) ?? bullmq.queue(name);
+    opened.set(name, queue);
+    return queue;
+  }
   /** The queued batches of each queue. */
   const perQueue = <T extends { lane: string }>(queued: readonly T[]) =>
     [
-      { queue: batches, own: queued.filter(({ lane }) => lane !== 'incremental') },
-      { queue: incremental, own: queued.filter(({ lane }) => lane === 'incremental') },
+      { name: QUEUES.batches, own: queued.filter(({ lane }) => lane !== 'incremental') },
+      { name: QUEUES.incrementalBatches, own: queued.filter(({ lane }) => lane === 'incremental') },
     ] as const;
 
   const isOwn = ({ configuration }: Pick<Run, 'configuration'>) =>
@@ -41,7 +57,12 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   async function enqueueRun(runId: number, lane: string, options: JobsOptions = {}): Promise<void> {
     const data: RunJob = { runId };
     const jobId = runJobId(runId);
-    await runs.add('plan', data, { ...JOB_OPTIONS, ...options, jobId, priority: priorityOf(lane) });
+    await queueOf(QUEUES.runs).add('plan', data, {
+      ...JOB_OPTIONS,
+      ...options,
+      jobId,
+      priority: priorityOf(lane),
+    });
   }
 
   /** Adding what is in the queue already changes nothing. `data`: what their jobs carry beside their numbers. */
@@ -50,9 +71,9 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     data: Omit<BatchJob, 'batchId'> = {},
     options: JobsOptions = {},
   ): Promise<void> {
-    for (const { queue, own } of perQueue(queued)) {
+    for (const { name, own } of perQueue(queued)) {
       for (let at = 0; at < own.length; at += AT_ONCE) {
-        await queue.addBulk(
+        await queueOf(name).addBulk(
           own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
             name: 'apply',
             data: { batchId: id, ...data } satisfies BatchJob,
@@ -71,23 +92,26 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
 
     /**
      * Lets every unfinished run of this configuration take its next step, if it is time, and queues what a process that ended,
-     * or whose clock was wrong, has left out. Returns the runs of other configurations.
+     * or whose clock was wrong, has left out. Returns the runs of other configurations. `processId`: what others plan without
+     * a job is left to them while they are alive.
      */
-    async requeue(): Promise<Run[]> {
-      await bullmq.correctTimes([runs, batches, incremental], state.db);
+    async requeue(processId = ''): Promise<Run[]> {
+      await bullmq.correctTimes(OWN_QUEUES.map(queueOf), state.db);
       if ((await listUnfinishedRuns(state.db)).length === 0) return [];
       if (fingerprints) {
         await adoptRuns(state.db, fingerprints);
         await endLeftRuns(state.db, fingerprints, 'incremental');
       }
       const unfinished = await listUnfinishedRuns(state.db);
+      const planned = await listPlannedElsewhere(state.db, processId);
       for (const run of unfinished.filter(isOwn)) {
-        if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);
+        if (run.status === 'planning' && run.pausedAt === null && !planned.has(run.id))
+          await enqueueRun(run.id, run.lane);
         if (run.status === 'running') await advanceRun(state.db, run.id);
       }
       const queued = (await listQueuedBatches(state.db)).filter(isOwn);
-      for (const { queue, own } of perQueue(queued))
-        if (own.length > 0 && (await queue.getJobCountByTypes(...UNFINISHED)) < own.length)
+      for (const { name, own } of perQueue(queued))
+        if (own.length > 0 && (await queueOf(name).getJobCountByTypes(...UNFINISHED)) < own.length)
           await enqueueBatches(own);
       return unfinished.filter((run) => !isOwn(run) && !onlyReads(run));
     },
@@ -95,13 +119,13 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     /** Batch jobs by state, for `status`. */
     async depth(): Promise<Record<string, number>> {
       const [first = {}, second = {}] = await Promise.all(
-        [batches, incremental].map((queue) => queue.getJobCounts(...UNFINISHED)),
+        [QUEUES.batches, QUEUES.incrementalBatches].map((name) => queueOf(name).getJobCounts(...UNFINISHED)),
       );
       return Object.fromEntries(UNFINISHED.map((kind) => [kind, (first[kind] ?? 0) + (second[kind] ?? 0)]));
     },
 
     async close(): Promise<void> {
-      await Promise.all([runs, batches, incremental].map((queue) => queue.close()));
+      await Promise.all([...opened.values()].map((queue) => queue.close()));
     },
   };
 }

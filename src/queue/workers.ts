@@ -11,8 +11,9 @@ import type { TakenRun } from '../state/inbox/take-changes.js';
 import { advanceRun } from '../state/runs/advance-run.js';
 import { readBatch, type Batch, type QueuedBatch } from '../state/runs/batches.js';
 import { failPlanning } from '../state/runs/end-run.js';
+import { plannerOf } from '../state/runs/planner-token.js';
 import { failBatch } from '../state/runs/finish-batch.js';
-import { readRun } from '../state/runs/read-runs.js';
+import { readRun, type Run } from '../state/runs/read-runs.js';
 import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
@@ -64,9 +65,12 @@ interface Attempt {
   again(afterMs: number, error?: unknown): Promise<void>;
 }
 
+/** A run that this process has started, or has taken from the inbox as its planner. */
+type OwnRun = { run: Run } | { taken: TakenRun };
+
 /** So that an incremental run need not wait until a nightly run is planned. */
 const PLANS_AT_ONCE = 4;
-/** Batches of incremental runs in flight at once, beside the others: as jobs, and as many without. */
+/** Batches of incremental runs in flight at once, beside the others; and runs over few changes that have no jobs. */
 const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
 
@@ -81,13 +85,13 @@ export function createWorkers(options: WorkersOptions) {
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
   let leftToOthers = new Set<number>();
-  /** Runs over few changes, which are worked without a job; and the ids of the jobs that a sweep would make of them. */
-  const changes = new Set<Promise<void>>();
+  /** Runs that are worked without jobs; and the ids of the jobs that a sweep would make of them. */
+  const worked = new Set<Promise<void>>();
   const inHand = new Set<string>();
 
   const { stopping, aborting, stop, abort } = createStoppable('workers', log, () => {
     phase = 'stopping';
-    return Promise.all([sweep?.ended, ...changes, ...all.map((worker) => worker.close())]);
+    return Promise.all([sweep?.ended, ...worked, ...all.map((worker) => worker.close())]);
   });
   const breaker = createCircuitBreaker({
     log,
@@ -110,12 +114,47 @@ export function createWorkers(options: WorkersOptions) {
       error instanceof RetryError ? error.afterMs : retryDelayMs(attemptsMade),
   };
   let inFlight = concurrency ?? FEWEST_IN_FLIGHT;
-  const batches = bullmq.worker(QUEUES.batches, processBatch, { concurrency: inFlight, settings });
-  const all: readonly JobWorker[] = [
-    batches,
-    bullmq.worker(QUEUES.incrementalBatches, processBatch, { concurrency: INCREMENTAL_AT_ONCE, settings }),
-    bullmq.worker(QUEUES.runs, processRun, { concurrency: PLANS_AT_ONCE, settings }),
-  ];
+  /** Workers of batches, of those of incremental runs, and of plans; none before the queue is needed. */
+  let all: readonly JobWorker[] = [];
+  let started: Promise<void> | undefined;
+  const start = (): Promise<void> => (started ??= startAll());
+
+  function openAll(): readonly JobWorker[] {
+    return [
+      bullmq.worker(QUEUES.batches, processBatch, { concurrency: inFlight, settings }),
+      bullmq.worker(QUEUES.incrementalBatches, processBatch, { concurrency: INCREMENTAL_AT_ONCE, settings }),
+      bullmq.worker(QUEUES.runs, processRun, { concurrency: PLANS_AT_ONCE, settings }),
+    ];
+  }
+
+  async function startAll(): Promise<void> {
+    if (stopping.aborted) return;
+    all = openAll();
+    const ready = Promise.all(all.map((worker) => worker.waitUntilReady())).then(requeue);
+    await Promise.race([ready, once(stopping, 'abort')]);
+    if (stopping.aborted) return;
+    // Resuming begins it otherwise.
+    if (!breaker.isOpen()) for (const worker of all) void runUntilStopped(worker);
+    phase = 'running';
+    sweep = repeat(requeue, {
+      everyMs: REQUEUE_EVERY_MS,
+      firstAfterMs: REQUEUE_EVERY_MS,
+      signal: stopping,
+      onError: (error) => log.warn({ code: codeOf(error) }, 'requeue failed; it is retried'),
+    });
+  }
+
+  /** Queues batches, and sees that this process has workers for them. */
+  async function enqueueBatches(...queued: Parameters<Producer['enqueueBatches']>): Promise<void> {
+    if (queued[0].length === 0) return;
+    await producer.enqueueBatches(...queued);
+    await start();
+  }
+
+  async function enqueueRun(...queued: Parameters<Producer['enqueueRun']>): Promise<void> {
+    await producer.enqueueRun(...queued);
+    await start();
+  }
 
   function pauseAll(): void {
     const onError = (error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed');
@@ -124,7 +163,7 @@ export function createWorkers(options: WorkersOptions) {
 
   /** Queues again what an interruption left. A run that belongs to another configuration is named once. */
   async function requeue(): Promise<void> {
-    const others = await producer.requeue();
+    const others = await producer.requeue(presence?.id);
     await bullmq.wakeWorkers(state.db);
     for (const { id, fingerprints } of others) {
       const differing = differingStreams(fingerprints, fingerprintsOf(options.streams.values()));
@@ -137,9 +176,7 @@ export function createWorkers(options: WorkersOptions) {
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const data = job.data as BatchJob;
     if (inHand.has(batchJobId(data.batchId))) return; // a sweep has queued it meanwhile
-    await applyOnce(data, attemptOf(job, token), (next) =>
-      producer.enqueueBatches(next, tracedBy(data.traceparent)),
-    );
+    await applyOnce(data, attemptOf(job, token), (next) => enqueueBatches(next, tracedBy(data.traceparent)));
   }
 
   /** Applies a batch and lets its run take its next step; `goOn` gets the batches that should have jobs then. */
@@ -147,6 +184,7 @@ export function createWorkers(options: WorkersOptions) {
     { batchId, traceparent, earlier = NO_FAILURES }: BatchJob,
     attempt: Attempt,
     goOn: (next: QueuedBatch[]) => Promise<void>,
+    { hasFewBatches = false } = {},
   ): Promise<void> {
     let child = log.child({ batch: batchId });
     let batch: Batch | undefined;
@@ -171,8 +209,8 @@ export function createWorkers(options: WorkersOptions) {
       });
       breaker.succeeded(attempt.name);
       if (taken.lane !== 'incremental') adaptInFlight(taken);
-      const hasFewBatches = taken.lane === 'incremental';
-      await goOn(await advanceRun(state.db, taken.runId, { hasFewBatches }));
+      const areFew = hasFewBatches || taken.lane === 'incremental';
+      await goOn(await advanceRun(state.db, taken.runId, { hasFewBatches: areFew }));
     } catch (error) {
       const found = afterFailure(earlier, error);
       if (!aborting.aborted && found.count !== earlier.count) await noteFailure(attempt, found, child);
@@ -188,7 +226,8 @@ export function createWorkers(options: WorkersOptions) {
   function adaptInFlight({ keys }: Batch): void {
     if (concurrency !== undefined) return;
     const next = nextInFlight(inFlight, { waitMs: requests.waitMs(), keys: keys.length });
-    if (next !== inFlight) batches.setConcurrency((inFlight = next));
+    inFlight = next;
+    all[0]?.setConcurrency(inFlight);
   }
 
   async function noteFailure(attempt: Attempt, found: EarlierFailures, child: Logger): Promise<void> {
@@ -204,31 +243,31 @@ export function createWorkers(options: WorkersOptions) {
     const failed = await failBatch(state, batch, reasonOf(error));
     options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed });
     child.error({ code: codeOf(error), records: failed }, 'batch given up until the next run');
-    await producer.enqueueBatches(await advanceRun(state.db, batch.runId));
+    await enqueueBatches(await advanceRun(state.db, batch.runId));
   }
 
   async function processRun(job: Job, jobToken: string | undefined): Promise<void> {
     const { runId } = job.data as RunJob;
     if (inHand.has(runJobId(runId))) return;
-    await planOnce(runId, attemptOf(job, jobToken), (queued, data) => producer.enqueueBatches(queued, data));
+    await planOnce(runId, randomUUID(), attemptOf(job, jobToken), enqueueBatches);
   }
 
-  /** Plans a run; `goOn` gets the batches that should have jobs then, and what they carry. */
+  /** Plans a run; `goOn` gets the batches that should have jobs then, and what they carry. `own`: it is known already. */
   async function planOnce(
     runId: number,
+    token: string,
     attempt: Attempt,
     goOn: (queued: QueuedBatch[], data: Pick<BatchJob, 'traceparent'>) => Promise<void>,
-    taken?: TakenRun,
+    own?: OwnRun,
   ): Promise<void> {
     const child = log.child({ runId });
-    const token = taken?.planner ?? randomUUID();
     try {
-      const run = taken ?? (await readRun(state.db, runId));
-      if (!run || ('configuration' in run && !producer.isOwn(run))) return;
+      const known = own ?? { run: await readRun(state.db, runId) };
+      if ('run' in known && (!known.run || !producer.isOwn(known.run))) return;
       const planned = { ...options, streams: await streamsOf(runId), nameCheck, recognize, log: child };
       const { attemptsMade } = attempt;
       await inSpan('run', { 'slotsync.run.id': runId }, async () => {
-        const queued = await planRun(planned, runId, { token, taken, attemptsMade, signal: aborting });
+        const queued = await planRun(planned, runId, { ...known, token, attemptsMade, signal: aborting });
         await goOn(queued, tracedBy(spanOfRun()));
       });
     } catch (error) {
@@ -257,33 +296,53 @@ export function createWorkers(options: WorkersOptions) {
     return attempt.again(decision.afterMs);
   }
 
+  const newPlanner = () => plannerOf(presence?.id);
   const isSending = () => phase === 'running' && !breaker.isOpen();
-  const hasRoom = () => isSending() && changes.size < INCREMENTAL_AT_ONCE;
+  const hasRoom = () => isSending() && worked.size < INCREMENTAL_AT_ONCE;
 
-  /** Works a run over few changes: plans it, and applies the first batch of each of its steps. The queue gets the rest. */
-  async function workFew(taken: TakenRun): Promise<void> {
-    const { runId } = taken;
-    const planning = withoutJob(`few ${runId}`, (options) =>
-      producer.enqueueRun(runId, 'incremental', options),
-    );
-    let next: readonly QueuedBatch[] = [];
+  /** Works a run without jobs: plans it, and applies its batches while they are few. The queue gets the rest. */
+  async function workHere(runId: number, runLane: string, own: OwnRun): Promise<void> {
+    const few = concurrency ?? FEWEST_IN_FLIGHT;
     let data: Pick<BatchJob, 'traceparent'> = {};
-    const goOn = async (queued: readonly QueuedBatch[]) => void (next = queued);
-    inHand.add(runJobId(runId));
-    await planOnce(runId, planning, async (queued, traced) => ((data = traced), goOn(queued)), taken).finally(
-      () => inHand.delete(runJobId(runId)),
-    );
-    for (let [batch, ...others] = next; batch; [batch, ...others] = next) {
-      const { id } = batch;
-      if (!isSending()) return producer.enqueueBatches(next, data);
-      await producer.enqueueBatches(others, data);
-      const attempt = withoutJob(`few ${runId} ${id}`, (options, noted) =>
-        producer.enqueueBatches([{ id, lane: 'incremental' }], { ...data, ...noted }, options),
+    let queued: readonly QueuedBatch[] = [];
+
+    async function applyHere({ id, lane }: QueuedBatch): Promise<void> {
+      const attempt = withoutJob(`run ${runId} ${id}`, (options, noted) =>
+        enqueueBatches([{ id, lane }], { ...data, ...noted }, options),
       );
-      next = [];
-      inHand.add(batchJobId(id));
-      await applyOnce({ batchId: id, ...data }, attempt, goOn).finally(() => inHand.delete(batchJobId(id)));
+      let next: readonly QueuedBatch[] = [];
+      await inHandAs(batchJobId(id), () =>
+        applyOnce({ batchId: id, ...data }, attempt, async (batches) => void (next = batches), {
+          hasFewBatches: true,
+        }),
+      );
+      await goOn(next);
     }
+
+    async function goOn(batches: readonly QueuedBatch[]): Promise<void> {
+      if (batches.length > few || !isSending()) return enqueueBatches(batches, data);
+      const failed = (await Promise.allSettled(batches.map(applyHere))).find(isRejected);
+      if (failed) throw failed.reason;
+    }
+
+    const planning = withoutJob(`run ${runId}`, (options) => enqueueRun(runId, runLane, options));
+    const token = ('taken' in own && own.taken.planner) || newPlanner();
+    const keep = async (batches: QueuedBatch[], traced: typeof data) => {
+      [queued, data] = [batches, traced];
+    };
+    await inHandAs(runJobId(runId), () => planOnce(runId, token, planning, keep, own));
+    await goOn(queued);
+  }
+
+  /** Does the work of a job that a sweep may have made meanwhile. */
+  async function inHandAs(jobId: string, work: () => Promise<void>): Promise<void> {
+    inHand.add(jobId);
+    await work().finally(() => inHand.delete(jobId));
+  }
+
+  function noteWorked(work: Promise<void>): Promise<void> {
+    worked.add(work);
+    return work.finally(() => worked.delete(work));
   }
 
   async function runUntilStopped(worker: JobWorker): Promise<void> {
@@ -309,32 +368,33 @@ export function createWorkers(options: WorkersOptions) {
     /** Whether this process may work a run over few changes at once. */
     hasRoom,
 
+    /** A token to take such a run with. */
+    newPlanner,
+
     /** Works such a run. What fails goes to the queue; a run that cannot be queued is a row all the same. */
     startFew(taken: TakenRun): void {
       const onError = (error: unknown) =>
         log.warn({ runId: taken.runId, code: codeOf(error) }, 'change left to the next sweep');
-      const work = workFew(taken).catch(onError);
-      changes.add(work);
-      void work.then(() => changes.delete(work));
+      void noteWorked(workHere(taken.runId, 'incremental', { taken }).catch(onError));
+    },
+
+    /** Works a run that this process has started. Resolves when it has ended, or the rest of it is in the queue. */
+    async work(run: Run): Promise<void> {
+      if (stopping.aborted) return;
+      phase = 'running';
+      const onError = (error: unknown) => {
+        log.warn({ runId: run.id, code: codeOf(error) }, 'run left to the next sweep');
+        return start();
+      };
+      await noteWorked(workHere(run.id, run.lane, { run }).catch(onError));
     },
 
     /** Queues again what an interruption left, and starts working the queues. Ends early when it is stopped meanwhile. */
-    async start(): Promise<void> {
-      if (stopping.aborted) return;
-      const ready = Promise.all(all.map((worker) => worker.waitUntilReady())).then(requeue);
-      await Promise.race([ready, once(stopping, 'abort')]);
-      if (stopping.aborted) return;
-      for (const worker of all) void runUntilStopped(worker);
-      phase = 'running';
-      sweep = repeat(requeue, {
-        everyMs: REQUEUE_EVERY_MS,
-        firstAfterMs: REQUEUE_EVERY_MS,
-        signal: stopping,
-        onError: (error) => log.warn({ code: codeOf(error) }, 'requeue failed; it is retried'),
-      });
-    },
+    start,
   };
 }
+
+const isRejected = (result: PromiseSettledResult<void>) => result.status === 'rejected';
 
 const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }: Attempt) => ({
   'slotsync.run.id': runId,

@@ -16,9 +16,14 @@ import { keepRoomWorlds } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();
 
-const ROWS = 12;
+const SIZE = 200;
+/** More than a stream leaves for the end of the plan. */
+const ROWS = 6 * SIZE;
 const CONFIG: SlotsyncConfig = {
-  streams: { rooms: { ...ROOMS, batchSize: 2 }, courses: { ...COURSES, batchSize: 2, references: {} } },
+  streams: {
+    rooms: { ...ROOMS, batchSize: SIZE },
+    courses: { ...COURSES, batchSize: SIZE, references: {} },
+  },
 };
 
 async function openFilled(): Promise<World> {
@@ -93,7 +98,7 @@ describe('planner: two of one run', () => {
     const world = await openFilled();
     const runId = await world.startRun();
     const first = await planUntilHeld(world, runId, 'courses');
-    expect(await countBatches(world, 'rooms')).toBe(ROWS / 2);
+    expect(await countBatches(world, 'rooms')).toBe(ROWS / SIZE);
     const second = await planUntilHeld(world, runId, 'rooms');
     await first.wake();
     expect(await world.sql`SELECT FROM slotsync.batches`).toHaveLength(0);

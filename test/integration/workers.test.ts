@@ -9,12 +9,14 @@ import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer, type Producer } from '../../src/queue/producer.js';
 import { startPresence } from '../../src/queue/presence.js';
+import type { Mirror } from '../../src/mirror/mirror.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { listProcesses } from '../../src/state/processes.js';
 import { freezeStreams } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
+import { plannerOf } from '../../src/state/runs/planner-token.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
@@ -276,6 +278,81 @@ describe('changes that are few: the process that takes them', () => {
       await expectInSync(world);
     },
   );
+});
+
+describe('a run that a command has started', () => {
+  let world: World;
+  beforeEach(async () => {
+    world = await open(rooms({ batchSize: 1 }));
+    await addRooms(world, 'A', 'B');
+  });
+
+  /** Works a new run until it has ended. Returns the workers of the queue that were opened for it. */
+  async function workOne(options: { concurrency?: number; mirror?: Mirror } = {}): Promise<string[]> {
+    const opened: string[] = [];
+    const noted: Bullmq = {
+      ...bullmq,
+      worker: (name, ...rest) => (opened.push(name), bullmq.worker(name, ...rest)),
+    };
+    const probe = async () => undefined;
+    const workers = createWorkers({ ...world.deps(), ...options, bullmq: noted, producer, probe });
+    try {
+      const runId = await world.startRun();
+      const run = await readRun(world.state.db, runId);
+      if (!run) throw new Error('the run is not there');
+      await workers.work(run);
+      await until(hasEnded(world, runId), { describe: 'the run to end' });
+      await expectInSync(world);
+      return opened;
+    } finally {
+      await workers.stop();
+      await producer.close();
+    }
+  }
+
+  it('needs no queue while its batches are few', async () => {
+    expect(await workOne()).toEqual([]);
+  });
+
+  it('leaves more batches than may be in flight to the queue, and works that', async () => {
+    expect(await workOne({ concurrency: 1 })).toHaveLength(3);
+  });
+
+  it('leaves a batch that failed to the queue, and works that', async () => {
+    world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson' });
+    expect(await workOne()).toHaveLength(3);
+  });
+
+  it('leaves a plan that failed to the queue, and works that', async () => {
+    let failures = 0;
+    const { mirror } = world.deps();
+    const readHashes: Mirror['readHashes'] = (...reading) => {
+      if (failures++ === 0) throw new SlotsyncError('mirror_failed', 'no');
+      return mirror.readHashes(...reading);
+    };
+    expect(await workOne({ mirror: { ...mirror, readHashes } })).toHaveLength(3);
+  });
+
+  it('is left to its planner by the sweeps of others, while that is alive', async () => {
+    const runId = await world.startRun();
+    await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
+    await world.sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('planning', 'sync', 'here', 1)`;
+    const jobs = () => bullmq.queue(QUEUES.runs).getJobCountByTypes('waiting', 'prioritized');
+    await producer.requeue('other');
+    expect(await jobs()).toBe(0);
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '31 seconds'`;
+    await producer.requeue('other');
+    expect(await jobs()).toBe(1);
+    await work(world, hasEnded(world, runId), 'the run to end');
+  });
+
+  it('is queued by a sweep of its own planner, which has left it', async () => {
+    const runId = await world.startRun();
+    await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
+    await world.sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('planning', 'sync', 'here', 1)`;
+    await producer.requeue('planning');
+    await work(world, hasEnded(world, runId), 'the run to end');
+  });
 });
 
 it('workers: a job whose notification was lost is taken after the next sweep', async () => {

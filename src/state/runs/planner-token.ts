@@ -1,12 +1,27 @@
 // A run has one planner at a time, which alone writes its batches. A queue that lost everything, or a process that slept, can
 // leave two planners of one run; the newest wins, and whatever the other still writes changes nothing.
+import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { query, queryTogether, type Queries } from '../database.js';
+import { ALIVE_SECONDS } from '../processes.js';
 
 /** The run that is planned, and the token of the process that plans it. */
 export interface Planner {
   runId: number;
   token: string;
+}
+
+/** A token for a process that plans a run without a job. */
+export const plannerOf = (processId = ''): string => `${processId} ${randomUUID()}`;
+
+/** The runs that another process plans without a job, and is alive. */
+export async function listPlannedElsewhere(db: Queries, processId: string): Promise<Set<number>> {
+  const planned = await query<{ id: number }>(db)`
+    SELECT r.id::float8 AS id FROM slotsync.runs AS r
+    JOIN slotsync.processes AS p ON p.id = split_part(r.planner, ' ', 1)
+    WHERE r.finished_at IS NULL AND r.status = 'planning' AND p.id <> ${processId}
+      AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})`;
+  return new Set(planned.map(({ id }) => id));
 }
 
 /** Another planner took the run over, or its planning has ended: what this one knows is worth nothing any more. */

@@ -62,6 +62,8 @@ interface Attempt {
   token?: string;
   /** Its run over few keys, that this process has just taken from the inbox as its planner. */
   taken?: TakenRun | undefined;
+  /** The run, where this process has read it. */
+  run?: PlannedRun | undefined;
   /** Failed attempts to plan this run before this one. */
   attemptsMade?: number;
   signal?: AbortSignal | undefined;
@@ -74,11 +76,11 @@ interface Attempt {
 export async function planRun(
   deps: RunDeps,
   runId: number,
-  { token = randomUUID(), taken, attemptsMade = 0, signal }: Attempt = {},
+  { token = randomUUID(), taken, run: known, attemptsMade = 0, signal }: Attempt = {},
 ): Promise<QueuedBatch[]> {
   const { state, log } = deps;
   const planner: Planner = { runId, token };
-  const run = taken ? ofTaken(taken) : await takeRun(state, planner);
+  const run = taken ? ofTaken(taken) : await takeRun(state, planner, known);
   if (!run) return [];
   let queued: QueuedBatch[];
   noteInSpan({
@@ -121,8 +123,12 @@ export async function planRun(
 }
 
 /** Makes this the planner of a run. Undefined: it is not to be planned. */
-async function takeRun({ db }: RunDeps['state'], planner: Planner): Promise<PlannedRun | undefined> {
-  return (await takePlanning(db, planner)) ? readRun(db, planner.runId) : undefined;
+async function takeRun(
+  { db }: RunDeps['state'],
+  planner: Planner,
+  known: PlannedRun | undefined,
+): Promise<PlannedRun | undefined> {
+  return (await takePlanning(db, planner)) ? (known ?? readRun(db, planner.runId)) : undefined;
 }
 
 const ofTaken = ({ runId: id, keys }: TakenRun): PlannedRun => ({
@@ -177,7 +183,6 @@ async function planStreams(
       const writer = createBatchWriter(state, stream, {
         planner,
         retireLevel,
-        areFew: kind === 'incremental',
         meter,
       });
       const keys = kind === 'incremental' && {

@@ -20,6 +20,8 @@ import { limitOf, type PlanSink } from './batches.js';
 /** Batch rows written in one statement, and the keys in them. */
 const ROWS_AT_ONCE = 200;
 const KEYS_AT_ONCE = 100_000;
+/** As many are written with the end of the plan, except those that limits count. */
+const KEYS_AT_END = 1000;
 
 /** Writes a stream's batches; retirements go after every write of the run. */
 export function createBatchWriter(
@@ -28,13 +30,10 @@ export function createBatchWriter(
   {
     planner,
     retireLevel,
-    areFew,
     meter,
   }: {
     planner: Planner;
     retireLevel: number;
-    /** The last batches are written with the end of the plan, except those that limits count. */
-    areFew: boolean;
     meter: Meter;
   },
 ) {
@@ -69,7 +68,7 @@ export function createBatchWriter(
       if (rows.length >= ROWS_AT_ONCE || keysInRows >= KEYS_AT_ONCE) await flush();
     },
     async flush(): Promise<void> {
-      if (!areFew || rows.some(({ operation }) => operation)) await flush();
+      if (keysInRows > KEYS_AT_END || rows.some(({ operation }) => operation)) await flush();
     },
     release: (operation, isExempt) =>
       write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, { to: 'planned', isExempt })),
