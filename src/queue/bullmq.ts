@@ -107,8 +107,11 @@ async function withClient(
 export type Bullmq = ReturnType<typeof openBullmq>;
 
 const LOG_AGAIN_MS = 10_000;
-/** Between two looks of an idle worker at its queue: a notification wakes it, and where one was lost, the sweep. */
-const POSTGRES_DRAIN_SECONDS = 30;
+/**
+ * Between two looks of an idle worker at its queue. In PostgreSQL each takes four statements; a notification wakes it, and where
+ * one was lost, the sweep. Redis wakes it itself, unless its connection has fallen silent, which the next look notices.
+ */
+const DRAIN_SECONDS = { postgres: 30, redis: 10 };
 
 /**
  * Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. Each `configuration`
@@ -167,8 +170,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
         // Other workers notice a dead one after this time; a live one renews its lock twice within it.
         lockDuration: 20_000,
         stalledInterval: 10_000,
-        // In PostgreSQL each look takes four statements.
-        ...(isOnRedis ? {} : { drainDelay: POSTGRES_DRAIN_SECONDS }),
+        drainDelay: isOnRedis ? DRAIN_SECONDS.redis : DRAIN_SECONDS.postgres,
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
         ...options,
