@@ -123,13 +123,14 @@ export function createAppBase(
   });
 
   /** The state, with the destination of the settings noted in it, or confirmed. */
-  const bound = once(async (): Promise<{ state: State; stateId: string }> => {
+  const bound = once(async (): Promise<{ state: State; stateId: string; notedAt: number }> => {
     const opened = await state();
+    const notedAt = performance.now();
     const [stateId] = await Promise.all([
       bindDestination(opened, api()),
       noteDatabase(opened.db, 'state', readStateFacts),
     ]);
-    return { state: opened, stateId };
+    return { state: opened, stateId, notedAt };
   });
   /** Once others see this process: no process has given the state to another destination in between. */
   const confirmBound = async () => bindDestination(await state(), api());

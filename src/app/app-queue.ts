@@ -24,7 +24,7 @@ export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const store = requireQueueStore(app.queueStore());
   store.catch(() => undefined); // met below: a fault of the state is said first
-  const { state, stateId } = await app.bound();
+  const { state, stateId, notedAt } = await app.bound();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
   await Promise.all([
     // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
@@ -61,19 +61,22 @@ export async function openQueue(app: AppBase) {
     async workers(
       options: { concurrency?: number | undefined; waitForCredentials?: boolean } = {},
     ): Promise<Workers> {
-      const syncing = await app.syncing(state);
+      const configuration = { ...fingerprints, loadedAt, isChanged };
+      const [syncing, presence] = await Promise.all([
+        app.syncing(state),
+        startPresence({ state, log, command: app.command, configuration }).then((started) =>
+          own(started, started.close),
+        ),
+      ]);
       const { mirror, destination } = syncing;
       const probe = async (signal: AbortSignal) => {
         await requireMigrated(state);
         await mirror.ping();
         await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
       };
-      const configuration = { ...fingerprints, loadedAt, isChanged };
-      const presence = await startPresence({ state, log, command: app.command, configuration });
-      own(presence, presence.close);
       await app.confirmBound();
       const { ofRun: streamsOf } = createCurrentStreams(mirror, syncing.streams);
-      const deps = { ...shared, ...options, ...syncing, presence, probe, streamsOf };
+      const deps = { ...shared, ...options, ...syncing, stateNotedAt: notedAt, presence, probe, streamsOf };
       return ownStoppable(createWorkers(deps));
     },
 

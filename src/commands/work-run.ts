@@ -88,8 +88,8 @@ export async function beginAndWork(
 ): Promise<number> {
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
-  const timeZone = await app.timeZone();
-  for (const process of findFormerProcesses(await listProcesses(db), fingerprints))
+  const [timeZone, processes] = await Promise.all([app.timeZone(), listProcesses(db)]);
+  for (const process of findFormerProcesses(processes, fingerprints))
     printNote(`${plain(describeFormer(process, await readClock(db)), timeZone)}.`);
   if (options.detach) {
     const { producer } = await app.queue();

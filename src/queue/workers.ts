@@ -34,6 +34,8 @@ import { ATTEMPTS, decideRetry, retryDelayMs } from './retry-policy.js';
 interface WorkersOptions extends ApplyDeps {
   bullmq: Bullmq;
   producer: Producer;
+  /** When the process has looked whether the state is the one it was, by `performance.now()`. */
+  stateNotedAt?: number;
   /** Tells others that this process is at work. */
   presence?: Presence;
   /** Batches in flight at once; as many as the quota needs, unless given. */

@@ -22,11 +22,17 @@ export async function finishPlanning(
   writeRest: (tx: Queries) => Promise<void> = async () => undefined,
 ): Promise<QueuedBatch[]> {
   return db.transaction(async (tx) => {
-    const [run] = await query<Pick<Run, 'kind'>>(tx)`
-      UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb
-      WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' RETURNING kind, ${LIMIT_IDLE}`;
+    // Sent behind each other. Of a planner that was replaced nothing stays, whatever the rest has met.
+    const [taken, rest] = await Promise.allSettled([
+      query<Pick<Run, 'kind'>>(tx)`
+        UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb
+        WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' RETURNING kind, ${LIMIT_IDLE}`,
+      writeRest(tx),
+    ]);
+    if (taken.status === 'rejected') throw taken.reason;
+    const [run] = taken.value;
     if (!run) throw new PlannerReplaced();
-    await writeRest(tx);
+    if (rest.status === 'rejected') throw rest.reason;
     await useApprovals(tx, planned.approvals ?? []);
     // In this order, and none waits for the one before.
     const [queued] = await Promise.all([

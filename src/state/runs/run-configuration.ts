@@ -26,12 +26,13 @@ export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promis
 /**
  * Ends runs that are left and belong to another configuration than this: those that cover one of the streams, or take their
  * keys from the inbox. What they have not sent is planned by the next run, or goes back to the inbox. A paused run stays.
+ * Returns how many there were.
  */
 export async function endLeftRuns(
   db: Queries,
   fingerprints: Fingerprints,
   which: { streams: readonly string[] } | 'incremental',
-): Promise<void> {
+): Promise<number> {
   const isMeant =
     which === 'incremental'
       ? sql`kind = 'incremental'`
@@ -40,4 +41,5 @@ export async function endLeftRuns(
     SELECT id::float8 AS id FROM slotsync.runs AS r
     WHERE ${IS_LEFT} AND NOT ${isDeclared(fingerprints)} AND paused_at IS NULL AND ${isMeant}`;
   for (const { id } of left) await replaceRun(db, id);
+  return left.length;
 }

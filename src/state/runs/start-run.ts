@@ -51,8 +51,12 @@ async function lockUnfinished(
   waiting?: Waiting,
 ): Promise<Run[]> {
   await takeLock(tx, 'run_start', waiting);
-  if (fingerprints) await endLeftRuns(tx, fingerprints, { streams });
   const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'));
   const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[] AND NOT ${ONLY_READS}`;
-  return selectRuns(tx).where(and(isUnfinished, covers)).orderBy(runs.id);
+  const select = () => selectRuns(tx).where(and(isUnfinished, covers)).orderBy(runs.id);
+  const [left, unfinished] = await Promise.all([
+    fingerprints ? endLeftRuns(tx, fingerprints, { streams }) : 0,
+    select(),
+  ]);
+  return left === 0 ? unfinished : select();
 }

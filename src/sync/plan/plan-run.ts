@@ -42,7 +42,7 @@ interface RunDeps extends SyncDeps {
   waitForCredentials?: boolean;
 }
 
-/** There may be many incremental runs: only every so many of them prunes. */
+/** There may be many incremental runs: only every so many of them prunes, and they look once a minute at most whether the databases are others. */
 const PRUNE_EVERY = 500;
 const MINUTE = 60 * 1000;
 
@@ -90,8 +90,11 @@ export async function planRun(
     'slotsync.lane': run.lane,
   });
   try {
-    // There may be many incremental runs.
-    await deps.recognize?.(run.kind === 'incremental' ? MINUTE : 0);
+    const isIncremental = run.kind === 'incremental';
+    await Promise.all([
+      deps.recognize?.(isIncremental ? MINUTE : 0),
+      (!isIncremental || runId % PRUNE_EVERY === 0) && pruneRuns(state.db),
+    ]);
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     const context = { lane: run.lane as Lane, signal };
     await deps.nameCheck.requireKnownNames(planned.sending, context);
@@ -118,7 +121,6 @@ export async function planRun(
     log.error({ code: codeOf(error) }, 'run failed while planning');
     return [];
   }
-  if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
   return queued;
 }
 

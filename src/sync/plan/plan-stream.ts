@@ -35,12 +35,14 @@ export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest,
 async function planWithinTurn(deps: PlanDeps, declared: Stream, request: PlanRequest, sink: PlanSink) {
   requireLookups(declared);
   const { mirror, state } = deps;
-  const mirrorChange = await readMirrorChange(state.db, declared.name);
   const { from, to, where, force = false } = request.range ?? {};
   const keys = (request.keys ?? request.range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
-  const shared = keys ? [] : await readSharedIds(deps, declared);
-  const judge = await createLoadJudge(state.db, declared);
+  const [shared, judge, mirrorChange] = await Promise.all([
+    keys ? [] : readSharedIds(deps, declared),
+    createLoadJudge(state.db, declared),
+    readMirrorChange(state.db, declared.name),
+  ]);
   const readings = mergeReadings(
     mirror.readHashes(
       declared,

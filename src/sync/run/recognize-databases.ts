@@ -7,15 +7,23 @@ import { noteDatabase, readStateFacts } from '../../state/databases.js';
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 
-/** Returns a function that looks, unless this process has looked within so many milliseconds. It throws what the sides throw. */
+/** A state that a process has just looked at: its presence tells of one that is put back from then on. */
+const STATE_GOOD_FOR_MS = 60_000;
+
+/**
+ * Returns a function that looks, unless this process has looked within so many milliseconds. It throws what the sides throw.
+ * `stateNotedAt`: when the process has looked at the state, by `performance.now()`.
+ */
 export function createRecognizer({
   state,
   mirror,
   log,
+  stateNotedAt = -Infinity,
 }: {
   state: Pick<State, 'db'>;
   mirror: Pick<Mirror, 'facts'>;
   log: Logger;
+  stateNotedAt?: number | undefined;
 }) {
   const report = (database: string, recognition: Recognition) => {
     if (recognition.is === 'promoted')
@@ -25,12 +33,13 @@ export function createRecognizer({
   };
   let lookedAt = -Infinity;
   return async (withinMs = 0): Promise<void> => {
-    if (performance.now() - lookedAt < withinMs) return;
+    const now = performance.now();
+    if (now - lookedAt < withinMs) return;
     const [ofState, ofMirror] = await Promise.all([
-      noteDatabase(state.db, 'state', readStateFacts),
+      now - stateNotedAt < STATE_GOOD_FOR_MS ? undefined : noteDatabase(state.db, 'state', readStateFacts),
       noteDatabase(state.db, 'mirror', () => mirror.facts()),
     ]);
-    report('state', ofState);
+    if (ofState) report('state', ofState);
     report('mirror', ofMirror);
     lookedAt = performance.now();
   };
