@@ -268,6 +268,23 @@ it('run: eight that are started at once over one stream are one', async () => {
   expect(await world.sql`SELECT FROM slotsync.runs`).toHaveLength(1);
 });
 
+it('run: one that is started before another is committed waits for it, and is that one', async () => {
+  const world = await open(rooms());
+  const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'] } as const;
+  const [first, second] = await world.state.db.transaction(async (tx) => {
+    const started = await startRun(tx, request);
+    const other = startRun(world.state.db, request);
+    const isWaiting = async () => {
+      const waiting = await world.sql`
+        SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+      return waiting.length > 0;
+    };
+    await Promise.race([other, until(isWaiting, { describe: 'the other to wait' })]);
+    return [started, { other }] as const;
+  });
+  expect(await second.other).toMatchObject({ started: false, run: { id: first.run.id } });
+});
+
 describe('run: its end', () => {
   async function planned(): Promise<{ world: World; runId: number; queue: number[] }> {
     const world = await open(rooms({ batchSize: 2 }));
