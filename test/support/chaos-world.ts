@@ -13,6 +13,7 @@ import { createRoomsAndCourses, type ChaosMirror } from './chaos-mirror.js';
 import { API, startChaosService } from './chaos-service.js';
 import { createWorkerPool } from './chaos-workers.js';
 import { start, type Finished } from './program.js';
+import { atDistance } from './distance.js';
 import { startRedisServer } from './redis-server.js';
 
 export type Store = 'PostgreSQL' | 'Redis';
@@ -74,10 +75,13 @@ export async function openChaosWorld(options: ChaosOptions) {
       path.join(folder, 'sync.config.ts'),
       mirror.configuration.replace('REQUEST_TIMEOUT_MS', String(requestTimeoutMs)),
     );
+    const far = await atDistance({ url, stop: async () => undefined });
+    const farRedis = redis && (await atDistance({ url: redis.url, stop: async () => undefined }));
+    closers.push(far.stop, async () => farRedis?.stop());
     const env = (user = 'postgres') => ({
-      MIRROR_DATABASE_URL: url,
-      STATE_DATABASE_URL: Object.assign(new URL(url), { username: user }).href,
-      REDIS_URL: redis?.url,
+      MIRROR_DATABASE_URL: far.url,
+      STATE_DATABASE_URL: Object.assign(new URL(far.url), { username: user }).href,
+      REDIS_URL: farRedis?.url,
       API_BASE_URL: service.url,
       API_ORGANIZATION_ID: API.organizationId,
       API_KEY: API.apiKey,

@@ -8,6 +8,7 @@ import { messageOf } from '../../src/errors/errors.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import { migrate } from '../../src/state/migrate.js';
 import { findChromium } from './chromium.js';
+import { atDistance } from './distance.js';
 import { isDockerThere } from './docker.js';
 import { isOnPath } from './programs.js';
 import { isRedisInstalled, startRedisServer } from './redis-server.js';
@@ -15,7 +16,7 @@ import type { Services } from './services.js';
 
 interface Service {
   url: string;
-  stop(): Promise<void>;
+  stop(): Promise<unknown>;
 }
 
 const POSTGRES_IMAGE = 'postgres:18-alpine';
@@ -60,7 +61,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 export async function startServices(): Promise<{ database: Service; redis: Service | undefined }> {
   const docker = await dockerWhenNeeded();
   const [database, redis] = await Promise.all([providePostgres(docker), provideRedis(docker)]);
-  return { database, redis };
+  return { database: await atDistance(database), redis: redis && (await atDistance(redis)) };
 }
 
 async function dockerWhenNeeded(): Promise<boolean> {
