@@ -200,7 +200,7 @@ export const ERRORS = {
   claimed: defer('another batch is writing some of these records', NEXT_RUN),
   claim_lost: defer('another batch took over some of these records', NEXT_RUN),
   run_stopped: defer(
-    'the run was paused or cancelled, or the stream frozen, while a batch was being sent',
+    'the run was paused or cancelled, the stream frozen, or too much of it refused, while a batch was being sent',
     `${NEXT_RUN}. A paused run goes on with: slotsync resume`,
   ),
   outcomes_missing: retry(

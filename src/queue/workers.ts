@@ -17,6 +17,7 @@ import { readRun, type Run } from '../state/runs/read-runs.js';
 import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
+import { createRefusalTallies } from '../sync/limits/refusal-tallies.js';
 import { createSlowReadings } from '../sync/run/slow-readings.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
 import { createNameCheck } from '../sync/plan/unknown-names.js';
@@ -83,6 +84,7 @@ export function createWorkers(options: WorkersOptions) {
   const recognize = createRecognizer(options);
   const requests = openRequests(options);
   const slowReadings = createSlowReadings();
+  const refusals = createRefusalTallies();
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
@@ -204,6 +206,7 @@ export function createWorkers(options: WorkersOptions) {
         log: child,
         requests,
         slowReadings,
+        refusals,
         earlier,
       };
       await inSpan('batch', attributesOf(taken, attempt), () => applyBatch(deps, taken, aborting), {

@@ -17,8 +17,16 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { plannerOf } from '../../src/state/runs/planner-token.js';
-import { readRun } from '../../src/state/runs/read-runs.js';
-import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
+import { readRun, type Run } from '../../src/state/runs/read-runs.js';
+import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import {
+  addRooms,
+  codes,
+  expectInSync,
+  keepRoomWorlds,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 import type { World, WorldOptions } from '../support/world.js';
 
@@ -287,8 +295,19 @@ describe('a run that a command has started', () => {
     await addRooms(world, 'A', 'B');
   });
 
-  /** Works a new run until it has ended. Returns the workers of the queue that were opened for it. */
-  async function workOne(options: { concurrency?: number; mirror?: Mirror } = {}): Promise<string[]> {
+  /** A service that refuses each of so many rooms, of which a batch writes ten, one in a request. */
+  async function openRefused(count: number): Promise<string[]> {
+    const all = codes(count);
+    const limits = { refused: { count: 5, percent: 10 } };
+    world = await open(rooms({ owns: 'object', batchSize: 1, limits }));
+    await addRooms(world, ...all);
+    for (const code of all)
+      world.sandbox.refuseObject(`room_${code}`, { status: 400, message: 'no such category' });
+    return all;
+  }
+
+  /** Works a run until it has ended, a new one unless it is given. `opened`: workers of the queue that were opened for it. */
+  async function workOne(options: { concurrency?: number; mirror?: Mirror; run?: Run } = {}) {
     const opened: string[] = [];
     const noted: Bullmq = {
       ...bullmq,
@@ -297,13 +316,11 @@ describe('a run that a command has started', () => {
     const probe = async () => undefined;
     const workers = createWorkers({ ...world.deps(), ...options, bullmq: noted, producer, probe });
     try {
-      const runId = await world.startRun();
-      const run = await readRun(world.state.db, runId);
+      const run = options.run ?? (await readRun(world.state.db, await world.startRun()));
       if (!run) throw new Error('the run is not there');
       await workers.work(run);
-      await until(hasEnded(world, runId), { describe: 'the run to end' });
-      await expectInSync(world);
-      return opened;
+      await until(hasEnded(world, run.id), { describe: 'the run to end' });
+      return { runId: run.id, opened };
     } finally {
       await workers.stop();
       await producer.close();
@@ -311,16 +328,19 @@ describe('a run that a command has started', () => {
   }
 
   it('needs no queue while its batches are few', async () => {
-    expect(await workOne()).toEqual([]);
+    expect((await workOne()).opened).toEqual([]);
+    await expectInSync(world);
   });
 
   it('leaves more batches than may be in flight to the queue, and works that', async () => {
-    expect(await workOne({ concurrency: 1 })).toHaveLength(3);
+    expect((await workOne({ concurrency: 1 })).opened).toHaveLength(3);
+    await expectInSync(world);
   });
 
   it('leaves a batch that failed to the queue, and works that', async () => {
     world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson' });
-    expect(await workOne()).toHaveLength(3);
+    expect((await workOne()).opened).toHaveLength(3);
+    await expectInSync(world);
   });
 
   it('leaves a plan that failed to the queue, and works that', async () => {
@@ -330,7 +350,30 @@ describe('a run that a command has started', () => {
       if (failures++ === 0) throw new SlotsyncError('mirror_failed', 'no');
       return mirror.readHashes(...reading);
     };
-    expect(await workOne({ mirror: { ...mirror, readHashes } })).toHaveLength(3);
+    expect((await workOne({ mirror: { ...mirror, readHashes } })).opened).toHaveLength(3);
+    await expectInSync(world);
+  });
+
+  it('stops within some requests when the service refuses everything, though all of its batches are in flight', async () => {
+    const all = await openRefused(200);
+    const { runId } = await workOne();
+    const refused = world.writes().length;
+    expect(refused).toBeGreaterThan(5);
+    expect(refused).toBeLessThanOrEqual(all.length / 2);
+    expect(await readRun(world.state.db, runId)).toMatchObject({
+      counts: { rooms: { failed: refused } },
+      holds: { rooms: { refused: { count: all.length - refused } } },
+    });
+  });
+
+  it('goes on where an approval allows the refusals', async () => {
+    const all = await openRefused(60);
+    const { runId } = await workOne();
+    const { run } = await approveHolds(world.approving(), { runId });
+    await world.sql`UPDATE slotsync.runs SET configuration = NULL`; // as the producer of these tests
+    await workOne({ run: { ...run, configuration: null } });
+    expect(world.writes().length).toBeGreaterThanOrEqual(all.length);
+    expect(await readRun(world.state.db, run.id)).toMatchObject({ holds: {} });
   });
 
   it('is left to its planner by the sweeps of others, while that is alive', async () => {

@@ -14,7 +14,8 @@ import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { holdRefused } from '../limits/hold-refused.js';
-import { failsOnObject, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
+import { createRefusalTallies, type RefusalTallies } from '../limits/refusal-tallies.js';
+import { failsOnObject, isNewRefusal, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
 import type { SlowReadings } from '../run/slow-readings.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
@@ -32,6 +33,8 @@ export interface ApplyDeps extends ClaimDeps {
   requests?: RequestFiller;
   /** The streams of runs whose slow readings were reported. */
   slowReadings?: SlowReadings;
+  /** Answers about the streams of runs; unless given, each batch counts its own. */
+  refusals?: RefusalTallies;
   /** Findings of earlier attempts of the batch. */
   earlier?: EarlierFailures;
 }
@@ -67,9 +70,10 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     return [];
   };
   const context = { lane: batch.lane as Lane, signal };
+  const { refusals = createRefusalTallies() } = deps;
   let failure: unknown;
   try {
-    await settleInto(deps, { batch, stream, claim, context, settle }, unanswered);
+    await settleInto(deps, { batch, stream, claim, context, settle, refusals }, unanswered);
   } catch (error) {
     failure = error;
   }
@@ -92,9 +96,12 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
-  if (settled.hasRefusals) {
-    const records = await holdRefused(state.db, stream, batch.runId);
-    if (records > 0) log.warn({ records }, 'too much was refused: the rest of the stream is held');
+  const isStopped = failure instanceof RefusedTooOften;
+  let held = 0;
+  if (settled.hasRefusals || isStopped) {
+    held = await holdRefused(state.db, stream, batch.runId);
+    if (held > 0) log.warn({ records: held }, 'too much was refused: the rest of the stream is held');
+    else if (isStopped) refusals.clear(stream, batch.runId);
   }
   const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);
@@ -104,7 +111,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     ),
   );
 
-  if (settled.open.length === 0) {
+  if (settled.open.length === 0 || (isStopped && held > 0)) {
     log.info({ ...counts }, 'batch applied');
     return;
   }
@@ -116,13 +123,20 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   });
 }
 
+/** Too much of the stream was refused in the run: no more of the batch is sent. */
+class RefusedTooOften extends SlotsyncError {
+  constructor() {
+    super('run_stopped', 'the service refused too much of its stream, so no more of the batch is sent');
+  }
+}
+
 /**
  * Settles the records of a claimed batch; those that are settled stay so when it throws. Adds to `unanswered` the keys of
  * those of which a write was sent.
  */
 async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
   const { clock = () => performance.now(), requests = openRequests(deps) } = deps;
-  const { batch, stream, claim, context, settle } = work;
+  const { batch, stream, claim, context, settle, refusals } = work;
   const attempt: Attempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
   /** How often in a row a reading was too old before its writes had their slots. */
@@ -147,6 +161,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
     choosing = clock() - readAt;
     seen = new Map();
     if (toWrite.length === 0) continue;
+    const byExtId = new Map(toWrite.map((write) => [write.object.extId, write]));
     const written = await requests.put(stream, context, {
       // An object without an external id is named by its number, and gets one.
       objects: toWrite.map(({ object, link, record }): PutObject =>
@@ -160,7 +175,16 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
       attempt,
       goodUntil,
       isAgain: late > 0,
-      claim,
+      claim: {
+        async confirm() {
+          if (await refusals.isBeyond(deps.state.db, stream, batch.runId)) throw new RefusedTooOften();
+          await claim.confirm();
+        },
+      },
+      answered: (extId, result) => {
+        const write = byExtId.get(extId);
+        if (write) refusals.note(stream, batch.runId, isNewRefusal(write, result));
+      },
     });
     settleWritten(toWrite, written, settle);
     const keysOf = (extIds: ReadonlySet<string>) =>

@@ -2,6 +2,7 @@
 import type { Context } from '../../destination/client.js';
 import type { Batch } from '../../state/runs/batches.js';
 import type { Stream } from '../../streams/stream.js';
+import type { RefusalTallies } from '../limits/refusal-tallies.js';
 import type { Settle } from '../object/outcome-reasons.js';
 import type { BatchClaim } from './batch-claim.js';
 
@@ -12,4 +13,6 @@ export interface BatchWork {
   /** Lane and signal of its requests. */
   context: Context;
   settle: Settle;
+  /** Answers about the streams of runs. */
+  refusals: RefusalTallies;
 }

@@ -20,6 +20,8 @@ export interface Order {
   isAgain: boolean;
   /** Confirmed with the slot of each request in hand. What that throws keeps these objects out of the request. */
   claim: { confirm(): Promise<void> };
+  /** Hears of each result as soon as it is known. */
+  answered?: ((extId: string, result: PutResult) => void) | undefined;
 }
 
 /** Results of the objects of one batch, by external id. */
@@ -257,7 +259,9 @@ export function createLine(destination: Puts, options: LineOptions) {
       const { written } = order;
       for (const { extId } of objects) {
         const result = results.get(extId);
-        if (result) written.results.set(extId, result);
+        if (!result) continue;
+        written.results.set(extId, result);
+        order.answered?.(extId, result);
       }
       if (isAnyAccepted) written.isAnyAccepted = true;
       order.underWay--;

@@ -62,7 +62,7 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     return { ...acceptance(write, result.id), outcome: 'synced', operation };
   }
   const { status, message } = result;
-  if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
+  if (!isFinal(status)) return undefined;
   const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
   const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
   // A record that was given up counts again: its row, its mapping or the service was thought to be corrected.
@@ -81,6 +81,15 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
   };
 }
+
+/** Whether the status of an answer is about the object; all others are about the moment. */
+const isFinal = (status: number) => status < 500 && status !== 408 && status !== 425 && status !== 429;
+
+/** Whether an answer refuses an object that was not refused before as it is. */
+export const isNewRefusal = ({ record, sourceHash }: Write, result: PutResult): boolean =>
+  !result.accepted &&
+  isFinal(result.status) &&
+  (record.refusedHash !== sourceHash || record.status !== 'failed');
 
 /** The service failed each time the object was sent, also alone; it may have carried the write out. */
 export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
