@@ -150,7 +150,8 @@ export async function workRun(
       const worked = started ? workers.work(run) : workers.start();
       if (!started && !json) printLine(describeOther(run, { isOurs, isOwn: queue.producer.isOwn(run) }));
       const look = () => endLeftRuns(state.db, fingerprints, { streams });
-      run = await waitForRun(state, id, { worked, stop, readQuotaUse, whyStopped, look });
+      const { start: workRest } = workers;
+      run = await waitForRun(state, id, { worked, workRest, stop, readQuotaUse, whyStopped, look });
       // Its results belong to this command's summary, as those of the next run do.
       if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
     }
@@ -187,6 +188,7 @@ async function waitForRun(
   id: number,
   {
     worked,
+    workRest,
     stop,
     readQuotaUse,
     whyStopped,
@@ -194,6 +196,8 @@ async function waitForRun(
   }: {
     /** Ends with the part of the run that this process works without the queue. */
     worked: Promise<void>;
+    /** Begins to work the queue, once: what is left of the run comes from there, also after a pause. */
+    workRest: () => Promise<void>;
     stop: Pick<ReturnType<typeof listenForSignals>, 'requested' | 'signal'>;
     readQuotaUse: () => Promise<number | undefined>;
     /** Why nothing is sent; undefined: it is. */
@@ -219,6 +223,7 @@ async function waitForRun(
       const run = await readRun(state.db, id);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
       if (run.finishedAt) return run;
+      if (isWorked && !stop.requested()) await workRest();
       const [{ done, total }, quotaUse] = await Promise.all([readProgress(state.db, id), readQuotaUse()]);
       const blocked = run.pausedAt ? `paused; to continue: slotsync resume ${id}` : whyStopped();
       // Nothing is drawn after the first signal: a third one ends the process at once, and would leave it on the terminal.

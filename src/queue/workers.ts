@@ -109,7 +109,8 @@ export function createWorkers(options: WorkersOptions) {
     resumeSending: () => {
       if (phase === 'ended') return;
       presence?.sendingResumed();
-      if (phase === 'running') for (const worker of all) void worker.resume();
+      // Those that are being opened begin when they are ready.
+      if (phase === 'running' && sweep) for (const worker of all) void worker.resume();
     },
   });
 
