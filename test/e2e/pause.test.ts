@@ -91,6 +91,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
     });
 
     it('pause: a small run, of which the queue knows nothing, goes on in the command that has started it', async () => {
+      await world.run(['sync']);
       await world.sql`UPDATE rooms SET name = 'Ett ' || code WHERE code = 'R1'`;
       await world.sql`UPDATE courses SET name = 'Ett' WHERE id = 1`;
       world.holdWrites(0);
