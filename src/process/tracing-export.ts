@@ -6,11 +6,14 @@ import { detectResources, envDetector, resourceFromAttributes } from '@opentelem
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
 import { codeOf, messageOf } from '../errors/errors.js';
 import { openDeadline } from '../time/deadline.js';
+import { endsWithin } from './lifecycle.js';
 import type { Logger } from './logger.js';
 import { isRegistered, unregister } from './tracing.js';
 
 /** For one export, tries included: less than the end of the process waits for. */
 const EXPORT_WITHIN_MS = 2500;
+/** An export that has not ended by then was reported, and is not waited for. */
+const GIVE_UP_MS = EXPORT_WITHIN_MS + 250;
 
 /** Registers an SDK until it is closed; undefined: another one is registered, which then has the spans. */
 export function startTracing(log: Logger): { close(): Promise<void> } | undefined {
@@ -20,7 +23,7 @@ export function startTracing(log: Logger): { close(): Promise<void> } | undefine
   const provider = new NodeTracerProvider({
     // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
     resource: named.merge(detectResources({ detectors: [envDetector] })),
-    spanProcessors: [new BatchSpanProcessor(exporter)],
+    spanProcessors: [new BatchSpanProcessor(exporter, { exportTimeoutMillis: GIVE_UP_MS })],
   });
   provider.register({ propagator: null });
   return {
@@ -58,6 +61,10 @@ class ReportingExporter extends OTLPTraceExporter {
       if (result.error) this.#report(result.error);
       done(result);
     });
+  }
+
+  override async shutdown(): Promise<void> {
+    await endsWithin(super.shutdown(), 0); // without what was given up
   }
 
   #report(error: Error): void {

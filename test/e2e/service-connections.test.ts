@@ -19,6 +19,7 @@ import { createAuthority, type Authority } from '../support/certificates.js';
 import { drip, DRIPS } from '../support/dripping.js';
 import { endWithTests } from '../support/child-processes.js';
 import { findFreePort } from '../support/free-port.js';
+import { settleAmidCollections } from '../support/garbage.js';
 
 const PASSWORD = 'p@ss word';
 const CREDENTIALS = `proxy-user:${encodeURIComponent(PASSWORD)}`;
@@ -101,7 +102,8 @@ async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<S
     errorBodies: 'json',
   });
   closers.push(client.close);
-  const error: unknown = await client.authenticate().catch((thrown: unknown) => thrown);
+  const ended = await settleAmidCollections(client.authenticate());
+  const error: unknown = ended.status === 'rejected' ? ended.reason : undefined;
   expect(error).toBeInstanceOf(SlotsyncError);
   for (const secret of [PASSWORD, CREDENTIALS, PROXY_AUTHORIZATION])
     expect(inspect(error, { depth: 10, showHidden: true })).not.toContain(secret);
@@ -111,6 +113,10 @@ async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<S
 const closes = () => createServer((socket) => socket.destroy());
 const silent = () => createServer(() => undefined);
 const drips = () => createServer((socket) => drip(socket, DRIPS.head));
+const refusesAtLength = () => {
+  const first = DRIPS.body.first.replace('200 OK', '407 Proxy Authentication Required');
+  return createServer((socket) => drip(socket, { ...DRIPS.body, first }));
+};
 /** Reads what it is sent, so that something was sent, and then breaks the connection. */
 const breaks = () => createServer((socket) => socket.once('data', () => socket.resetAndDestroy()));
 const answersHttp = () => createHttpServer((_, response) => response.end('{}'));
@@ -129,6 +135,7 @@ describe('a request that was not written', () => {
     ['a handshake that is not answered', silent, https, /timeout|TIMEOUT/, /API_BASE_URL/],
     ['a proxy that closes', closes, through, /proxy does not connect.*\(/, /HTTPS_PROXY/],
     ['a proxy whose answer drips', drips, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
+    ['a proxy whose refusal drips', refusesAtLength, through, /it answered 407/, /HTTPS_PROXY/],
     ['a proxy that says nothing', silent, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
   ])('%s: it says that nothing was sent', async (_, create, way, message, remedy) => {
     const error = await failureOf(way(await listen(create())));
