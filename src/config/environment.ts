@@ -1,5 +1,5 @@
 // The environment, with the file of settings, and the files of secrets that it names.
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { UsageError } from '../errors/errors.js';
@@ -9,7 +9,7 @@ import { containsSecret, listSecretFiles } from './settings.js';
 /**
  * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
  * working directory is read if there is one. Throws UsageError when the file cannot be read or understood, or was found and
- * could have been written by others.
+ * could have been written by others, or is a pipe, whose writer would be waited for.
  */
 export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   if (file === undefined && !existsSync('.env')) return process.env;
@@ -18,7 +18,7 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
     throw new UsageError(`there is no file of settings ${path.resolve(file)}`, {
       remedy: 'Write one (.env.example shows the form), or name another with --settings.',
     });
-  const text = readTextFile(file ?? '.env', { pipes: true });
+  const text = readTextFile(file ?? '.env', { pipes: file !== undefined });
   const line = findUnreadableLine(text);
   if (line !== undefined)
     throw new UsageError(`${file ?? '.env'}: line ${line} is not NAME=value`, {
@@ -72,7 +72,9 @@ function findUnreadableLine(text: string): number | undefined {
 /** Files with secrets that every user of this machine may read, as sentences: files of `…_FILE` settings, and `.env`. */
 export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
   const files = listSecretFiles(env);
-  if (existsSync(envFile) && containsSecret(parseEnv(readTextFile(envFile)))) files.push(envFile);
+  // A pipe has been read, and is empty.
+  const isFile = statSync(envFile, { throwIfNoEntry: false })?.isFile() ?? false;
+  if (isFile && containsSecret(parseEnv(readTextFile(envFile)))) files.push(envFile);
   return files
     .filter(isReadableByOthers)
     .map((file) => `${file} may be read by every user of this machine; chmod 600 it`);

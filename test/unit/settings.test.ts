@@ -1,5 +1,5 @@
 // Guarantee 9
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -426,6 +426,15 @@ describe('the file .env', () => {
       logLevel: 'trace',
     });
     expect(() => readEnvironment('nowhere.env')).toThrow(/^there is no file of settings .*nowhere\.env$/);
+  });
+
+  it('that is a pipe is refused at once, unless it is named: its writer is waited for', () => {
+    execFileSync('mkfifo', ['.env']);
+    expect(() => readEnvironment()).toThrow('.env is a pipe or a device, not a file');
+    expect(findExposedSecrets('.env', {})).toEqual([]);
+    const writer = spawn('sh', ['-c', 'echo LOG_LEVEL=trace > .env']);
+    expect(loadSettings([], readEnvironment('.env')).logLevel).toBe('trace');
+    writer.kill();
   });
 
   describe('that others could have written is not loaded, unless it is named:', () => {
