@@ -97,13 +97,18 @@ export function createClient({
       },
 
       /**
-       * Sends with the slot in hand. Returns what `parse` makes of the body of a 2xx answer; undefined when it has to be
-       * sent again, with another slot.
+       * Sends with the slot in hand. Returns what `parse` makes of the body of a 2xx answer, and of its characters; undefined
+       * when it has to be sent again, with another slot.
        */
-      async send<T>(body: unknown, parse: (body: unknown) => T, notes?: SpanNotes): Promise<T | undefined> {
+      async send<T>(
+        body: unknown,
+        parse: (body: unknown, characters: number) => T,
+        notes?: SpanNotes,
+      ): Promise<T | undefined> {
         const answer = await exchange.send({ authorization: `Bearer ${token}` }, body, notes);
         if (!answer) return undefined;
-        if (!isUnauthorized(answer) || isRenewed) return parse(parseAnswer(answer, call, reading));
+        if (!isUnauthorized(answer) || isRenewed)
+          return parse(parseAnswer(answer, call, reading), answer.body.length);
         isRenewed = true;
         tokens.refuse(token);
         return undefined;
@@ -118,8 +123,12 @@ export function createClient({
     paths,
     openRequest,
 
-    /** Sends, and returns what `parse` makes of the body of a 2xx answer. */
-    send<T>({ body, ...call }: Call, context: Context, parse: (body: unknown) => T): Promise<T> {
+    /** Sends, and returns what `parse` makes of the body of a 2xx answer, and of its characters. */
+    send<T>(
+      { body, ...call }: Call,
+      context: Context,
+      parse: (body: unknown, characters: number) => T,
+    ): Promise<T> {
       const request = openRequest(call, context);
       return untilAnswered(request, () => request.send(body, parse));
     },

@@ -6,7 +6,7 @@ import type { Place } from '../process/tracing.js';
 import { createClient, untilAnswered, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
 import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
-import { askInParts, eachPage, readAgainWhenMoved, readPages } from './paging.js';
+import { askInParts, countKept, eachPage, readAgainWhenMoved, readPages } from './paging.js';
 import { findUpcoming } from './upcoming-reservations.js';
 import * as wire from './wire.js';
 
@@ -102,7 +102,8 @@ export function createDestination(options: DestinationOptions) {
     context: Context,
   ) => {
     const call = { method: 'POST', path, body: wire.findRequest(filter, page) } as const;
-    return client.send(call, context, parserOf(wire.findAnswer(schema), call));
+    const parse = parserOf(wire.findAnswer(schema), call);
+    return client.send(call, context, (body, characters) => ({ ...parse(body), characters }));
   };
 
   /** Reads one page of a find, in parts where the answer is too large. */
@@ -134,23 +135,26 @@ export function createDestination(options: DestinationOptions) {
     { tooLarge, ...bounds }: { tooLarge?: TooLarge | undefined; atOnce?: number } = {},
   ): Promise<z.output<T>[]> {
     const [by, ids] = 'ids' in named ? ['ids', named.ids] : ['extIds', named.extIds];
+    const call = { method: 'POST', path: find.path } as const;
     const results: z.output<T>[] = [];
+    const kept = countKept(call);
     const parts = slice<string | number>(ids, NAMED_AT_ONCE);
     for (let part = parts.shift(); part; part = parts.shift()) {
+      let found: Awaited<ReturnType<typeof readFind<T>>> = { results: [], characters: 0 };
       try {
-        const found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
-        for (const result of resultsOf(found)) results.push(result);
+        found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
       } catch (error) {
         const [only] = part;
         if (codeOf(error) !== 'answer_too_large' || only === undefined) throw error;
         if (part.length > 1) parts.unshift(...slice(part, Math.ceil(part.length / 2)));
         else {
-          const call = { method: 'POST', path: find.path } as const;
           const reason = answerTooLarge(call, 'it is about one alone', `'${only}'`);
           if (!tooLarge) throw reason;
           tooLarge.set(only, reason);
         }
       }
+      if ('characters' in found) kept.add(found);
+      for (const result of resultsOf(found)) results.push(result);
     }
     return results;
   }

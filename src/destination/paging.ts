@@ -3,6 +3,7 @@
 import pLimit from 'p-limit';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
+import { MOST_KEPT } from './read-body.js';
 import type { Page } from './wire.js';
 
 /** Readings of one find before its answers count as contradictory. */
@@ -17,6 +18,8 @@ export interface PageAnswer<R> {
   results: R[];
   totalPages?: number | null | undefined;
   totalResults?: number | null | undefined;
+  /** The length of the JSON that it was parsed from. */
+  characters?: number | undefined;
 }
 
 interface Reading {
@@ -34,11 +37,27 @@ export function isWholeAnswer({ results, ...answer }: PageAnswer<unknown>, pageS
   return pages <= 1 && results.length >= (answer.totalResults ?? 0);
 }
 
-/** All results, each once by its id; or how many there are, when they are more than `most`. Throws `answer_invalid`. */
+/** Adds up the characters of answers whose results are kept. Throws `answer_too_large` when there is no room for them in memory. */
+export function countKept(call: Call) {
+  let kept = 0;
+  return {
+    add({ characters = 0 }: Pick<PageAnswer<unknown>, 'characters'>): void {
+      kept += characters;
+      if (kept > MOST_KEPT)
+        throw answerTooLarge(call, `its results together have more than ${MOST_KEPT / 1024 / 1024} MB`);
+    },
+    characters: () => kept,
+  };
+}
+
+/**
+ * All results, each once by its id; or how many there are, when they are more than `most`. Throws `answer_invalid`, and
+ * `answer_too_large` when they are too much for the memory.
+ */
 export async function readPages<R extends { id: number }>(
   send: (page: Page) => Promise<PageAnswer<R>>,
   { path, pageSize, most = Infinity, atOnce = 1 }: Reading,
-): Promise<{ results: R[] } | { tooMany: number }> {
+): Promise<{ results: R[]; characters: number } | { tooMany: number }> {
   const call = { method: 'POST', path } as const;
   const limit = pLimit(atOnce);
   const ask = async (page: number) => {
@@ -51,7 +70,13 @@ export async function readPages<R extends { id: number }>(
   };
   let contradiction = '';
   for (let reading = 1; reading <= MOST_READINGS; reading++) {
-    const first = await ask(1);
+    const kept = countKept(call);
+    const keep = async (page: number) => {
+      const answer = await ask(page);
+      kept.add(answer);
+      return answer;
+    };
+    const first = await keep(1);
     const total = first.totalResults ?? undefined;
     const pages = first.results.length === 0 ? 1 : (first.totalPages ?? 1);
     const atLeast = total ?? (pages - 1) * first.results.length + 1;
@@ -61,12 +86,13 @@ export async function readPages<R extends { id: number }>(
       throw invalidAnswer(call, `it says there are ${pages} pages${ofHowMany}`);
     }
     const others = await Promise.all(
-      Array.from({ length: Math.max(0, pages - 1) }, (_, at) => limit(() => ask(at + 2))),
+      Array.from({ length: Math.max(0, pages - 1) }, (_, at) => limit(() => keep(at + 2))),
     );
     const seen = new Map<number, R>();
     for (const { results } of [first, ...others]) for (const result of results) seen.set(result.id, result);
     const moved = others.find(({ totalResults }) => (totalResults ?? undefined) !== total);
-    if (!moved && (total === undefined || seen.size >= total)) return { results: [...seen.values()] };
+    if (!moved && (total === undefined || seen.size >= total))
+      return { results: [...seen.values()], characters: kept.characters() };
     contradiction = moved
       ? `its total differs from page to page (${total ?? 'none'}, then ${moved.totalResults ?? 'none'})`
       : `it says there are ${total} results, but only ${seen.size} were in its pages`;
@@ -122,40 +148,47 @@ export async function* eachPage<R extends { id: number }>(
 }
 
 /**
- * A page, asked for in parts where the answer is too large. Throws `answer_too_large` when a single result is, and
- * `reading_moved` when the parts do not fit together.
+ * A page, asked for in parts where the answer is too large. Throws `answer_too_large` when a single result is, or all parts
+ * together are, and `reading_moved` when the parts do not fit together.
  */
 export async function askInParts<R>(
   ask: (page: Page) => Promise<PageAnswer<R>>,
   page: Page,
   path: string,
+  kept = countKept({ method: 'POST', path }),
 ): Promise<PageAnswer<R>> {
-  try {
-    return await ask(page);
-  } catch (error) {
+  const call = { method: 'POST', path } as const;
+  let reason: unknown;
+  const whole = await ask(page).catch((error: unknown) => {
     if (codeOf(error) !== 'answer_too_large') throw error;
-    const call = { method: 'POST', path } as const;
-    if (page.limit === 1) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
-    // Only equal parts lie within the page.
-    const parts = leastFactor(page.limit);
-    const limit = page.limit / parts;
-    const before = (page.page - 1) * page.limit;
-    const results: R[] = [];
-    let total: number | undefined;
-    for (let part = 1; part <= parts && before + results.length < (total ?? Infinity); part++) {
-      const answer = await askInParts(ask, { page: before / limit + part, limit }, path);
-      if (typeof answer.totalResults !== 'number') throw error;
-      if (answer.results.length > limit)
-        throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
-      if (answer.totalResults !== (total ?? answer.totalResults)) throw readingMoved(call);
-      total = answer.totalResults;
-      results.push(...answer.results);
-    }
-    const expected = Math.max(0, Math.min(page.limit, (total ?? 0) - before));
-    if (results.length !== expected)
-      throw readingMoved(call, `${expected} results promised in parts of a page, ${results.length} seen`);
-    return { results, totalResults: total, totalPages: Math.ceil((total ?? 0) / page.limit) };
+    reason = error;
+    return undefined;
+  });
+  if (whole) {
+    kept.add(whole);
+    return whole;
   }
+  if (page.limit === 1) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
+  // Only equal parts lie within the page.
+  const parts = leastFactor(page.limit);
+  const limit = page.limit / parts;
+  const before = (page.page - 1) * page.limit;
+  const results: R[] = [];
+  let total: number | undefined;
+  for (let part = 1; part <= parts && before + results.length < (total ?? Infinity); part++) {
+    const answer = await askInParts(ask, { page: before / limit + part, limit }, path, kept);
+    if (typeof answer.totalResults !== 'number') throw reason;
+    if (answer.results.length > limit)
+      throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
+    if (answer.totalResults !== (total ?? answer.totalResults)) throw readingMoved(call);
+    total = answer.totalResults;
+    results.push(...answer.results);
+  }
+  const expected = Math.max(0, Math.min(page.limit, (total ?? 0) - before));
+  if (results.length !== expected)
+    throw readingMoved(call, `${expected} results promised in parts of a page, ${results.length} seen`);
+  const totalPages = Math.ceil((total ?? 0) / page.limit);
+  return { results, totalResults: total, totalPages, characters: kept.characters() };
 }
 
 function leastFactor(number: number): number {

@@ -4,6 +4,8 @@ import type { Readable } from 'node:stream';
 const MB = 1024 * 1024;
 /** Limit of an answer that is parsed. */
 const MOST_BYTES = 64 * MB;
+/** Limit of the answers whose results are in memory together: to the parts of a page, and to the pages of a find. Characters. */
+export const MOST_KEPT = 4 * MOST_BYTES;
 /** Limit of an error's body, of which only a message is kept. */
 const MOST_FAILURE_BYTES = MB;
 /** Answers of the service have about six levels. */

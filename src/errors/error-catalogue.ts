@@ -98,8 +98,8 @@ export const ERRORS = {
     `${NEXT_RUN}. If it happens again: slotsync check`,
   ),
   answer_too_large: retry(
-    'an answer of the service has more than 64 MB or 4 million values, and less cannot be asked for',
-    `${NEXT_RUN}. Look at the service why the object or booking that the message names is so large.`,
+    'an answer of the service, or what is kept of several, is too large, and less cannot be asked for',
+    `${NEXT_RUN}. Look at the service why the object or booking that the message names is so large. Where it names none, lower \`service.pageSize\`.`,
   ),
   reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),

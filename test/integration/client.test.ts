@@ -669,6 +669,26 @@ describe('a find', () => {
     expect(error).toMatchObject({ code: 'answer_too_large', detail: "'large'" });
   });
 
+  it('by names whose answers together are too large for the memory is given up', async () => {
+    let whole = 0;
+    const service = await fakeService((_, body) => {
+      const { extIds } = body as unknown as { extIds: string[] };
+      if (extIds.length > 1) return { status: 200, body: MANY_VALUES };
+      whole++;
+      const { status, body: found } = findAnswer(extIds, { totalPages: 1, totalResults: 1 });
+      return { status, body: JSON.stringify(found) + ' '.repeat(60 * 1024 * 1024) };
+    });
+    const names = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+    const error = await failureOf(
+      connect(service).destination.findObjects(names, 'room', NIGHTLY, new Map()),
+    );
+    expect(error).toMatchObject({
+      code: 'answer_too_large',
+      message: expect.stringContaining('its results together have more than 256 MB'),
+    });
+    expect(whole).toBe(5);
+  });
+
   it('takes one page for all when the answer says nothing of pages', async () => {
     const service = await fakeService(() => findAnswer(['a', 'b'], {}));
     const found = await connect(service).destination.findObjects(['a', 'b'], 'room', NIGHTLY);

@@ -24,8 +24,8 @@ function serve(ids: number[], meddle: (page: number, reading: number) => void = 
 
 describe('a find', () => {
   it('is read to its last page, each result once', async () => {
-    expect(await readPages(serve([1, 2, 3, 4, 5]), READING)).toEqual({ results: rows(1, 2, 3, 4, 5) });
-    expect(await readPages(serve([]), READING)).toEqual({ results: [] });
+    expect(await readPages(serve([1, 2, 3, 4, 5]), READING)).toMatchObject({ results: rows(1, 2, 3, 4, 5) });
+    expect(await readPages(serve([]), READING)).toMatchObject({ results: [] });
   });
 
   it('says how much there is instead, when that is more than wanted, after one page', async () => {
@@ -46,7 +46,7 @@ describe('a find', () => {
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.shift();
     });
-    expect(await readPages(send, { ...READING, atOnce: 1 })).toEqual({ results: rows(2, 3, 4, 5) });
+    expect(await readPages(send, { ...READING, atOnce: 1 })).toMatchObject({ results: rows(2, 3, 4, 5) });
   });
 
   it('is read again when the total moved under the reading, though as many were seen', async () => {
@@ -55,7 +55,9 @@ describe('a find', () => {
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.splice(0, ids.length, 2, 3, 4, 5, 6, 7);
     });
-    expect(await readPages(send, { ...READING, atOnce: 1 })).toEqual({ results: rows(2, 3, 4, 5, 6, 7) });
+    expect(await readPages(send, { ...READING, atOnce: 1 })).toMatchObject({
+      results: rows(2, 3, 4, 5, 6, 7),
+    });
   });
 
   it.each([
@@ -187,7 +189,7 @@ describe('a page whose answer is too large', () => {
     'with a size of %i, and %i results: the whole is read in parts, each result once',
     async (pageSize, count) => {
       const { ask, sizes } = askLimited(serve(upTo(count)));
-      expect(await readPages(ask, { path, pageSize })).toEqual({ results: rows(...upTo(count)) });
+      expect(await readPages(ask, { path, pageSize })).toMatchObject({ results: rows(...upTo(count)) });
       const pages: unknown[] = [];
       for await (const page of eachPage(ask, { path, pageSize })) pages.push(...page);
       expect(pages).toEqual(rows(...upTo(count)));
@@ -197,8 +199,33 @@ describe('a page whose answer is too large', () => {
 
   it('is read in parts alone: pages that are not too large are asked for once', async () => {
     const { ask, sizes } = askLimited(serve(upTo(16)), { 9: 95 });
-    expect(await readPages(ask, { path, pageSize: 4 })).toEqual({ results: rows(...upTo(16)) });
+    expect(await readPages(ask, { path, pageSize: 4 })).toMatchObject({ results: rows(...upTo(16)) });
     expect(sizes).toEqual([4, 4, 4, 2, 1, 1, 2, 4]);
+  });
+
+  it.each([
+    ['parts of a page', 16],
+    ['pages of a find', 2],
+  ])('is not kept when the %s together are more than fits in memory', async (_, pageSize) => {
+    let answers = 0;
+    const send = serve(upTo(16));
+    const { ask } = askLimited(
+      async (page) => {
+        const answer = { ...(await send(page)), characters: 60 * 1024 * 1024 };
+        if (answer.results.length <= 2) answers++;
+        return answer;
+      },
+      Object.fromEntries(upTo(16).map((id) => [id, 40])),
+    );
+    await expect(readPages(ask, { path, pageSize })).rejects.toMatchObject({
+      code: 'answer_too_large',
+      message: `POST ${path}: the answer is too large: its results together have more than 256 MB`,
+    });
+    expect(answers).toBeGreaterThan(4); // 256 MB are more than four of them
+    // Page by page it is read to its end: what was worked on is not kept.
+    let read = 0;
+    for await (const page of eachPage(ask, { path, pageSize: 2 })) read += page.length;
+    expect(read).toBe(16);
   });
 
   it('names the one result that is too large alone', async () => {
