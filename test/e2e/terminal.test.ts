@@ -4,13 +4,13 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { visible } from '../../src/text/visible-text.js';
+import { visibleInLine } from '../../src/text/visible-text.js';
 import { endWithTests } from '../support/child-processes.js';
 import { createScreen } from '../support/screen.js';
 import { until } from '../support/wait.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
-const OBEYED = '\x1b]0;x\x07\u202E\x9b2J\x7f';
+const OBEYED = '\x1b]0;x\x07\u202E\x9b2J\x7f\nFORGED';
 const SHOWN = String.raw`\u001b]0;x\u0007\u202e\u009b2J\u007f`;
 
 let world: Rehearsal;
@@ -34,15 +34,23 @@ const COMMANDS: [args: string[], shows: boolean][] = [
   [['retry', `no${OBEYED}`, 'R1'], true],
   [[`no${OBEYED}`], true],
   [['status', `--no${OBEYED}`], true],
+  [['verify'], false],
+  [['report'], true],
+  [['check', '--rows'], false],
+  [['match', 'rooms', '--by', 'room.name'], false],
+  [['actions'], false],
   [['triggers', 'print'], false],
   [['reconcile', `--from=${OBEYED}`], true],
 ];
 
-const titled = COMMANDS.map(([args, shows]) => ({ title: visible(args.join(' ')), args, shows }));
+const titled = COMMANDS.map(([args, shows]) => ({ title: visibleInLine(args.join(' ')), args, shows }));
 it.each(titled)('controls: $title shows them', async ({ args, shows }) => {
   for (const json of [[], ['--json']]) {
     const { stdout, stderr } = await world.run([...args, ...json]);
-    for (const printed of [stdout, stderr]) expect(printed).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
+    for (const printed of [stdout, stderr]) {
+      expect(printed).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
+      expect(printed).not.toMatch(/^FORGED/m);
+    }
     if (json.length === 0 && shows) expect(stdout + stderr).toContain(SHOWN);
     if (json.length > 0 && stdout !== '') JSON.parse(stdout);
   }

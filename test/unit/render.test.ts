@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import {
   addressOfBooking,
@@ -14,6 +15,7 @@ import { documentToText } from '../../src/render/text.js';
 import { quote } from '../../src/situation/commands.js';
 import { html } from '../../src/text/html.js';
 import { visibleInLine } from '../../src/text/visible-text.js';
+import { DOCUMENTS } from '../support/documents.js';
 import { AWKWARD, OBEYED } from '../support/situations.js';
 
 const ZONE = 'Europe/Stockholm';
@@ -167,21 +169,42 @@ describe('document: a value is part of its line, wherever it stands', () => {
   const NOON = new Date('2026-11-22T12:00:00Z');
   const shape = (shown: string) => shown.replaceAll(/(?<=-)-+/g, '').split('\n').length;
 
-  test.each([
-    ['text', (given: Document) => documentToText(given, { timeZone: ZONE, columns: Infinity })],
-    ['Markdown', (given: Document) => documentToMarkdown(given, ZONE)],
-    ['HTML', (given: Document) => documentToHtml(given, ZONE)],
+  const RENDERERS: readonly [surface: string, render: (given: Document) => string][] = [
+    ['text', (given) => documentToText(given, { timeZone: ZONE, columns: Infinity })],
+    ['Markdown', (given) => documentToMarkdown(given, ZONE)],
+    ['HTML', (given) => documentToHtml(given, ZONE)],
     [
       'the page',
-      ({ sections: [section] }: Document) =>
-        String(section && contentToHtml(section, { timeZone: ZONE, action: ({ label }) => html`${label}` })),
+      ({ sections }) =>
+        sections
+          .map((section) =>
+            String(contentToHtml(section, { timeZone: ZONE, action: ({ label }) => html`${label}` })),
+          )
+          .join(''),
     ],
-  ])('%s', (_, render) => {
-    const shown = render(of(AWKWARD));
+  ];
+  function expectLines(make: (value: string) => Document, render: (given: Document) => string): void {
+    const shown = render(make(AWKWARD));
     expect(shown).not.toMatch(OBEYED);
     expect(shown).not.toMatch(/^Nothing/m);
-    expect(shape(shown)).toBe(shape(render(of('x'))));
+    expect(shape(shown)).toBe(shape(render(make('x'))));
     expect(shown).toContain('Nothing needs a person.');
+  }
+
+  test.each(RENDERERS)('%s', (_, render) => expectLines(of, render));
+
+  test.each(Object.entries(DOCUMENTS))('%s', (_, make) => {
+    for (const [, render] of RENDERERS) expectLines(make, render);
+  });
+
+  test('every document is among them', () => {
+    const folder = new URL('../../src/documents/', import.meta.url);
+    const made = readdirSync(folder).flatMap((file) =>
+      [...readFileSync(new URL(file, folder), 'utf8').matchAll(/^export function (\w+Document)\(/gm)].map(
+        ([, name]) => name,
+      ),
+    );
+    expect(new Set(Object.keys(DOCUMENTS))).toEqual(new Set(made));
   });
 
   test('text: a width wraps it, and breaks nothing off but at a space', () => {

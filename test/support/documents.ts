@@ -1,0 +1,364 @@
+// Each document once, with a value wherever a text that others have written may stand in it.
+import { actionsDocument } from '../../src/documents/actions.js';
+import {
+  bookingDocument,
+  bookingsDocument,
+  reconcileDocument,
+  type KnownBooking,
+} from '../../src/documents/bookings.js';
+import type { Document } from '../../src/documents/document.js';
+import { adoptDocument, driftDocument, verifyDocument } from '../../src/documents/drift.js';
+import { failuresDocument } from '../../src/documents/failures.js';
+import { recordDocument, unownedDocument, type KnownRecord } from '../../src/documents/record.js';
+import { reportDocument } from '../../src/documents/report.js';
+import { runDocument, runsDocument } from '../../src/documents/runs.js';
+import { situationDocument } from '../../src/documents/situation.js';
+import type { Cause } from '../../src/situation/causes.js';
+import type { FailureInChain } from '../../src/situation/failures.js';
+import type { ReportFacts } from '../../src/situation/report.js';
+import type { RunFacts } from '../../src/situation/run-facts.js';
+import type { Situation } from '../../src/situation/situation.js';
+import type { NotedAction } from '../../src/state/actions.js';
+import type { ReservationRow } from '../../src/state/bookings/read-reservations.js';
+import type { DriftRow } from '../../src/state/drift/read-drift.js';
+import type { RunHold } from '../../src/state/runs/holds.js';
+import type { Run } from '../../src/state/runs/read-runs.js';
+import type { Stream } from '../../src/streams/stream.js';
+import type { BookingExplained } from '../../src/sync/operator/explain-booking.js';
+import type { RecordExplained } from '../../src/sync/operator/explain-record.js';
+import { CAUSE, HOLD, LOAD, NOW, PROCESS, QUIET, RUN } from './situations.js';
+
+const WAITING = { waiting: 1, later: 0, inFlight: 0, oldestSeconds: 7200 };
+
+const actions = (value: string): NotedAction[] => [
+  { id: 1, at: NOW, by: value, via: 'page', action: 'retry', subject: value, runId: 12, reason: value },
+];
+
+const holds = (value: string): RunHold[] => {
+  const samples = [
+    { key: value, externalId: value, changes: [{ field: value, old: [value], new: [value] }] },
+  ];
+  return [
+    { ...HOLD, stream: value, firstKeys: [value], samples },
+    {
+      ...HOLD,
+      stream: value,
+      operation: 'refused',
+      facts: { accepted: 100, refused: { records: 60, sent: 100, code: value, message: value } },
+    },
+    { ...HOLD, stream: value, facts: { accepted: 100, frozen: value }, approvable: false },
+  ] as RunHold[];
+};
+
+const causes = (value: string): Cause[] => {
+  const cause = { ...CAUSE, stream: value, code: value, message: value, keys: [value, value], records: 2 };
+  return [
+    { ...cause, waitingByStream: { [value]: 3 }, waiting: 3, depth: 1 },
+    { ...cause, status: 'held', code: 'retire', runId: 12, approvable: true },
+    { ...cause, status: 'absent', code: null, message: null, isConfigured: false },
+  ];
+};
+
+const chain = (value: string): FailureInChain['chain'] => ({
+  via: [{ stream: value, localKey: value }],
+  between: 1,
+  end: { stream: value, localKey: value, status: 'dead', code: value, message: value, runId: null },
+});
+
+const failures = (value: string): FailureInChain[] => [
+  {
+    stream: value,
+    localKey: value,
+    externalId: value,
+    status: 'deferred',
+    errorCode: value,
+    errorMessage: value,
+    attempts: 2,
+    runId: 12,
+    updatedAt: NOW,
+    since: NOW,
+    waitsFor: { stream: value, localKey: value },
+    isInInbox: false,
+    chain: chain(value),
+  },
+];
+
+const run = (value: string, changes: Partial<Run> = {}) =>
+  ({
+    ...RUN,
+    streams: [value],
+    plan: { [value]: { create: 3 } },
+    counts: { [value]: { synced: 1, unchanged: 0, deferred: 0, failed: 1, dead: 1 } },
+    range: { from: value, to: value, where: value },
+    errorCode: value,
+    errorMessage: value,
+    ...changes,
+  }) as Run;
+
+const drift = (value: string, kind: DriftRow['kind'] = 'changed'): DriftRow => ({
+  stream: value,
+  localKey: value,
+  externalId: value,
+  kind,
+  fields: { [value]: { here: [value], there: [value] } },
+  seenAt: NOW,
+});
+
+const drifting = (value: string) => [drift(value), drift(value, 'extra'), drift(value, 'stored_otherwise')];
+
+const booking = (value: string, changes: Partial<ReservationRow> = {}) =>
+  ({
+    key: value,
+    externalId: value,
+    destinationId: 7,
+    verdict: 'differs',
+    differs: {
+      objects: { here: [value], there: [] },
+      fields: { here: { [value]: [value] }, there: { [value]: [] } },
+      status: { here: [], there: [value] },
+    },
+    problem: null,
+    beginHere: NOW,
+    endHere: NOW,
+    beginThere: NOW,
+    endThere: NOW,
+    seenAt: NOW,
+    runId: 12,
+    ...changes,
+  }) as ReservationRow;
+
+const bookings = (value: string) => [
+  booking(value),
+  booking(value, { verdict: 'unknown_here', differs: null, beginHere: null, endHere: null }),
+];
+
+const known = (value: string) =>
+  ({
+    key: value,
+    known: booking(value),
+    events: [{ key: value, from: null, to: 'differs', differs: null, at: NOW, runId: 12 }],
+  }) as unknown as KnownBooking;
+
+const fields = (value: string) => [{ fieldId: value, values: [value] }];
+const object = (value: string) => ({
+  id: 7,
+  extId: value,
+  typeId: value,
+  active: true,
+  fields: fields(value),
+});
+
+const booked = (value: string) =>
+  ({
+    ...known(value),
+    here: {
+      key: value,
+      externalId: value,
+      begin: NOW.getTime(),
+      end: NOW.getTime(),
+      isCancelled: false,
+      references: [{ stream: value, localKey: value }],
+      fields: fields(value),
+    },
+    reservations: [
+      {
+        id: 7,
+        extId: value,
+        begin: NOW.getTime(),
+        end: NOW.getTime(),
+        status: [value],
+        objects: [{ typeId: value, objectId: value }],
+        fields: fields(value),
+      },
+    ],
+    cancellations: [{ id: 8, reservationId: 7, begin: NOW.getTime(), end: NOW.getTime() }],
+    requests: [{ asked: `reservations by ${value}`, results: 1 }],
+  }) as unknown as BookingExplained;
+
+const record = (value: string) =>
+  ({
+    stream: value,
+    key: value,
+    record: {
+      status: 'deferred',
+      externalId: value,
+      rowExternalId: value,
+      destinationId: 7,
+      syncedAt: NOW,
+      objectHash: null,
+      refusedHash: null,
+      attempts: 2,
+      runId: 12,
+      errorCode: value,
+      errorMessage: value,
+      waitsFor: JSON.stringify([value, value]),
+      inDoubt: true,
+      checkAfter: NOW,
+    },
+    link: { externalId: value, linkedBy: 'match', fields: [value], linkedAt: NOW, assignsId: false },
+    drift: drift(value),
+    former: [{ externalId: value, there: object(value), isUndecided: true }],
+    chain: chain(value),
+    batches: [
+      {
+        runId: 12,
+        kind: 'sync',
+        batchId: 4,
+        operation: 'update',
+        state: 'failed',
+        errorCode: value,
+        at: NOW.toISOString(),
+      },
+    ],
+    waitingChanges: 0,
+  }) as unknown as KnownRecord;
+
+const recordSides = (value: string) =>
+  ({
+    ...record(value),
+    row: { [value]: value },
+    object: object(value),
+    problem: value,
+    isWaiting: false,
+    externalId: value,
+    there: object(value),
+    changes: [{ field: value, old: [value], new: [value] }],
+    isAccepted: false,
+  }) as unknown as RecordExplained;
+
+const situation = (value: string): Situation => ({
+  ...QUIET,
+  configured: ['rooms'],
+  binding: { ...QUIET.binding, organizationId: value, baseUrl: value } as Situation['binding'],
+  loads: [{ ...LOAD, stream: value, problem: 'unreadable', message: value }] as Situation['loads'],
+  processes: [{ ...PROCESS, host: value, stoppedSince: NOW, errorCode: value, errorMessage: value }],
+  runs: { underWay: [{ run: run(value), ...UNDER_WAY }], latest: [run(value)] },
+  holds: holds(value),
+  freezes: [
+    {
+      stream: value,
+      beginsAt: NOW,
+      endsAt: NOW,
+      reason: value,
+      frozenBy: 'command',
+      isInForce: true,
+    },
+  ] as unknown as Situation['freezes'],
+  inbox: {
+    ...QUIET.inbox,
+    streams: [{ ...WAITING, stream: value }],
+    watermarks: [{ stream: value, cursor: value, movedAt: NOW }] as Situation['inbox']['watermarks'],
+  },
+  drift: [{ stream: value, kind: 'changed', count: 1 }],
+  records: [{ stream: value, status: 'dead', count: 2 }] as unknown as Situation['records'],
+  unsettled: 2,
+  causes: causes(value),
+});
+
+const UNDER_WAY = {
+  progress: { done: 1, total: 3, batchesLeft: 1 },
+  planning: { isBegun: true, others: [] },
+};
+
+const report = (value: string) =>
+  ({
+    ...situation(value),
+    period: { from: NOW, to: NOW, because: 'since' },
+    run: null,
+    listed: [run(value)],
+    runCounts: [],
+    streams: [],
+    driftChanges: { found: 0, mended: 0 },
+    bookings: [],
+    verdictChanges: 0,
+    actions: actions(value),
+    requests: { requests: 0, throttled: 0, fastest: 0, fastestAt: null, perSecond: 20, allowed: 1 },
+  }) as unknown as ReportFacts;
+
+const runFacts = (value: string) =>
+  ({
+    ...UNDER_WAY,
+    run: run(value),
+    holds: holds(value),
+    approvals: [],
+    actions: actions(value),
+    causes: causes(value),
+    unsettled: 2,
+    verdicts: undefined,
+    drift: undefined,
+  }) as unknown as RunFacts;
+
+const TALLY = { compared: 2, waiting: 1, inDoubt: 0, changed: 1, extra: 1 };
+
+/** By the name of the function that makes it. */
+export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = {
+  actionsDocument: (value) => actionsDocument(actions(value)),
+  adoptDocument: (value) =>
+    adoptDocument(
+      {
+        runId: 12,
+        streams: [{ stream: value, type: value, equal: 1, differing: 1, ambiguous: 1, unowned: 1 }],
+        requests: 2,
+      },
+      3,
+    ),
+  bookingDocument: (value) => bookingDocument(known(value), 'UTC', booked(value)),
+  bookingsDocument: (value) => bookingsDocument([{ verdict: 'differs', count: 2 }], bookings(value), 'UTC'),
+  driftDocument: (value) =>
+    driftDocument(
+      [{ stream: value, kind: 'changed', count: 1 }],
+      [{ stream: value, verifiedAt: NOW, objects: 3, repairable: 1, extra: 1 }],
+      drifting(value),
+    ),
+  failuresDocument: (value) =>
+    failuresDocument(
+      {
+        stream: value,
+        status: undefined,
+        narrows: `--code ${value}`,
+        total: 1,
+        all: 2,
+        known: { hasRecords: true, isPlanned: true, unsent: [], restored: null },
+        causes: causes(value),
+        formerObjects: 1,
+        renamed: [{ stream: value, from: value, to: value }],
+        drift: 1,
+      },
+      { most: 10, now: NOW, records: failures(value) },
+    ),
+  reconcileDocument: (value) =>
+    reconcileDocument(
+      {
+        runId: 12,
+        read: 'window',
+        from: NOW.getTime(),
+        to: NOW.getTime(),
+        verdicts: { differs: 2 },
+        discrepancies: bookings(value) as never,
+        problems: 0,
+        events: 1,
+        requests: 2,
+      },
+      { timeZone: 'UTC', seconds: 3 },
+    ),
+  recordDocument: (value) => recordDocument(record(value), recordSides(value)),
+  reportDocument: (value) => reportDocument(report(value)),
+  runDocument: (value) => runDocument(runFacts(value), NOW),
+  runsDocument: (value) => runsDocument([run(value, { kind: value as Run['kind'] })]),
+  situationDocument: (value) => situationDocument({ ...situation(value), quota: null }, { timeZone: 'UTC' }),
+  unownedDocument: (value) => unownedDocument({ name: value, type: value } as Stream, object(value)),
+  verifyDocument: (value) =>
+    verifyDocument(
+      {
+        runId: 12,
+        streams: [{ stream: value, type: value, ...TALLY }],
+        drifting: 1,
+        extra: 1,
+        storedOtherwise: 1,
+        notComparedAgain: 1,
+        requests: 2,
+      },
+      drifting(value),
+      { seconds: 3, names: [value], extras: true },
+    ),
+};
