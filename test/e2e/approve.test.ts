@@ -77,6 +77,10 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect((await world.run(['status'])).stdout).toContain(
         'Approved: up to 12 deactivations of rooms until',
       );
+      const heldIn = (await world.run(['runs', '3'])).stdout;
+      expect(heldIn).toContain('Was held for approval');
+      expect(heldIn).toContain('Approved: run 4 does it.');
+      expect(heldIn).not.toContain('slotsync approve');
       expect(inactive()).toBe(0);
     });
 
@@ -90,6 +94,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect((await world.run(['runs', '4'])).stdout).toContain(
         'Approved: 12 deactivations of rooms, held in run 3. Used for the same records.',
       );
+      expect((await world.run(['runs', '3'])).stdout).toContain('Approved, and done by run 4.');
     });
 
     it('approved exactly, is held again when other records are due', async () => {

@@ -113,6 +113,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
     ['of an address elsewhere', 'sandbox --port 0 --host 192.0.2.1', 2, '--port: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address'],
     ['of an address elsewhere, of a worker', { args: 'worker', env: { HTTP_HOST: '192.0.2.1', HTTP_PORT: TAKEN } }, 2, /^HTTP_HOST: port \d+ of 192\.0\.2\.1 cannot be opened: this machine does not have that address$/],
+    ['that is taken, of the page', `page --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
     ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 127\.0\.0\.1 is taken$/],
   ],
   settings: [

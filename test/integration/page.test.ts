@@ -323,9 +323,10 @@ describe('page: actions', () => {
     const world = await openBadMorning();
     const { visit, signIn, readForm, queued } = await serve(world, { token: TOKEN });
     await signIn(TOKEN);
-    expect((await visit(HOLD)).body).toContain(
-      '<button class="main">Approve 20 deactivations of rooms</button>',
-    );
+    const question = (await visit(HOLD)).body;
+    expect(question).toContain('<button class="main">Approve 20 deactivations of rooms</button>');
+    expect(question).toContain('Held: &#39;R11&#39;, &#39;R12&#39;, ');
+    expect(question).not.toMatch(/<h\d[^>]*>[^<]*&#39;/); // keys are no heading
     const form = await readForm(HOLD);
     await visit(HOLD, { form: { ...form, shown: '19' } });
     expect((await visit('/')).body).toContain('run 2 holds 20 now, not 19; nothing was approved');

@@ -134,29 +134,46 @@ describe.each(allPages)('%s', (page) => {
 
 describe('docs/configuration.md', () => {
   const configuration = read('docs/configuration.md');
+  /** These are shown with the key they belong to. */
+  const inExamples = [
+    'query',
+    'stream',
+    'count',
+    'percent',
+    'retire',
+    'update',
+    'create',
+    'overwrite',
+    'refused',
+    'pastDays',
+    'futureDays',
+  ];
 
   it('has a row with an example for every key', () => {
     const schema = z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' });
     const keys = keysOf(schema);
     expect(keys.size).toBeGreaterThan(40);
     const inTables = [...configuration.matchAll(/^\| `(\w+)` +\|[^|]*\| +`/gm)].map(([, key]) => key);
-    // These are shown with the key they belong to.
-    const inExamples = [
-      'query',
-      'stream',
-      'count',
-      'percent',
-      'retire',
-      'update',
-      'create',
-      'overwrite',
-      'refused',
-      'pastDays',
-      'futureDays',
-    ];
     for (const key of keys) {
       if (inExamples.includes(key)) expect(configuration).toMatch(new RegExp(`\\b${key}: `));
       else expect(inTables).toContain(key);
+    }
+  });
+
+  it('has the default of every key that has one', () => {
+    const schema = z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' });
+    const written = (value: unknown) => (typeof value === 'string' ? `'${value}'` : String(value));
+    const defaults = defaultsOf(schema).map(([key, value]) => [key, written(value)] as const);
+    expect(defaults.length).toBeGreaterThan(20);
+    for (const [key, value] of defaults) {
+      if (inExamples.includes(key)) continue;
+      const inTables = [
+        ...configuration.matchAll(new RegExp(`^\\| \`${key}\` +\\| ([^|]*[^| ]) +\\|`, 'gm')),
+      ];
+      expect(
+        inTables.map(([, cell]) => cell),
+        key,
+      ).toContain(`\`${value}\``);
     }
   });
 
@@ -167,12 +184,17 @@ describe('docs/configuration.md', () => {
 
 describe('settings', () => {
   const API = { API_BASE_URL: 'https://service.example', API_KEY: 'key', API_ORGANIZATION_ID: '1' };
-  const { api, requestsPerSecond, httpPort, httpHost } = loadSettings([], API);
+  const { api, requestsPerSecond, mirrorStatementSeconds, httpPort, httpHost, httpSignIn } = loadSettings(
+    [],
+    API,
+  );
   const defaults = {
     API_REGION: api?.region,
     API_REQUESTS_PER_SECOND: requestsPerSecond,
+    MIRROR_STATEMENT_SECONDS: mirrorStatementSeconds,
     HTTP_PORT: httpPort,
     HTTP_HOST: httpHost,
+    HTTP_SIGN_IN: httpSignIn,
   };
 
   it.each(['README.md', 'docs/configuration.md'])('%s: each default is that of the program', (page) => {
@@ -259,6 +281,20 @@ function allSources(folder: string): string[] {
 
 function lineUpTo(text: string, index: number): string {
   return text.slice(text.lastIndexOf('\n', index - 1) + 1, index);
+}
+
+/** The properties of a JSON schema, at any depth, that have a text, a number or a boolean as their default. */
+function defaultsOf(schema: unknown): (readonly [key: string, value: unknown])[] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  return Object.entries(schema).flatMap(([name, value]: [string, unknown]) => {
+    const own = name === 'properties' ? Object.entries(value as Record<string, { default?: unknown }>) : [];
+    const simple = own.flatMap(([key, property]) =>
+      ['string', 'number', 'boolean'].includes(typeof property.default)
+        ? [[key, property.default] as const]
+        : [],
+    );
+    return [...simple, ...defaultsOf(value)];
+  });
 }
 
 /** Names of all properties of a JSON schema, at any depth. */
