@@ -9,24 +9,29 @@ import type { Statement } from './statements.js';
 const ANSWER_WITHIN_MS = 15_000;
 
 /** A statement whose result tells running servers apart, also behind a pooler. */
-export const SERVER_ID = `SELECT pg_catalog.pg_postmaster_start_time()::text AS "serverId"`;
+export const SERVER_ID = `SELECT pg_catalog.pg_postmaster_start_time()::pg_catalog.text AS "serverId"`;
+
+const IS = 'OPERATOR(pg_catalog.=)';
+const IS_NOT = 'OPERATOR(pg_catalog.<>)';
 
 /**
- * Functions are named with their schema: this is no read-only transaction, and `unnest` of another role for texts alone would be
- * preferred. By its text, because a pooler announces process numbers of its own. A session that waits for its client is not at work.
+ * Everything is named with its schema: this is no read-only transaction, and the role's search path may find another function or
+ * operator first. By its text, because a pooler announces process numbers of its own. A session that waits for its client is not at work.
  */
 const AT_WORK = `${SERVER_ID},
   EXISTS (SELECT FROM pg_catalog.pg_stat_activity AS a
-    WHERE a.pid <> pg_backend_pid() AND a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'
-      AND a.query <> '' AND EXISTS (
-        SELECT FROM pg_catalog.unnest($1::text::text[]) AS t(text) WHERE pg_catalog.starts_with(t.text, a.query))
+    WHERE a.pid ${IS_NOT} pg_catalog.pg_backend_pid() AND a.state ${IS} 'active'
+      AND coalesce(a.wait_event_type, '') ${IS_NOT} 'Client' AND a.query ${IS_NOT} '' AND EXISTS (
+        SELECT FROM pg_catalog.unnest($1::pg_catalog.text::pg_catalog.text[]) AS t(text)
+        WHERE pg_catalog.starts_with(t.text, a.query))
   ) AS "isAtWork",
-  (SELECT a.state = 'active' FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_backend_pid()) AS "isShown"`;
+  (SELECT a.state ${IS} 'active' FROM pg_catalog.pg_stat_activity AS a
+    WHERE a.pid ${IS} pg_catalog.pg_backend_pid()) AS "isShown"`;
 
 /** Ends sessions of this program alone, and none whose process number belongs to a busy session by now. */
 const END_SESSIONS = `SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
-  WHERE a.pid = ANY ($1::text::int[]) AND a.usename = current_user AND a.application_name = $2
-    AND (a.state <> 'active' OR a.wait_event_type = 'Client')`;
+  WHERE a.pid ${IS} ANY ($1::pg_catalog.text::int[]) AND a.usename ${IS} current_user AND a.application_name ${IS} $2
+    AND (a.state ${IS_NOT} 'active' OR a.wait_event_type ${IS} 'Client')`;
 
 /**
  * `serverId` returns the server that has the statements, where the address may lead to several: another one can say nothing

@@ -151,7 +151,7 @@ export function createMirror({
     /** Version and database, when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
       const [row] = await read(() =>
-        sessions.query<{ version: string; database: string }>(
+        sessions.ofCatalogue<{ version: string; database: string }>(
           `SELECT current_setting('server_version') AS version, current_database() AS database`,
         ),
       );
@@ -160,22 +160,22 @@ export function createMirror({
 
     /** Rights of the role beside reading. */
     async roleRights(): Promise<RoleRights> {
-      const [row] = await read(() => sessions.query<RoleRights>(SELECT_ROLE_RIGHTS));
+      const [row] = await read(() => sessions.ofCatalogue<RoleRights>(SELECT_ROLE_RIGHTS));
       return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
     },
 
     /** Policies of row-level security, where they concern the role. */
     async policies(): Promise<Policies> {
-      const [row] = await read(() => sessions.query<Policies>(SELECT_POLICIES));
+      const [row] = await read(() => sessions.ofCatalogue<Policies>(SELECT_POLICIES));
       return row ?? { role: '', bypass: null, tables: [], concerned: [], views: [] };
     },
 
     /** The identity of this database, to be compared with another connection's. */
     databaseIdentity: async () =>
-      (await read(() => sessions.query<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
+      (await read(() => sessions.ofCatalogue<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
     /** The facts by which this database can be recognized later. */
-    facts: () => read(() => sessions.together({}, (ask) => readDatabaseFacts(ask))),
+    facts: () => read(() => sessions.together(readDatabaseFacts)),
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
     async checkStream(stream: Stream): Promise<string[]> {

@@ -100,7 +100,7 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
   return {
     /** Every table and view that may be read, but not those of this program. */
     async readTables(): Promise<CatalogueTable[]> {
-      const rows = await read(() => sessions.query<TableRow>(SELECT_TABLES));
+      const rows = await read(() => sessions.ofCatalogue<TableRow>(SELECT_TABLES));
       return rows.map(({ keys, foreignKeys, rows: estimate, ...table }) => ({
         ...table,
         rows: estimate ?? undefined,

@@ -24,6 +24,9 @@ const MOST_CONNECTIONS = 2;
  */
 const BY_KEYS = { random_page_cost: 1.1 };
 
+/** For statements that name nothing but what PostgreSQL brings along: whatever the role's search path finds before it is not called. */
+const OF_CATALOGUE = { search_path: ['pg_catalog', 'pg_temp'] };
+
 /** How long a statement may take, unless the setting says otherwise. */
 const STATEMENT_SECONDS = 1800;
 
@@ -32,8 +35,9 @@ const ASK_SECONDS = 60;
 
 /** Lowers the limit of the server, of the database or of the role, and raises none. */
 const limitStatements = (seconds: number) =>
-  `SELECT set_config('statement_timeout', '${seconds}s', true)
-    WHERE current_setting('statement_timeout')::interval NOT BETWEEN '1 millisecond' AND '${seconds} seconds'`;
+  `SELECT pg_catalog.set_config('statement_timeout', '${seconds}s', true)
+    WHERE pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.<) '1 millisecond'
+      OR pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.>) '${seconds} seconds'`;
 
 interface Server {
   serverId: string;
@@ -42,7 +46,7 @@ interface Server {
 const SELECT_SERVER = `${SERVER_ID}, pg_catalog.current_setting('server_encoding') AS encoding`;
 
 /** Advisory locks of a session outlive its transactions. */
-const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
+const END = 'ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()';
 
 /** The source that a statement was written for, `SELECT * …`, and its columns as `describe` returns them. */
 export interface WrittenFor {
@@ -147,14 +151,21 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     }
   }
 
-  async function one<T>(security: RowSecurity, work: (client: postgres.Sql) => PromiseLike<T>): Promise<T> {
-    const results = within(security, BY_KEYS, async function* (client) {
+  async function one<T>(
+    security: RowSecurity,
+    work: (client: postgres.Sql) => PromiseLike<T>,
+    settings: Settings = BY_KEYS,
+  ): Promise<T> {
+    const results = within(security, settings, async function* (client) {
       yield await work(client);
     });
     let result: T | undefined;
     for await (result of results);
     return result as T;
   }
+
+  const together = <T>(work: (query: Query) => PromiseLike<T>): Promise<T> =>
+    one({}, (client) => work((statement) => client.unsafe(statement, [], ONE_STATEMENT)), OF_CATALOGUE);
 
   return {
     /** The rows of one statement. Throws ColumnsChanged. */
@@ -173,9 +184,13 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         }
       }),
 
-    /** Runs statements in one transaction. A failure ends it. */
-    together: <T>(security: RowSecurity, work: (query: Query) => Promise<T>): Promise<T> =>
-      one(security, (client) => work((statement) => client.unsafe(statement, [], ONE_STATEMENT))),
+    /** The rows of one statement over the catalogue, which names nothing of anybody's own. */
+    ofCatalogue: async <T extends object>(statement: string): Promise<T[]> => [
+      ...(await together((query) => query<T>(statement))),
+    ],
+
+    /** Runs such statements in one transaction. A failure ends it. */
+    together,
 
     /** Asks in a transaction of its own. */
     ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
@@ -259,7 +274,7 @@ async function unlessChanged<T>(
 }
 
 type Session = ReturnType<typeof openSession>;
-type Settings = Readonly<Record<string, string | number>>;
+type Settings = Readonly<Record<string, string | number | readonly string[]>>;
 
 /** A session is a connection: when that is lost, so is the session: another connection would have no transaction. */
 function openSession(url: SettingText, statementSeconds: number) {
@@ -285,7 +300,11 @@ function openSession(url: SettingText, statementSeconds: number) {
     /** Begins the transaction. */
     async begin(settings: Settings): Promise<void> {
       const set = Object.entries(settings).map(
-        ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
+        ([name, value]) =>
+          `SET LOCAL ${name} = ${[value]
+            .flat()
+            .map((one) => quoteLiteral(String(one)))
+            .join(', ')}`,
       );
       const begin = ['BEGIN READ ONLY', ...set, limitStatements(statementSeconds), SELECT_SERVER].join('; ');
       const results = (await client.unsafe(begin)) as unknown as readonly Partial<Server>[][];

@@ -76,7 +76,9 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
     const types = await read(() =>
       sessions.query<{ oid: string; type: string }>(
-        `SELECT oid::text AS oid, format_type(oid, -1) AS type FROM pg_type WHERE oid = ANY (${oids}::oid[])`,
+        // With the search path of the role: a name by which the role finds another type is printed with its schema.
+        `SELECT oid::pg_catalog.text AS oid, pg_catalog.format_type(oid, -1) AS type FROM pg_catalog.pg_type
+          WHERE oid OPERATOR(pg_catalog.=) ANY (${oids}::pg_catalog.oid[])`,
       ),
     );
     const typeNames = new Map(types.map(({ oid, type }) => [Number(oid), type]));
@@ -128,13 +130,13 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   async function suggest(source: Source, fault: SlotsyncError): Promise<string> {
     if (fault.facts['sqlstate'] === '42501') {
       const [row] = await read(() =>
-        sessions.query<{ role: string }>('SELECT quote_ident(current_user) AS role'),
+        sessions.ofCatalogue<{ role: string }>('SELECT quote_ident(current_user) AS role'),
       );
       return `; let the owner run: ${grantSelect([source], row?.role ?? '').join('; ')}`;
     }
     if (!('table' in source)) return '';
     const tables = await read(() =>
-      sessions.query<{ name: string }>(`
+      sessions.ofCatalogue<{ name: string }>(`
         SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`),
     );

@@ -791,6 +791,71 @@ describe('the role', () => {
   });
 });
 
+describe('the catalogue', () => {
+  /** Others can put these before PostgreSQL's own in a search path: functions and operators that raise an error, tables without a row. */
+  const FUNCTIONS = [
+    'pg_postmaster_start_time()',
+    'current_setting(text)',
+    'set_config(text, text, boolean)',
+    'format_type(oid, integer)',
+    'quote_ident(text)',
+    'quote_ident(name)',
+    'has_schema_privilege(oid, text)',
+    'has_table_privilege(oid, text)',
+    'row_security_active(oid)',
+    'pg_is_in_recovery()',
+    'array_to_json(text[])',
+  ];
+  const TABLES = ['pg_class', 'pg_namespace', 'pg_type', 'pg_attribute', 'pg_roles', 'pg_database'];
+  const OPERATORS = ['= (oid, oid)', '= (name, name)', '<> (name, name)', '< (interval, interval)'];
+
+  it('is read by what PostgreSQL brings along, whatever the search path of the role finds first', async () => {
+    const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
+    const raise = "LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END'";
+    await sql.unsafe(`
+      CREATE SCHEMA shadowing; CREATE TABLE public.seen (code text PRIMARY KEY);
+      CREATE ROLE ${role} LOGIN PASSWORD 'pw';
+      ALTER ROLE ${role} SET search_path = shadowing, pg_catalog, public;
+      GRANT USAGE ON SCHEMA shadowing TO ${role}; GRANT SELECT ON public.seen TO ${role};
+      CREATE TABLE shadowing.written (); GRANT INSERT ON shadowing.written TO ${role};
+      CREATE FUNCTION shadowing.pg_advisory_unlock_all() RETURNS void LANGUAGE sql
+        AS 'INSERT INTO shadowing.written DEFAULT VALUES';
+      ${FUNCTIONS.map((name) => `CREATE FUNCTION shadowing.${name} RETURNS text ${raise};`).join('\n')}
+      ${TABLES.map((name) => `CREATE TABLE shadowing.${name} (); GRANT SELECT ON shadowing.${name} TO ${role};`).join('\n')}`);
+    for (const [at, operator] of OPERATORS.entries()) {
+      const [, sign = '', left = '', right = ''] = /^(\S+) \((\w+), (\w+)\)$/.exec(operator) ?? [];
+      await sql.unsafe(`CREATE FUNCTION shadowing.operator_${at}(${left}, ${right}) RETURNS boolean ${raise};
+        CREATE OPERATOR shadowing.${sign} (LEFTARG = ${left}, RIGHTARG = ${right}, FUNCTION = shadowing.operator_${at})`);
+    }
+    const url = new URL(database.url);
+    [url.username, url.password] = [role, 'pw'];
+    const as = createMirror({ url: url.href });
+    try {
+      for (let session = 0; session < 2; session++) {
+        expect(await as.ping()).toEqual(await mirror.ping());
+        expect(await as.databaseIdentity()).toEqual(await mirror.databaseIdentity());
+        expect((await as.facts()).databaseOid).toBe((await mirror.facts()).databaseOid);
+        expect(await as.roleRights()).toMatchObject({ role, powers: [], writable: ['shadowing.written'] });
+        expect(await as.policies()).toMatchObject({ role, bypass: null });
+        expect(await as.catalogue.readTables()).toContainEqual(
+          expect.objectContaining({ schema: 'public', name: 'seen', primaryKey: ['code'] }),
+        );
+        expect(await as.checkStream(streamOf({ from: 'seen', key: 'code' }))).toEqual([]);
+        expect(await as.checkStream(streamOf({ from: 'public.seem', key: 'code' }))).toEqual([
+          expect.stringContaining('did you mean public.seen?'),
+        ]);
+      }
+      // pg_advisory_unlock_all is called behind a reading, outside of its transaction.
+      expect(await sql`SELECT FROM shadowing.written`).toHaveLength(0);
+    } finally {
+      await as.close();
+      await sql.unsafe(
+        `DROP SCHEMA shadowing CASCADE; DROP TABLE public.seen; DROP OWNED BY ${role}; DROP ROLE ${role}`,
+      );
+    }
+  });
+});
+
 describe('row-level security', () => {
   const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
   let as: Mirror;
