@@ -39,6 +39,14 @@ const limitStatements = (seconds: number) =>
     WHERE pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.<) '1 millisecond'
       OR pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.>) '${seconds} seconds'`;
 
+/**
+ * Without it PostgreSQL goes on with a statement whose client is gone until it has something to send. Not before version 14, and not
+ * where the system cannot tell whether a client is there: Windows refuses the setting.
+ */
+const END_WITH_CLIENT = `SELECT pg_catalog.set_config('client_connection_check_interval', '10s', true)
+  WHERE pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.>=) 140000
+    AND pg_catalog.version() OPERATOR(pg_catalog.!~*) 'windows|mingw|msvc|visual c'`;
+
 interface Server {
   serverId: string;
   encoding: string;
@@ -306,7 +314,13 @@ function openSession(url: SettingText, statementSeconds: number) {
             .map((one) => quoteLiteral(String(one)))
             .join(', ')}`,
       );
-      const begin = ['BEGIN READ ONLY', ...set, limitStatements(statementSeconds), SELECT_SERVER].join('; ');
+      const begin = [
+        'BEGIN READ ONLY',
+        ...set,
+        limitStatements(statementSeconds),
+        END_WITH_CLIENT,
+        SELECT_SERVER,
+      ].join('; ');
       const results = (await client.unsafe(begin)) as unknown as readonly Partial<Server>[][];
       const { serverId: id, encoding } = results.at(-1)?.[0] ?? {};
       serverId = id;

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Redis } from 'ioredis';
 import { endWithTests } from '../support/child-processes.js';
 import type { Running } from '../support/program.js';
@@ -161,6 +161,8 @@ describe('a signal ends the statement of a command at the server', () => {
     // It finishes what is in work after the first one.
     ['sync', 'SIGTERM', 2],
     ['status', 'SIGINT', 1],
+    // The server finds that its client is gone.
+    ['plan', 'SIGKILL', 1],
   ] as const)('%s: after %s', async (command, signal, times) => {
     const world = await rehearse({ rows: 1 });
     const active = async () => {
@@ -222,20 +224,23 @@ describe('locks: another session has one', () => {
       });
       return { running, acted: await act(running) };
     });
-  const stop = ({ child, finished }: Running) => {
-    child.kill('SIGTERM');
-    return finished; // while the lock is held
-  };
+  const stopBy =
+    (signal: NodeJS.Signals) =>
+    ({ child, finished }: Running) => {
+      child.kill(signal);
+      return finished; // while the lock is held
+    };
+  const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
-  it('sync: says whom it waits for, ends at a signal, and sends nothing', async () => {
-    const { acted } = await behind('run_start', ['sync'], stop);
+  it.each(SIGNALS)('sync: says whom it waits for, ends at %s, and sends nothing', async (signal) => {
+    const { acted } = await behind('run_start', ['sync'], stopBy(signal));
     expect(acted).toMatchObject({ code: 1, stderr: expect.stringContaining('Stopped.') });
     expect(acted.stderr).toMatch(/^Waiting: run_start \(table slotsync\.lock_run_start\) is locked by '/m);
     expect(world.puts()).toEqual([]);
   });
 
-  it('migrate: says whom it waits for, and ends at a signal', async () => {
-    const { acted } = await behind('migrate', ['migrate'], stop);
+  it.each(SIGNALS)('migrate: says whom it waits for, and ends at %s', async (signal) => {
+    const { acted } = await behind('migrate', ['migrate'], stopBy(signal));
     expect(acted).toMatchObject({ code: null, stdout: '' });
     expect(acted.stderr).toMatch(/^Waiting: schema slotsync is in use by '/m);
   });
@@ -247,5 +252,22 @@ describe('locks: another session has one', () => {
       code: 0,
       stdout: expect.stringContaining('No alert is open'),
     });
+  });
+
+  it('alerts check: when the causes cannot be evaluated for a minute, it says so and fails', async () => {
+    const now = performance.now.bind(performance);
+    vi.spyOn(performance, 'now').mockImplementation(() => now() * 60); // a second is a minute
+    try {
+      const { code, stdout, stderr } = await world.sql.begin(async (tx) => {
+        await tx`SELECT slotsync.take_lock('alerts', false)`;
+        return world.run(['alerts', 'check']);
+      });
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      expect(stderr).toMatch(
+        /^slotsync: alerts \(table slotsync\.lock_alerts\) is locked by .*; gave up after /m,
+      );
+    } finally {
+      vi.restoreAllMocks();
+    }
   });
 });
