@@ -1,7 +1,7 @@
 // Guarantee 6
 // The first sync into a service where people keep rooms under our external ids: what the plan says, field by field, what
 // is held, and what an approval lets go.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -66,6 +66,8 @@ describe('plan', () => {
       .split('\n')
       .map((line) => JSON.parse(line) as { operation: string; key: string; changes: unknown });
     expect(operations).toHaveLength(60);
+    for (const name of ['plan.csv', 'plan.jsonl'])
+      expect(statSync(path.join(world.folder, name)).mode & 0o777).toBe(0o600);
     expect(operations.find(({ key }) => key === 'R1')).toMatchObject({
       stream: 'rooms',
       operation: 'overwrite',

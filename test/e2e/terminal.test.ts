@@ -8,7 +8,7 @@ import { visibleInLine } from '../../src/text/visible-text.js';
 import { endWithTests } from '../support/child-processes.js';
 import { createScreen } from '../support/screen.js';
 import { until } from '../support/wait.js';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 
 const OBEYED = '\x1b]0;x\x07\u202E\x9b2J\x7f\nFORGED';
 const SHOWN = String.raw`\u001b]0;x\u0007\u202e\u009b2J\u007f`;
@@ -81,21 +81,28 @@ function startOnTerminal(args: string, env: Record<string, string | undefined> =
   };
 }
 
-it.skipIf(!hasScript)('progress: Ctrl-C leaves no line of it, and log lines stand above it', async () => {
-  await world.sql`UPDATE rooms SET name = 'Sal'`;
-  world.holdWrites();
-  const sync = startOnTerminal('sync rooms', { LOG_LEVEL: 'info' });
-  await sync.shows(/^ .*% {2}\d+ of \d+ records.* run \d+/m);
-  const lines = sync.screen.shown();
-  expect(lines.filter((line) => /^\d\d:\d\d:\d\d \S+ info /.test(line)).length).toBeGreaterThan(0);
-  expect(lines.filter((line) => line.includes('records'))).toEqual([lines.at(-1)]);
-  sync.press('\u0003');
-  await sync.shows(/Stopping: finishing the work in flight/);
-  world.sandbox.openGate();
-  expect(await sync.ended).toBeLessThanOrEqual(1);
-  expect(sync.screen.shown().join('\n')).not.toMatch(/ of \d+ records {2}|\^C/);
-  expect(sync.screen.isCursorShown()).toBe(true);
-});
+it.skipIf(!hasScript)(
+  'progress: Ctrl-C leaves no line of it, and log lines in the zone of the schedule stand above it',
+  async () => {
+    const schedule = "schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }";
+    await world.configure(CONFIGURATION.replace('streams: {', `${schedule},\n  streams: {`));
+    await world.sql`UPDATE rooms SET name = 'Sal'`;
+    world.holdWrites();
+    const sync = startOnTerminal('sync rooms', { LOG_LEVEL: 'info' });
+    await sync.shows(/^ .*% {2}\d+ of \d+ records.* run \d+/m);
+    const lines = sync.screen.shown();
+    const logged = lines.filter((line) => / info /.test(line));
+    expect(logged.length).toBeGreaterThan(0);
+    for (const line of logged) expect(line).toMatch(/^\d\d:\d\d:\d\d CES?T info /);
+    expect(lines.filter((line) => line.includes('records'))).toEqual([lines.at(-1)]);
+    sync.press('\u0003');
+    await sync.shows(/Stopping: finishing the work in flight/);
+    world.sandbox.openGate();
+    expect(await sync.ended).toBeLessThanOrEqual(1);
+    expect(sync.screen.shown().join('\n')).not.toMatch(/ of \d+ records {2}|\^C/);
+    expect(sync.screen.isCursorShown()).toBe(true);
+  },
+);
 
 it.skipIf(!hasScript)('status --watch: one screen that is drawn again, and gone after q', async () => {
   await world.run(['sync', 'rooms']);
