@@ -25,6 +25,7 @@ import { deleteKeys, openRedis, requireRedis, type RedisClient } from '../connec
 import type { SettingText } from '../config/setting-text.js';
 import { correctInPostgres, releaseMisdated } from './correct-times.js';
 import { listWaiting } from './list-waiting.js';
+import { OWN_LOCKS } from './own-locks.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -46,6 +47,7 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
     const query = async (text: string, values?: unknown[]) =>
       isSkipped(text) ? { rows: [] } : client.query(text, values);
     await runMigrations({ query } as never, QUEUE_SCHEMA);
+    await client.query(OWN_LOCKS);
   });
 }
 

@@ -1,8 +1,11 @@
 // Guarantee 10
 // Locks between processes: only roles with rights on the state can take one, and whoever waits says for whom.
 import { randomBytes } from 'node:crypto';
+import { pino } from 'pino';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openBullmq } from '../../src/queue/bullmq.js';
+import { QUEUES } from '../../src/queue/jobs.js';
 import { openState, type State } from '../../src/state/database.js';
 import { takeLock, tryLock, type Lock, type Waiting } from '../../src/state/locks.js';
 import { migrate } from '../../src/state/migrate.js';
@@ -122,6 +125,60 @@ describe('lock', () => {
         code: 'state_locked',
         message: expect.stringMatching(/run_start .* is locked by 'a colleague' .*; gave up after \d+ s$/),
       });
+    });
+  });
+});
+
+describe('queue', () => {
+  it('advisory locks of other sessions hold no job up', async () => {
+    const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
+    const queue = bullmq.queue(QUEUES.changes);
+    const worked: string[] = [];
+    const worker = bullmq.worker(QUEUES.changes, async ({ name }) => void worked.push(name), {});
+    const stranger = postgres(database.url, { max: 1, onnotice: () => undefined });
+    try {
+      // As BullMQ names them: before jobs are added, and before they end.
+      await stranger`SELECT pg_advisory_lock(hashtext('bullmq:finalization'), hashtext(${QUEUES.changes})),
+        pg_advisory_lock(hashtext(${`bullmq:jidseq:${QUEUES.changes}`}))`;
+      await queue.add('one', {});
+      await queue.addBulk([{ name: 'two', data: {} }]);
+      void worker.run();
+      await until(() => worked.length === 2, { describe: 'two jobs to be worked' });
+      await until(async () => Object.values(await queue.getJobCounts()).every((count) => count === 0), {
+        describe: 'the jobs to be gone',
+      });
+      const locking = await sql`SELECT proname FROM pg_proc
+        WHERE pronamespace = 'slotsync_queue'::regnamespace AND prosrc ~ 'pg_advisory_xact_lock'`;
+      expect(locking).toEqual([]);
+    } finally {
+      await stranger.end({ timeout: 1 });
+      await worker.close();
+      await queue.close();
+      await bullmq.close();
+    }
+  });
+
+  it('a key is locked by one session, or shared by several, until their transactions end', async () => {
+    const isFree = (key: number) =>
+      sql.begin(async (tx) => {
+        await tx`SET LOCAL lock_timeout = '1ms'`;
+        const taking = tx.savepoint((inner) => inner`SELECT slotsync_queue.lock_key(1, ${key}::int)`);
+        return taking.then(
+          () => true,
+          () => false,
+        );
+      });
+    // The first one that uses a key has it alone.
+    expect(await isFree(7)).toBe(true);
+    await sql.begin(async (tx) => {
+      await tx`SELECT slotsync_queue.lock_key_shared(1, 7)`;
+      await sql.begin((other) => other`SELECT slotsync_queue.lock_key_shared(1, 7)`);
+      expect([await isFree(7), await isFree(8)]).toEqual([false, true]);
+    });
+    expect(await isFree(7)).toBe(true);
+    await sql.begin(async (tx) => {
+      await tx`SELECT slotsync_queue.lock_key((1::bigint << 32) | 7)`;
+      expect(await isFree(7)).toBe(false);
     });
   });
 });
