@@ -97,7 +97,7 @@ async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<S
     limiter,
     log: pino({ level: 'silent' }),
     prefix: '/v1',
-    requestTimeoutMs: 4000,
+    requestTimeoutMs: 10_000, // a step has half of it, and seconds remain on a busy machine
     tokenSeconds: 300,
     errorBodies: 'json',
   });
