@@ -349,6 +349,21 @@ describe('match: an object without an external id', () => {
     },
   );
 
+  it('that had it when it was accepted gets it back with the next change of its row', async () => {
+    const world = await open(assigned(), assigning);
+    await addRooms(world, 'A');
+    await world.sync();
+    const { id } = world.sandbox.changeObject('room_A', { extId: null });
+    await world.sql`UPDATE rooms SET name = 'Hall'`;
+    await world.sync();
+    expect(world.sandbox.object('room_A')).toMatchObject({
+      id,
+      fields: [{ fieldId: 'room.name', values: ['Hall'] }],
+    });
+    expect(world.sandbox.unnamedObjects()).toEqual([]);
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced' } });
+  });
+
   it('that got it by a write whose answer was lost is not named by its number again', async () => {
     const world = await open(assigned(), assigning);
     const { id } = addObject(world, 'Room A', null);

@@ -319,7 +319,7 @@ describe('owner: an object that has another external id at the service', () => {
     expect(await recordOf(world, '1')).toMatchObject({ error_code: 'external_id_changed_there' });
   });
 
-  it('is made again when it is there under no external id', async () => {
+  it('is made again when it is gone', async () => {
     const world = await open();
     await insert(world, 1, 'A', 'before');
     await world.sync();
