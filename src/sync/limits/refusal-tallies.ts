@@ -5,7 +5,7 @@ import { readAccepted } from '../../state/runs/hold-rest.js';
 import type { Stream } from '../../streams/stream.js';
 import { isRefusedTooOften } from './mass-change-limits.js';
 
-/** Streams of runs that are remembered. */
+/** Streams of runs that are remembered: those that were counted last. */
 const MOST_REMEMBERED = 100;
 
 interface Tally {
@@ -24,9 +24,19 @@ export function createRefusalTallies() {
 
   function tallyOf(name: string): Tally {
     const tally = tallies.get(name) ?? { sent: 0, refused: 0 };
+    tallies.delete(name); // the one that was used last is the last
     tallies.set(name, tally);
     for (const oldest of tallies.keys()) if (tallies.size > MOST_REMEMBERED) tallies.delete(oldest);
     return tally;
+  }
+
+  async function readAllowed(db: Queries, part: { runId: number; stream: string }, tally: Tally) {
+    try {
+      return (await readAccepted(db, part)).allowed;
+    } catch (error) {
+      delete tally.allowed; // the next one reads it again
+      throw error;
+    }
   }
 
   return {
@@ -41,7 +51,7 @@ export function createRefusalTallies() {
     async isBeyond(db: Queries, stream: Stream, runId: number): Promise<boolean> {
       const tally = tallyOf(nameOf(stream, runId));
       if (!isRefusedTooOften(stream, { ...tally, allowed: 0 })) return false;
-      tally.allowed ??= readAccepted(db, { runId, stream: stream.name }).then(({ allowed }) => allowed);
+      tally.allowed ??= readAllowed(db, { runId, stream: stream.name }, tally);
       return isRefusedTooOften(stream, { ...tally, allowed: await tally.allowed });
     },
 
