@@ -2,6 +2,9 @@
 // The limit of refusals: what the service refuses too much of costs some requests, and the rest waits for an operator.
 import { describe, expect, it } from 'vitest';
 import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { applyBatch } from '../../src/sync/apply/apply-batch.js';
+import { createRefusalTallies, type RefusalTallies } from '../../src/sync/limits/refusal-tallies.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { reasonHeld } from '../support/held-reason.js';
@@ -88,6 +91,31 @@ describe('limit of refusals: beyond it', () => {
     expect(approved).toMatchObject({ counts: { rooms: { synced: 30 } }, holds: {} });
     expect(world.sandbox.object('room_r039')?.active).toBe(false);
     expect(await holdsOf(world)).toEqual([{ run: run.id, operation: 'refused', count: 30, state: 'used' }]);
+  });
+});
+
+describe('limit of refusals: a batch in flight', () => {
+  it('ends where the batch beside it has held it, and nothing is counted anew', async () => {
+    const world = await open(few());
+    await addRooms(world, ...codes(10));
+    const { runId, queue } = await world.plan();
+    const batch = await readBatch(world.state.db, queue[0] ?? 0);
+    if (!batch) throw new Error('the batch is not there');
+    const tallies = createRefusalTallies();
+    const stream = world.deps().streams.get('rooms');
+    if (!stream) throw new Error('the stream is not there');
+    for (let at = 0; at < 6; at++) tallies.note(stream, runId, true);
+    const holding: RefusalTallies = {
+      ...tallies,
+      async isBeyond(...asked) {
+        // Between the end of its claims and its own look.
+        await world.sql`UPDATE slotsync.batches SET state = 'held', operation = 'refused'`;
+        return tallies.isBeyond(...asked);
+      },
+    };
+    await applyBatch({ ...world.deps(), refusals: holding }, batch);
+    expect(world.writes()).toEqual([]);
+    expect(await tallies.isBeyond(world.state.db, stream, runId)).toBe(true);
   });
 });
 

@@ -7,7 +7,7 @@ import { SlotsyncError } from '../../errors/errors.js';
 import { noMeter } from '../../process/meter.js';
 import { noteInSpan } from '../../process/tracing.js';
 import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
-import type { Batch } from '../../state/runs/batches.js';
+import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import { holdRest } from '../../state/runs/hold-rest.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -97,11 +97,13 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   });
   await referrers?.checkLater();
   const isStopped = failure instanceof RefusedTooOften;
-  let held = 0;
+  let isLeft = false;
   if (settled.hasRefusals || isStopped) {
-    held = await holdRefused(state.db, stream, batch.runId);
+    const held = await holdRefused(state.db, stream, batch.runId);
     if (held > 0) log.warn({ records: held }, 'too much was refused: the rest of the stream is held');
-    else if (isStopped) refusals.clear(stream, batch.runId);
+    // Another batch may have held this one too.
+    isLeft = isStopped && !(await isToBeSent(state.db, batch.id));
+    if (isStopped && !isLeft) refusals.clear(stream, batch.runId);
   }
   const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);
@@ -111,7 +113,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     ),
   );
 
-  if (settled.open.length === 0 || (isStopped && held > 0)) {
+  if (settled.open.length === 0 || isLeft) {
     log.info({ ...counts }, 'batch applied');
     return;
   }
