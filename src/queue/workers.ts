@@ -104,12 +104,12 @@ export function createWorkers(options: WorkersOptions) {
     pauseSending: (cause) => {
       if (phase === 'ended') return;
       presence?.sendingStopped(cause);
-      pauseAll();
+      // Workers that are being opened begin later, unless it is open then: one that is paused before it begins would end.
+      if (sweep) pauseAll();
     },
     resumeSending: () => {
       if (phase === 'ended') return;
       presence?.sendingResumed();
-      // Those that are being opened begin when they are ready.
       if (phase === 'running' && sweep) for (const worker of all) void worker.resume();
     },
   });

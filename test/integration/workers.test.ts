@@ -376,6 +376,30 @@ describe('a run that a command has started', () => {
     expect(await readRun(world.state.db, run.id)).toMatchObject({ holds: {} });
   });
 
+  it('goes on where sending stops and resumes while the workers of the queue are opened', async () => {
+    await addRooms(world, ...codes(6));
+    world.sandbox.failNext({ path: '/v1/objects', fault: 'status', status: 503, times: 8 });
+    let probed: () => void = () => undefined;
+    const isProbed = new Promise<void>((resolve) => (probed = resolve));
+    const slow: Producer = {
+      ...producer,
+      async requeue(...of) {
+        await isProbed;
+        return producer.requeue(...of);
+      },
+    };
+    const probe = async () => setImmediate(probed);
+    const workers = createWorkers({ ...world.deps(), bullmq, producer: slow, probe });
+    const run = await readRun(world.state.db, await world.startRun());
+    if (!run) throw new Error('the run is not there');
+    await workers.work(run);
+    await until(hasEnded(world, run.id), { describe: 'the run to end' });
+    expect(workers.phase()).toBe('running');
+    await workers.stop();
+    await producer.close();
+    await expectInSync(world);
+  });
+
   it('is left to its planner by the sweeps of others, while that is alive', async () => {
     const runId = await world.startRun();
     await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
