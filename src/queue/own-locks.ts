@@ -3,13 +3,19 @@
 import { QUEUE_SCHEMA } from './queue-address.js';
 
 /**
+ * A single key is the hash of a text, which may name a job or what another program deduplicates by: a row for each would grow
+ * without end. So 65536 keys that follow each other share a row. Their order stays, by which BullMQ takes several.
+ */
+const GROUP_OF_KEY = 'key >> 16';
+
+/**
  * Brings the functions up to date, and may be run again; after BullMQ's own migrations. Those that only try a lock keep it: nothing waits
  * for them.
  */
 export const OWN_LOCKS = `
   CREATE TABLE IF NOT EXISTS ${QUEUE_SCHEMA}.lock_key (key bigint PRIMARY KEY);
-  ${lockFunction('lock_key', 'key bigint', 'key', 'UPDATE')}
-  ${lockFunction('lock_key_shared', 'key bigint', 'key', 'KEY SHARE')}
+  ${lockFunction('lock_key', 'key bigint', GROUP_OF_KEY, 'UPDATE')}
+  ${lockFunction('lock_key_shared', 'key bigint', GROUP_OF_KEY, 'KEY SHARE')}
   ${lockFunction('lock_key_shared', 'high int, low int', '(high::bigint << 32) | (low::bigint & 4294967295)', 'KEY SHARE')}
   ${lockFunction('lock_key', 'high int, low int', '(high::bigint << 32) | (low::bigint & 4294967295)', 'UPDATE')}
   DO $do$

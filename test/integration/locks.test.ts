@@ -158,6 +158,27 @@ describe('queue', () => {
     }
   });
 
+  it('keys of jobs that other programs name are no more rows than there are groups of keys', async () => {
+    const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
+    const queue = bullmq.queue(QUEUES.changes);
+    try {
+      await sql`SELECT slotsync_queue.lock_key(key) FROM generate_series(-2147483648, 2147483647, 65536) AS key`;
+      const jobs = Array.from({ length: 300 }, (_, at) => ({
+        name: 'changed',
+        data: {},
+        opts: { deduplication: { id: `room ${at}` } },
+      }));
+      await queue.addBulk(jobs);
+      const [rows] = await sql`
+        SELECT count(*)::int AS count FROM slotsync_queue.lock_key WHERE key BETWEEN -2147483648 AND 2147483647`;
+      expect(rows).toEqual({ count: 65_536 });
+    } finally {
+      await queue.drain();
+      await queue.close();
+      await bullmq.close();
+    }
+  });
+
   it('a key is locked by one session, or shared by several, until their transactions end', async () => {
     const isFree = (key: number) =>
       sql.begin(async (tx) => {
@@ -177,7 +198,7 @@ describe('queue', () => {
     });
     expect(await isFree(7)).toBe(true);
     await sql.begin(async (tx) => {
-      await tx`SELECT slotsync_queue.lock_key((1::bigint << 32) | 7)`;
+      await tx`SELECT slotsync_queue.lock_key(1, 7)`;
       expect(await isFree(7)).toBe(false);
     });
   });
