@@ -134,8 +134,11 @@ export function createWorkers(options: WorkersOptions) {
 
   async function startAll(): Promise<void> {
     if (stopping.aborted) return;
+    // In the middle of a run a sweep that fails is one that is repeated.
+    const isAtWork = phase === 'running';
     all = openAll();
-    const ready = Promise.all(all.map((worker) => worker.waitUntilReady())).then(requeue);
+    const areReady = Promise.all(all.map((worker) => worker.waitUntilReady()));
+    const ready = areReady.then(() => (isAtWork ? undefined : requeue()));
     await Promise.race([ready, once(stopping, 'abort')]);
     if (stopping.aborted) return;
     // Resuming begins it otherwise.
@@ -143,7 +146,7 @@ export function createWorkers(options: WorkersOptions) {
     phase = 'running';
     sweep = repeat(requeue, {
       everyMs: REQUEUE_EVERY_MS,
-      firstAfterMs: REQUEUE_EVERY_MS,
+      firstAfterMs: isAtWork ? 0 : REQUEUE_EVERY_MS,
       signal: stopping,
       onError: (error) => log.warn({ code: codeOf(error) }, 'requeue failed; it is retried'),
     });

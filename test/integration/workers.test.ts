@@ -376,28 +376,48 @@ describe('a run that a command has started', () => {
     expect(await readRun(world.state.db, run.id)).toMatchObject({ holds: {} });
   });
 
+  /** Works a run until it has ended, with these parts instead of its own. */
+  async function workWith(parts: Partial<Parameters<typeof createWorkers>[0]>): Promise<void> {
+    const probe = async () => undefined;
+    const workers = createWorkers({ ...world.deps(), bullmq, producer, probe, ...parts });
+    try {
+      const run = await readRun(world.state.db, await world.startRun());
+      if (!run) throw new Error('the run is not there');
+      await workers.work(run);
+      await until(hasEnded(world, run.id), { describe: 'the run to end' });
+    } finally {
+      await workers.stop();
+      await producer.close();
+    }
+    await expectInSync(world);
+  }
+
   it('goes on where sending stops and resumes while the workers of the queue are opened', async () => {
     await addRooms(world, ...codes(6));
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', status: 503, times: 8 });
-    let probed: () => void = () => undefined;
-    const isProbed = new Promise<void>((resolve) => (probed = resolve));
-    const slow: Producer = {
+    let resume = () => undefined as void;
+    const isResumed = new Promise<void>((resolve) => (resume = resolve));
+    const late: Bullmq = {
+      ...bullmq,
+      worker(...of) {
+        const opened = bullmq.worker(...of);
+        return { ...opened, waitUntilReady: () => isResumed.then(opened.waitUntilReady) };
+      },
+    };
+    await workWith({ bullmq: late, probe: async () => void setImmediate(resume) });
+  });
+
+  it('goes on where the first sweep of the queue fails', async () => {
+    let sweeps = 0;
+    const failing: Producer = {
       ...producer,
       async requeue(...of) {
-        await isProbed;
+        if (sweeps++ === 0) throw new SlotsyncError('state_failed', 'no');
         return producer.requeue(...of);
       },
     };
-    const probe = async () => setImmediate(probed);
-    const workers = createWorkers({ ...world.deps(), bullmq, producer: slow, probe });
-    const run = await readRun(world.state.db, await world.startRun());
-    if (!run) throw new Error('the run is not there');
-    await workers.work(run);
-    await until(hasEnded(world, run.id), { describe: 'the run to end' });
-    expect(workers.phase()).toBe('running');
-    await workers.stop();
-    await producer.close();
-    await expectInSync(world);
+    await workWith({ producer: failing, concurrency: 1 });
+    expect(sweeps).toBe(1);
   });
 
   it('is left to its planner by the sweeps of others, while that is alive', async () => {
