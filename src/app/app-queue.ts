@@ -74,9 +74,20 @@ export async function openQueue(app: AppBase) {
         await mirror.ping();
         await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
       };
+      const askedAt = performance.now();
       await app.confirmBound();
+      const roundTripMs = performance.now() - askedAt;
       const { ofRun: streamsOf } = createCurrentStreams(mirror, syncing.streams);
-      const deps = { ...shared, ...options, ...syncing, stateNotedAt: notedAt, presence, probe, streamsOf };
+      const deps = {
+        ...shared,
+        ...options,
+        ...syncing,
+        stateNotedAt: notedAt,
+        roundTripMs,
+        presence,
+        probe,
+        streamsOf,
+      };
       return ownStoppable(createWorkers(deps));
     },
 

@@ -20,11 +20,12 @@ import { openRequests } from '../sync/apply/fill-requests.js';
 import { createRefusalTallies } from '../sync/limits/refusal-tallies.js';
 import { createSlowReadings } from '../sync/run/slow-readings.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
+import { requestsPerBatch } from '../sync/plan/batches.js';
 import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
 import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
-import { FEWEST_IN_FLIGHT, nextInFlight } from './batches-in-flight.js';
+import { firstInFlight, nextInFlight } from './batches-in-flight.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import { batchJobId, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
@@ -35,6 +36,8 @@ import { ATTEMPTS, decideRetry, retryDelayMs } from './retry-policy.js';
 interface WorkersOptions extends ApplyDeps {
   bullmq: Bullmq;
   producer: Producer;
+  /** How far away the state is, in milliseconds. */
+  roundTripMs?: number;
   /** When the process has looked whether the state is the one it was, by `performance.now()`. */
   stateNotedAt?: number;
   /** Tells others that this process is at work. */
@@ -79,7 +82,7 @@ const REQUEUE_EVERY_MS = 15 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, presence, concurrency } = options;
-  const { streamsOf = async () => options.streams } = options;
+  const { streamsOf = async () => options.streams, roundTripMs = 0 } = options;
   const nameCheck = createNameCheck(options.destination);
   const recognize = createRecognizer(options);
   const requests = openRequests(options);
@@ -118,7 +121,8 @@ export function createWorkers(options: WorkersOptions) {
     backoffStrategy: (attemptsMade: number, _type?: string, error?: Error) =>
       error instanceof RetryError ? error.afterMs : retryDelayMs(attemptsMade),
   };
-  let inFlight = concurrency ?? FEWEST_IN_FLIGHT;
+  const first = concurrency ?? firstInFlight({ roundTripMs, requests: mostRequests(options.streams) });
+  let inFlight = first;
   /** Workers of batches, of those of incremental runs, and of plans; none before the queue is needed. */
   let all: readonly JobWorker[] = [];
   let started: Promise<void> | undefined;
@@ -311,7 +315,6 @@ export function createWorkers(options: WorkersOptions) {
 
   /** Works a run without jobs: plans it, and applies its batches while they are few. The queue gets the rest. */
   async function workHere(runId: number, runLane: string, own: OwnRun): Promise<void> {
-    const few = concurrency ?? FEWEST_IN_FLIGHT;
     let data: Pick<BatchJob, 'traceparent'> = {};
     let queued: readonly QueuedBatch[] = [];
 
@@ -329,7 +332,7 @@ export function createWorkers(options: WorkersOptions) {
     }
 
     async function goOn(batches: readonly QueuedBatch[]): Promise<void> {
-      if (batches.length > few || !isSending()) return enqueueBatches(batches, data);
+      if (batches.length > first || !isSending()) return enqueueBatches(batches, data);
       const failed = (await Promise.allSettled(batches.map(applyHere))).find(isRejected);
       if (failed) throw failed.reason;
     }
@@ -402,6 +405,10 @@ export function createWorkers(options: WorkersOptions) {
     start,
   };
 }
+
+/** Requests of a batch, of the stream with the most of them. */
+const mostRequests = (streams: ApplyDeps['streams']) =>
+  Math.max(...[...streams.values()].map(requestsPerBatch), 1);
 
 const isRejected = (result: PromiseSettledResult<void>) => result.status === 'rejected';
 

@@ -70,6 +70,10 @@ export function keysPerBatch(
   return Math.max(batchSize, keys - (keys % batchSize));
 }
 
+/** The requests that write a full batch; of a size that is learned, the fewest. */
+export const requestsPerBatch = (stream: Stream): number =>
+  stream.batchSize === 'auto' ? 1 : Math.ceil(keysPerBatch(stream) / stream.batchSize);
+
 /** Collects values; each full list, and at the end the rest, is handed over. */
 export function collectLists<T>(size: number, handOver: (values: T[]) => Promise<void> | undefined) {
   let values: T[] = [];
