@@ -309,6 +309,15 @@ describe('match: an object without an external id', () => {
   const assigned = (changes: Partial<typeof MATCHED> = {}) =>
     matching(changes, { service: { assignExternalIds: true } });
 
+  /** A change of the row reaches the object with this number under its external id. */
+  async function expectChangeArrives(world: World, id: number): Promise<void> {
+    await world.sql`UPDATE rooms SET name = 'Hall'`;
+    await world.sync();
+    const fields = [{ fieldId: 'room.name', values: ['Hall'] }];
+    expect(world.sandbox.object('room_A')).toMatchObject({ id, fields });
+    expect(world.sandbox.unnamedObjects()).toEqual([]);
+  }
+
   it('is not touched unless it may be given one', async () => {
     const world = await open(matching(), assigning);
     const { id } = addObject(world, 'Room A', null);
@@ -339,13 +348,7 @@ describe('match: an object without an external id', () => {
         A: { status: 'synced', destination_id: String(id) },
       });
       await expectNothingToSend(world);
-      await world.sql`UPDATE rooms SET name = 'Hall'`;
-      await world.sync();
-      expect(world.sandbox.object('room_A')).toMatchObject({
-        id,
-        fields: [{ fieldId: 'room.name', values: ['Hall'] }],
-      });
-      expect(world.sandbox.unnamedObjects()).toEqual([]);
+      await expectChangeArrives(world, id);
     },
   );
 
@@ -354,13 +357,7 @@ describe('match: an object without an external id', () => {
     await addRooms(world, 'A');
     await world.sync();
     const { id } = world.sandbox.changeObject('room_A', { extId: null });
-    await world.sql`UPDATE rooms SET name = 'Hall'`;
-    await world.sync();
-    expect(world.sandbox.object('room_A')).toMatchObject({
-      id,
-      fields: [{ fieldId: 'room.name', values: ['Hall'] }],
-    });
-    expect(world.sandbox.unnamedObjects()).toEqual([]);
+    await expectChangeArrives(world, id);
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced' } });
   });
 
