@@ -88,10 +88,11 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
     await until(async () => (await prometheus.query('slotsync_source_stale == 1')).length > 0, {
       describe: () => `the load to be scraped: ${prometheus.log()}`,
     });
+    const scrapedAt = new Date();
     rules = await until(
       async () => {
         const found = await prometheus.rules();
-        return found.every(({ health }) => health !== 'unknown') && found;
+        return found.every(({ lastEvaluation }) => new Date(lastEvaluation) > scrapedAt) && found;
       },
       { describe: () => `the rules to be evaluated: ${prometheus.log()}` },
     );
@@ -131,7 +132,12 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
       for (const metric of new Set(query.match(/\bslotsync_\w+/g)))
         expect(await prometheus.query(metric), `${metric} of ${name}`).not.toEqual([]);
     const active = rules.filter(({ alerts }) => alerts.length > 0).map(({ name }) => name);
-    expect(active.toSorted()).toEqual(['SlotsyncDrift', 'SlotsyncHeld', 'SlotsyncSendingStopped']);
+    expect(active.toSorted()).toEqual([
+      'SlotsyncDrift',
+      'SlotsyncHeld',
+      'SlotsyncSendingStopped',
+      'SlotsyncSourceStale',
+    ]);
     const stopped = rules.find(({ name }) => name === 'SlotsyncSendingStopped');
     expect(stopped?.alerts[0]?.annotations['summary']).toBe(
       'Process 1 of other sends nothing (unauthorized)',

@@ -22,6 +22,8 @@ export interface AlertRule {
   name: string;
   query: string;
   health: string;
+  /** ISO 8601. */
+  lastEvaluation: string;
   lastError?: string;
   annotations: Record<string, string>;
   alerts: { labels: Record<string, string>; annotations: Record<string, string> }[];
