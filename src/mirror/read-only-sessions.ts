@@ -210,18 +210,18 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
       return { columns, types, described: describeColumns(columns) };
     },
 
-    /** The same, and planned: rights on tables are looked at when a statement is about to run, and not when it is parsed. */
-    async describeReadable(statement: string, security: RowSecurity) {
+    /** The same of a source, `SELECT * …`, and planned: rights on tables are looked at when a statement is about to run. */
+    async describeReadable(source: string, security: RowSecurity) {
+      try {
+        const { columns } = await one(security, (client) => withoutRows(client, source));
+        return { columns, types: [], described: describeColumns(columns) };
+      } catch (error) {
+        // It has parameters, or cannot run at present: a materialized view without data. The columns need no more than a plan.
+        if (!(error instanceof postgres.PostgresError)) throw error;
+      }
       return one(security, async (client) => {
-        // Sent now, and not when it is waited for.
-        const description = client
-          .unsafe(statement)
-          .describe()
-          .then((described) => described);
-        const planned = client.unsafe(`EXPLAIN ${statement}`, [], ONE_STATEMENT).execute();
-        planned.catch(() => undefined); // after a failure of the first, or with parameters, this one says nothing
-        const { columns, types } = await description;
-        if (types.length === 0) await planned;
+        const { columns, types } = await client.unsafe(source).describe();
+        if (types.length === 0) await client.unsafe(`EXPLAIN ${source}`, [], ONE_STATEMENT);
         return { columns, types, described: describeColumns(columns) };
       });
     },
@@ -229,12 +229,12 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     /**
      * The rows of a query as lines of `COPY … TO STDOUT`, in blocks. Holds a connection until it ends or its consumer
      * stops. COPY takes its snapshot before it waits for locks: behind a load that truncates the table it would find no
-     * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction. Throws
+     * row. So the query runs without a row first, which waits, and its locks are kept until the end of the transaction. Throws
      * ColumnsChanged before the first block.
      */
     copy: (query: string, { writtenFor, before, ...security }: Reading): AsyncGenerator<string[]> =>
       within(security, {}, async function* (client) {
-        await unlessChanged(client, writtenFor, client.unsafe(query).describe());
+        await unlessChanged(client, writtenFor, withoutRows(client, `SELECT FROM (${query}) AS q`));
         await before?.(askWithin(client));
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),
@@ -259,6 +259,10 @@ const askWithin =
     }
   };
 
+/** A SELECT that reads nothing; sent when it is waited for. */
+const withoutRows = (client: postgres.Sql, select: string) =>
+  client.unsafe(`${select} LIMIT 0`, [], ONE_STATEMENT);
+
 const describeColumns = (columns: readonly postgres.Column<string>[]) =>
   JSON.stringify(columns.map(({ name, type }) => [name, type]));
 
@@ -272,7 +276,7 @@ async function unlessChanged<T>(
   statement: PromiseLike<T>,
 ): Promise<T> {
   if (!writtenFor) return statement;
-  const asked = client.unsafe(`${writtenFor.source} LIMIT 0`, [], ONE_STATEMENT).execute();
+  const asked = withoutRows(client, writtenFor.source).execute();
   const result = Promise.resolve(statement);
   result.catch(() => undefined); // after a failure of the first, this one says nothing
   const { columns } = await asked;

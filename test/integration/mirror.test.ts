@@ -482,6 +482,17 @@ describe('the source', () => {
     }
   });
 
+  it.each([
+    ['is a materialized view without data', 'unfilled', 'mirror_failed'],
+    ['takes locks', { query: 'SELECT code FROM filled FOR SHARE' }, 'mirror_read_only'],
+  ])('that %s has its columns, and fails alone when it is read', async (_, from, code) => {
+    await sql`CREATE TABLE IF NOT EXISTS filled (code text PRIMARY KEY)`;
+    await sql`CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled AS SELECT code FROM filled WITH NO DATA`;
+    const stream = streamOf({ from, key: 'code' });
+    expect(await mirror.checkStream(stream)).toEqual([]);
+    await expect(readAll(stream)).rejects.toMatchObject({ code });
+  });
+
   it('that fails in its middle fails as a whole', async () => {
     const query = 'SELECT i AS id, 1 / (200000 - i) AS x FROM generate_series(1, 200000) AS i';
     await expect(planAll(streamOf({ from: { query }, key: 'id' }))).rejects.toMatchObject({
