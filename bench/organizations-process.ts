@@ -40,7 +40,7 @@ async function openOrganization({ name, redisUrl, stateUrl }: OrganizationOption
   const { limiter } = await openLimiter({ redisUrl, stateUrl, key, rate: RATE, log });
   const bullmq = openBullmq(store, name, log);
   // Queues batches without asking the state.
-  const producer = createProducer({ bullmq, state: {} as State });
+  const producer = createProducer({ bullmq: async () => bullmq, state: {} as State });
   /** Milliseconds on a clock that all processes of this machine share. */
   const sentAt: number[] = [];
   const work = async (_job: Job) => send(limiter, sentAt);

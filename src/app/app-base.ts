@@ -9,6 +9,7 @@ import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
 import type { QueueStore } from '../queue/queue-address.js';
 import { createRequestCounter } from '../process/request-counter.js';
+import type { SettingText } from '../config/setting-text.js';
 import type { ApiSettings, Settings } from '../config/settings.js';
 import { openState, type State } from '../state/database.js';
 import { noteDatabase, readStateFacts } from '../state/databases.js';
@@ -122,15 +123,16 @@ export function createAppBase(
     return zone;
   });
 
-  /** The state, with the destination of the settings noted in it, or confirmed. */
-  const bound = once(async (): Promise<{ state: State; stateId: string; notedAt: number }> => {
+  /** The state, with the destination of the settings noted in it, or confirmed; and the state's id. */
+  const bind = once(async () => {
     const opened = await state();
-    const notedAt = performance.now();
-    const [stateId] = await Promise.all([
-      bindDestination(opened, api()),
-      noteDatabase(opened.db, 'state', readStateFacts),
-    ]);
-    return { state: opened, stateId, notedAt };
+    return { state: opened, stateId: await bindDestination(opened, api()) };
+  });
+  /** The same, once it is noted by what the state is recognized later. */
+  const bound = once(async () => {
+    const { db } = await state();
+    const [opened] = await Promise.all([bind(), noteDatabase(db, 'state', readStateFacts)]);
+    return opened;
   });
   /** Once others see this process: no process has given the state to another destination in between. */
   const confirmBound = async () => bindDestination(await state(), api());
@@ -157,6 +159,17 @@ export function createAppBase(
     return openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
   });
 
+  /** Throws what is wrong with the Redis of the settings; asked once while nothing is. */
+  async function requireRedis(address: SettingText): Promise<void> {
+    const { requireRedis: ask } = await import('../connections/redis-connection.js');
+    redisSeen ??= ask(address);
+    return redisSeen.catch((error: unknown) => {
+      redisSeen = undefined;
+      throw error;
+    });
+  }
+  let redisSeen: Promise<void> | undefined;
+
   /** The quota is one organization's at one service. */
   async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
     const { openLimiter } = await import('../destination/quota/open-limiter.js');
@@ -165,7 +178,7 @@ export function createAppBase(
     if (redisUrl === undefined) {
       const { db } = await state();
       if (leaseMs !== undefined) await requireWriter({ db });
-    }
+    } else await requireRedis(redisUrl);
     const key = `${owner.baseUrl} ${owner.organizationId}`;
     const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
     own(opened, opened.disconnect);
@@ -269,6 +282,7 @@ export function createAppBase(
     syncing,
     state,
     timeZone,
+    bind,
     bound,
     confirmBound,
     mirror,
@@ -289,6 +303,16 @@ export function createAppBase(
 
     queueStore: (): QueueStore =>
       settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },
+
+    /**
+     * Throws SlotsyncError when the queue's store cannot be reached, and UsageError when it cannot be used: BullMQ would wait for
+     * it without limit.
+     */
+    async requireQueueStore(): Promise<void> {
+      if (settings.redisUrl !== undefined) return requireRedis(settings.redisUrl);
+      const { requireQueueTables } = await import('../queue/require-queue-tables.js');
+      await requireQueueTables(await state());
+    },
 
     /** Refuses a state that belongs to another destination, without binding a new one. */
     async confirmedState(): Promise<State> {

@@ -3,8 +3,6 @@
 import type { AppBase } from './app-base.js';
 import { schedulesOf, verifyScheduleOf } from '../config/config-file.js';
 import { createTurns, type Stoppable } from '../process/lifecycle.js';
-import { openBullmq, requireQueueStore } from '../queue/bullmq.js';
-import { createInboxWorker } from '../queue/inbox-worker.js';
 import { startScheduler } from '../queue/scheduler.js';
 import { startPresence } from '../queue/presence.js';
 import { createProducer } from '../queue/producer.js';
@@ -22,17 +20,20 @@ import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
 /** Throws SlotsyncError when the queue's store cannot be reached. */
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
-  const store = requireQueueStore(app.queueStore());
+  const store = app.requireQueueStore();
   store.catch(() => undefined); // met below: a fault of the state is said first
-  const { state, stateId, notedAt } = await app.bound();
+  const { state, stateId } = await app.bind();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
   await Promise.all([
     // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
     registerFreezes(state.db, freezes),
     store,
   ]);
-  const bullmq = openBullmq(app.queueStore(), stateId, log, fingerprints.configuration);
-  own(bullmq, bullmq.close);
+  const place = [app.queueStore(), stateId, log, fingerprints.configuration] as const;
+  const load = async () => (await import('../queue/bullmq.js')).openBullmq(...place);
+  let loaded: ReturnType<typeof load> | undefined;
+  const bullmq = () => (loaded ??= load());
+  own(bullmq, async () => (await loaded)?.close());
   const producer = createProducer({ bullmq, state, fingerprints });
   own(producer, producer.close);
   const shared = { bullmq, producer, log, state };
@@ -82,7 +83,6 @@ export async function openQueue(app: AppBase) {
         ...shared,
         ...options,
         ...syncing,
-        stateNotedAt: notedAt,
         roundTripMs,
         presence,
         probe,
@@ -93,11 +93,11 @@ export async function openQueue(app: AppBase) {
 
     /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
     async inboxWorker(workers: Workers) {
+      const { createInboxWorker } = await import('../queue/inbox-worker.js');
       const { polling } = await app.configuration();
-      const mirror = await app.mirror();
-      return ownStoppable(
-        createInboxWorker({ ...shared, workers, mirror, streams: await app.streams(), polling }),
-      );
+      const [mirror, streams] = [await app.mirror(), await app.streams()];
+      const deps = { ...shared, bullmq: await bullmq(), workers, mirror, streams, polling };
+      return ownStoppable(createInboxWorker(deps));
     },
 
     /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */

@@ -85,6 +85,7 @@ async function forgetJobs(app: App, key: RecordKey): Promise<number> {
   if (!bound) return 0;
   const queue = await import('../queue/forget-jobs.js');
   const streams = await app.streams();
+  await app.requireQueueStore();
   return queue.forgetJobs({ store: app.queueStore(), stateId: bound.stateId, streams, log: app.log }, key);
 }
 

@@ -34,7 +34,7 @@ export async function plan(
   const state = await app.confirmedState();
   const mirror = await app.mirror();
   await requireSources(mirror, { streams });
-  await createRecognizer({ state, mirror, log: app.log })();
+  await createRecognizer({ state, mirror, log: app.log }).both();
   const destination = await app.destination();
   const file = options.out === undefined ? undefined : await openPlanFile(options.out);
   async function each(stream: string, operations: readonly PlannedOperation[]): Promise<void> {

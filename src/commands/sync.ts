@@ -21,10 +21,11 @@ export async function sync(
       '--strict waits for the end of the run, and --detach does not; leave out one of them',
     );
   const limit = readLimit(options.limit);
+  app.state().catch(() => undefined); // it connects meanwhile; a fault of the configuration is said first
   const streams = selectStreams(await app.configuration(), names);
   // All that is far away is asked at once; a fault of the state is said first.
   const sources = app.mirror().then((mirror) => requireSources(mirror, { streams }));
-  await Promise.allSettled([app.state(), sources, app.queue()]);
+  await Promise.allSettled([app.state(), sources, app.queue(), app.timeZone(), app.destination()]);
   await app.state();
   await sources;
   const range = limit === undefined ? undefined : { limit };

@@ -86,13 +86,8 @@ export async function beginAndWork(
   options: ParsedRunOptions,
   { continues = () => false, ...work }: Omit<Work, 'begin'> & { continues?: (run: Run) => boolean },
 ): Promise<number> {
-  const { fingerprints } = await app.configuration();
-  const { db } = await app.state();
-  const [timeZone, processes] = await Promise.all([app.timeZone(), listProcesses(db)]);
-  for (const process of findFormerProcesses(processes, fingerprints))
-    printNote(`${plain(describeFormer(process, await readClock(db)), timeZone)}.`);
   if (options.detach) {
-    const { producer } = await app.queue();
+    const [{ producer }] = await Promise.all([app.queue(), noteFormerProcesses(app)]);
     const { run, started } = await start({ onWait: printNote });
     await producer.enqueueRun(run.id, run.lane);
     print(options, { ...work.extraJson, run: runToJson(run), started }, [
@@ -116,12 +111,13 @@ export async function workRun(
   { json, concurrency }: ParsedRunOptions,
 ): Promise<number> {
   const state = await app.state();
+  state.prepareCopy();
   const queue = await app.queue();
   const { fingerprints } = await app.configuration();
-  const workers = await queue.workers({ concurrency });
+  const opening = [queue.workers({ concurrency }), app.timeZone(), noteFormerProcesses(app)] as const;
+  const [workers, timeZone] = await Promise.all(opening);
   const readQuotaUse = createQuotaUseReader(await app.limiter());
   const stop = listenForSignals(workers);
-  const timeZone = await app.timeZone();
   const whyStopped = () => {
     const stopped = workers.sendingStopped();
     return stopped === null
@@ -170,6 +166,15 @@ export async function workRun(
   }
 }
 
+/** Names the processes at work that have a former configuration. */
+async function noteFormerProcesses(app: App): Promise<void> {
+  const { fingerprints } = await app.configuration();
+  const { db } = await app.state();
+  const [timeZone, processes] = await Promise.all([app.timeZone(), listProcesses(db)]);
+  for (const process of findFormerProcesses(processes, fingerprints))
+    printNote(`${plain(describeFormer(process, await readClock(db)), timeZone)}.`);
+}
+
 /** The sentence about a run that another command has started. */
 function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn: boolean }): string {
   if (isOurs) return `Run ${id} is unfinished; continuing it.`;
@@ -208,6 +213,8 @@ async function waitForRun(
 ): Promise<Run> {
   const progress = createProgress('records', `run ${id}`);
   let isWorked = false;
+  /** Whether it was looked at once since then. */
+  let isSeen = false;
   const over = worked.then(() => void (isWorked = true));
   over.catch(() => undefined); // where the wait has ended before
   let lookedAt = performance.now();
@@ -215,7 +222,8 @@ async function waitForRun(
     while (true) {
       const everyMs = isWorked ? LOOK_EVERY_MS : LOOK_AT_OWN_EVERY_MS;
       const pause = sleep(everyMs, undefined, { signal: stop.signal }).catch(() => undefined);
-      await (isWorked ? pause : Promise.race([over, pause]));
+      await (isSeen ? pause : Promise.race([over, pause]));
+      isSeen = isWorked;
       if (performance.now() - lookedAt > LOOK_FOR_WORKERS_EVERY_MS) {
         await look();
         lookedAt = performance.now();

@@ -20,6 +20,14 @@ export function openCopies(connect: () => postgres.Sql) {
   let isClosed = false;
   const end = (client: postgres.Sql) => client.end({ timeout: 1 });
   return {
+    /** Connects for the next reading. It connects itself where this fails. */
+    prepare(): void {
+      if (idle.length > 0 || isClosed) return;
+      const client = connect();
+      idle.push(client);
+      client.unsafe('SELECT').catch(() => undefined);
+    },
+
     /** As `copyOut`. */
     async *read(statement: string): AsyncGenerator<string[]> {
       const client = idle.pop() ?? connect();

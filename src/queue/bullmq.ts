@@ -1,27 +1,12 @@
 // The queues are kept on Redis if it is configured, else in the state database. Nothing outside this folder
 // knows which.
-import {
-  assertSchemaCompatibility,
-  Queue,
-  runMigrations,
-  SchemaMigrationRequiredError,
-  SchemaVersionMismatchError,
-  Worker,
-  type Job,
-  type WorkerOptions,
-} from 'bullmq';
+import { DelayedError, Queue, runMigrations, Worker, type Job, type WorkerOptions } from 'bullmq';
 import pg from 'pg';
-import { UsageError } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import { QUEUES, type QueueName } from './jobs.js';
-import {
-  findPooling,
-  pgConfig,
-  refuseTransactionPooling,
-  waitWhileFull,
-} from '../connections/postgres-connection.js';
-import { asStateError, type Queries } from '../state/database.js';
-import { deleteKeys, openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
+import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
+import type { Queries } from '../state/database.js';
+import { deleteKeys, openRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../config/setting-text.js';
 import { correctInPostgres, releaseMisdated } from './correct-times.js';
 import { listWaiting } from './list-waiting.js';
@@ -54,30 +39,6 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
 /** Removes the queues of a state from Redis; those in PostgreSQL go with their schema. */
 export async function deleteQueues(store: QueueStore, stateId: string): Promise<void> {
   if ('redisUrl' in store) await deleteKeys(store.redisUrl, queuePrefix(stateId));
-}
-
-/**
- * Throws SlotsyncError when Redis cannot be reached, and UsageError when it refuses, or unless the queue's own tables, where
- * it has any, exist, are not newer than this program, and are reached through sessions of our own. BullMQ itself would wait
- * without limit in each case.
- */
-export async function requireQueueStore(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return requireRedis(store.redisUrl);
-  const { postgresUrl } = store;
-  if ((await findPooling(postgresUrl)) === 'transaction') refuseTransactionPooling();
-  try {
-    await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
-  } catch (error) {
-    if (error instanceof SchemaMigrationRequiredError) {
-      const remedy = 'Run `slotsync migrate`.';
-      throw new UsageError('the state database has no queue tables yet', { remedy });
-    }
-    if (error instanceof SchemaVersionMismatchError) {
-      const remedy = 'Update slotsync on this machine to the version that migrated them.';
-      throw new UsageError('the queue tables are newer than this program', { remedy });
-    }
-    throw asStateError(error);
-  }
 }
 
 /** Clears the queue's log of events, which names jobs that are gone. */
@@ -208,6 +169,12 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
     async wakeWorkers(db: Queries): Promise<void> {
       if (!onPostgres) return;
       for (const queue of await listWaiting(Object.values(QUEUES).map(nameOf), db)) onPostgres.wake(queue);
+    },
+
+    /** Leaves a job to another attempt after this time, which is no failure: throws what says so to BullMQ. */
+    async putOff(job: Job, afterMs: number, token: string | undefined): Promise<never> {
+      await job.moveToDelayed(Date.now() + afterMs, token);
+      throw new DelayedError();
     },
 
     /** To be called when every queue and worker is closed. */

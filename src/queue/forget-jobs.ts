@@ -5,7 +5,7 @@ import { patternOf } from '../state/records/forget-key.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
 import { joinKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import { clearEvents, openBullmq, requireQueueStore } from './bullmq.js';
+import { clearEvents, openBullmq } from './bullmq.js';
 import { QUEUES } from './jobs.js';
 import type { QueueStore } from './queue-address.js';
 import { readChangeJob } from './receive-changes.js';
@@ -21,7 +21,6 @@ export async function forgetJobs(
   { store, stateId, streams, log }: { store: QueueStore; stateId: string; streams: Streams; log: Logger },
   key: RecordKey,
 ): Promise<number> {
-  await requireQueueStore(store);
   const bullmq = openBullmq(store, stateId, log);
   const queue = bullmq.queue(QUEUES.changes);
   try {

@@ -29,7 +29,8 @@ const OWN_QUEUES = [QUEUES.runs, QUEUES.batches, QUEUES.incrementalBatches] as c
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
 interface ProducerDeps {
-  bullmq: Bullmq;
+  /** Opened when it is needed: a small run has no jobs. */
+  bullmq: () => Promise<Bullmq>;
   state: State;
   /** Runs of this configuration are queued, and no others. */
   fingerprints?: Fingerprints;
@@ -37,9 +38,9 @@ interface ProducerDeps {
 
 export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   const opened = new Map<QueueName, Queue>();
-  /** Opened when it is needed: a small run has no jobs. */
-  function queueOf(name: QueueName): Queue {
-    const queue = opened.get(name) ?? bullmq.queue(name);
+  async function queueOf(name: QueueName): Promise<Queue> {
+    const { queue: open } = await bullmq();
+    const queue = opened.get(name) ?? open(name);
     opened.set(name, queue);
     return queue;
   }
@@ -57,7 +58,8 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   async function enqueueRun(runId: number, lane: string, options: JobsOptions = {}): Promise<void> {
     const data: RunJob = { runId };
     const jobId = runJobId(runId);
-    await queueOf(QUEUES.runs).add('plan', data, {
+    const queue = await queueOf(QUEUES.runs);
+    await queue.add('plan', data, {
       ...JOB_OPTIONS,
       ...options,
       jobId,
@@ -72,8 +74,10 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     options: JobsOptions = {},
   ): Promise<void> {
     for (const { name, own } of perQueue(queued)) {
+      if (own.length === 0) continue;
+      const queue = await queueOf(name);
       for (let at = 0; at < own.length; at += AT_ONCE) {
-        await queueOf(name).addBulk(
+        await queue.addBulk(
           own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
             name: 'apply',
             data: { batchId: id, ...data } satisfies BatchJob,
@@ -96,7 +100,7 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
      * a job is left to them while they are alive.
      */
     async requeue(processId = ''): Promise<Run[]> {
-      await bullmq.correctTimes(OWN_QUEUES.map(queueOf), state.db);
+      await (await bullmq()).correctTimes(await Promise.all(OWN_QUEUES.map(queueOf)), state.db);
       if ((await listUnfinishedRuns(state.db)).length === 0) return [];
       if (fingerprints) {
         await adoptRuns(state.db, fingerprints);
@@ -111,7 +115,7 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
       }
       const queued = (await listQueuedBatches(state.db)).filter(isOwn);
       for (const { name, own } of perQueue(queued))
-        if (own.length > 0 && (await queueOf(name).getJobCountByTypes(...UNFINISHED)) < own.length)
+        if (own.length > 0 && (await (await queueOf(name)).getJobCountByTypes(...UNFINISHED)) < own.length)
           await enqueueBatches(own);
       return unfinished.filter((run) => !isOwn(run) && !onlyReads(run));
     },
@@ -119,7 +123,9 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     /** Batch jobs by state, for `status`. */
     async depth(): Promise<Record<string, number>> {
       const [first = {}, second = {}] = await Promise.all(
-        [QUEUES.batches, QUEUES.incrementalBatches].map((name) => queueOf(name).getJobCounts(...UNFINISHED)),
+        [QUEUES.batches, QUEUES.incrementalBatches].map(async (name) =>
+          (await queueOf(name)).getJobCounts(...UNFINISHED),
+        ),
       );
       return Object.fromEntries(UNFINISHED.map((kind) => [kind, (first[kind] ?? 0) + (second[kind] ?? 0)]));
     },

@@ -2,7 +2,7 @@
 // which action is decided in retry-policy.ts.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { DelayedError, type Job, type JobsOptions } from 'bullmq';
+import type { Job, JobsOptions } from 'bullmq';
 import { codeOf, messageWithDetail, SlotsyncError } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
@@ -34,12 +34,11 @@ import type { Producer } from './producer.js';
 import { ATTEMPTS, decideRetry, retryDelayMs } from './retry-policy.js';
 
 interface WorkersOptions extends ApplyDeps {
-  bullmq: Bullmq;
+  /** Opened when it is needed: a small run has no jobs. */
+  bullmq: () => Promise<Bullmq>;
   producer: Producer;
   /** How far away the state is, in milliseconds. */
   roundTripMs?: number;
-  /** When the process has looked whether the state is the one it was, by `performance.now()`. */
-  stateNotedAt?: number;
   /** Tells others that this process is at work. */
   presence?: Presence;
   /** Batches in flight at once; as many as the quota needs, unless given. */
@@ -79,12 +78,16 @@ const PLANS_AT_ONCE = 4;
 /** Batches of incremental runs in flight at once, beside the others; and runs over few changes that have no jobs. */
 const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
+/** Before the first batch is taken from the queue. */
+const RECOGNIZED_FOR_MS = 60 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, presence, concurrency } = options;
   const { streamsOf = async () => options.streams, roundTripMs = 0 } = options;
   const nameCheck = createNameCheck(options.destination);
-  const recognize = createRecognizer(options);
+  const recognizer = createRecognizer(options);
+  // Now, since this process is seen at work: the state tells it from here on that it is put back. Whoever needs it waits for it.
+  recognizer.both().catch(() => undefined);
   const requests = openRequests(options);
   const slowReadings = createSlowReadings();
   const refusals = createRefusalTallies();
@@ -128,20 +131,23 @@ export function createWorkers(options: WorkersOptions) {
   let started: Promise<void> | undefined;
   const start = (): Promise<void> => (started ??= startAll());
 
-  function openAll(): readonly JobWorker[] {
+  function openAll({ worker }: Bullmq): readonly JobWorker[] {
     return [
-      bullmq.worker(QUEUES.batches, processBatch, { concurrency: inFlight, settings }),
-      bullmq.worker(QUEUES.incrementalBatches, processBatch, { concurrency: INCREMENTAL_AT_ONCE, settings }),
-      bullmq.worker(QUEUES.runs, processRun, { concurrency: PLANS_AT_ONCE, settings }),
+      worker(QUEUES.batches, processBatch, { concurrency: inFlight, settings }),
+      worker(QUEUES.incrementalBatches, processBatch, { concurrency: INCREMENTAL_AT_ONCE, settings }),
+      worker(QUEUES.runs, processRun, { concurrency: PLANS_AT_ONCE, settings }),
     ];
   }
 
   async function startAll(): Promise<void> {
     if (stopping.aborted) return;
-    // In the middle of a run a sweep that fails is one that is repeated.
+    // In the middle of a run a sweep that fails is one that is repeated, and its plan has recognized the state.
     const isAtWork = phase === 'running';
-    all = openAll();
-    const areReady = Promise.all(all.map((worker) => worker.waitUntilReady()));
+    const opened = await bullmq();
+    if (stopping.aborted) return;
+    all = openAll(opened);
+    const recognized = isAtWork ? undefined : recognizer.state(RECOGNIZED_FOR_MS);
+    const areReady = Promise.all([recognized, ...all.map((worker) => worker.waitUntilReady())]);
     const ready = areReady.then(() => (isAtWork ? undefined : requeue()));
     await Promise.race([ready, once(stopping, 'abort')]);
     if (stopping.aborted) return;
@@ -176,7 +182,7 @@ export function createWorkers(options: WorkersOptions) {
   /** Queues again what an interruption left. A run that belongs to another configuration is named once. */
   async function requeue(): Promise<void> {
     const others = await producer.requeue(presence?.id);
-    await bullmq.wakeWorkers(state.db);
+    await (await bullmq()).wakeWorkers(state.db);
     for (const { id, fingerprints } of others) {
       const differing = differingStreams(fingerprints, fingerprintsOf(options.streams.values()));
       if (differing.length > 0 && !leftToOthers.has(id))
@@ -188,7 +194,8 @@ export function createWorkers(options: WorkersOptions) {
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const data = job.data as BatchJob;
     if (inHand.has(batchJobId(data.batchId))) return; // a sweep has queued it meanwhile
-    await applyOnce(data, attemptOf(job, token), (next) => enqueueBatches(next, tracedBy(data.traceparent)));
+    const attempt = attemptOf(await bullmq(), job, token);
+    await applyOnce(data, attempt, (next) => enqueueBatches(next, tracedBy(data.traceparent)));
   }
 
   /** Applies a batch and lets its run take its next step; `goOn` gets the batches that should have jobs then. */
@@ -262,7 +269,7 @@ export function createWorkers(options: WorkersOptions) {
   async function processRun(job: Job, jobToken: string | undefined): Promise<void> {
     const { runId } = job.data as RunJob;
     if (inHand.has(runJobId(runId))) return;
-    await planOnce(runId, randomUUID(), attemptOf(job, jobToken), enqueueBatches);
+    await planOnce(runId, randomUUID(), attemptOf(await bullmq(), job, jobToken), enqueueBatches);
   }
 
   /** Plans a run; `goOn` gets the batches that should have jobs then, and what they carry. `own`: it is known already. */
@@ -277,7 +284,13 @@ export function createWorkers(options: WorkersOptions) {
     try {
       const known = own ?? { run: await readRun(state.db, runId) };
       if ('run' in known && (!known.run || !producer.isOwn(known.run))) return;
-      const planned = { ...options, streams: await streamsOf(runId), nameCheck, recognize, log: child };
+      const planned = {
+        ...options,
+        streams: await streamsOf(runId),
+        nameCheck,
+        recognize: recognizer.both,
+        log: child,
+      };
       const { attemptsMade } = attempt;
       await inSpan('run', { 'slotsync.run.id': runId }, async () => {
         const queued = await planRun(planned, runId, { ...known, token, attemptsMade, signal: aborting });
@@ -423,15 +436,14 @@ const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }
 
 const tracedBy = (traceparent: string | undefined) => (traceparent === undefined ? {} : { traceparent });
 
-const attemptOf = (job: Job, token: string | undefined): Attempt => ({
+const attemptOf = ({ putOff }: Bullmq, job: Job, token: string | undefined): Attempt => ({
   name: `${job.queueName} ${job.id}`,
   attemptsMade: job.attemptsMade,
   attempts: job.opts.attempts,
   note: (earlier) => job.updateData({ ...(job.data as BatchJob), earlier }),
   async again(afterMs, error) {
     if (error !== undefined) throw new RetryError(error, afterMs);
-    await job.moveToDelayed(Date.now() + afterMs, token);
-    throw new DelayedError();
+    await putOff(job, afterMs, token);
   },
 });
 

@@ -59,6 +59,8 @@ export function openState({
         throw asStateError(error);
       }
     },
+    /** Connects for the next `copy`. */
+    prepareCopy: copies.prepare,
     close: async () => void (await Promise.all([client.end({ timeout: 2 }), copies.close()])),
   };
 }

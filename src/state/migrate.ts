@@ -26,6 +26,7 @@ export interface Contested {
 }
 
 const MOST_CONTESTED = 20;
+const NO_SUCH_TABLE = '42P01';
 
 /** The remedy where the index is missing. */
 export const CONTESTED_REMEDY =
@@ -129,7 +130,11 @@ async function applyNumbered(tx: Queries, { latest }: Applied): Promise<void> {
 
 /** Throws UsageError unless the schema is exactly the one this program knows. */
 export async function requireMigrated({ db }: State): Promise<void> {
-  const applied = await readApplied(db);
+  // A round trip less than to look first whether it exists.
+  const applied = await readTables(db).catch((error: unknown) => {
+    if (codeOf(causeOf(error)) !== NO_SUCH_TABLE) throw error;
+    return readApplied(db);
+  });
   const remedy = 'Run `slotsync migrate`.';
   if (applied.count === 0) throw new UsageError('the state database has no slotsync schema yet', { remedy });
   if (applied.latest < latestKnown())
@@ -155,16 +160,27 @@ async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
   const { present, encoding } = await queryOne<{ present: boolean; encoding: string }>(db)`
     SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present,
       current_setting('server_encoding') AS encoding`;
-  if (encoding !== ENCODING)
-    throw new SlotsyncError('state_refused', `the state database ${describeEncoding(encoding)}`, {
-      remedy: ENCODING_REMEDY,
-    });
-  if (!present) return { count: 0, latest: 0, checksums: {} };
-  const row = await queryOne<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
-    SELECT count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,
+  requireEncoding(encoding);
+  return present ? readTables(db) : { count: 0, latest: 0, checksums: {} };
+}
+
+/** The schema exists. */
+async function readTables(db: Pick<Queries, 'execute'>): Promise<Applied> {
+  const { encoding, latest, ...row } = await queryOne<
+    Omit<Applied, 'latest'> & Record<'encoding' | 'latest', string>
+  >(db)`
+    SELECT current_setting('server_encoding') AS encoding, count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,
       (SELECT coalesce(jsonb_object_agg(name, checksum), '{}') FROM slotsync.repeatable_migrations) AS checksums
     FROM slotsync.migrations`;
-  return { ...row, latest: Number(row.latest) };
+  requireEncoding(encoding);
+  return { ...row, latest: Number(latest) };
+}
+
+function requireEncoding(encoding: string): void {
+  if (encoding === ENCODING) return;
+  throw new SlotsyncError('state_refused', `the state database ${describeEncoding(encoding)}`, {
+    remedy: ENCODING_REMEDY,
+  });
 }
 
 function refuseNewer({ latest }: Applied): void {

@@ -49,3 +49,23 @@ it('says until a verify that what was sent is not known, and the repair sends it
   expect(status.stdout).toContain('Every record is in sync');
   expect(status.stdout).not.toContain('The state was restored');
 });
+
+it('a command looks at its state when others see it at work, and no later than it plans', async () => {
+  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+  expect((await world.run(['sync'])).code).toBe(0);
+  // Each look is noted with how many processes were seen then, and how many runs were planned.
+  await world.sql.unsafe(`
+    CREATE TABLE looks (name text, processes int, planned int);
+    CREATE FUNCTION note_look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      INSERT INTO looks SELECT new.name, (SELECT count(*) FROM slotsync.processes),
+        (SELECT count(*) FROM slotsync.runs WHERE status <> 'planning');
+      RETURN new;
+    END $$;
+    CREATE TRIGGER note_look AFTER UPDATE ON slotsync.databases FOR EACH ROW EXECUTE FUNCTION note_look()`);
+  expect((await world.run(['sync'])).code).toBe(0);
+  const looks = await world.sql<{ name: string }[]>`SELECT name, processes, planned FROM looks`;
+  expect(looks.toSorted((a, b) => a.name.localeCompare(b.name))).toEqual([
+    { name: 'mirror', processes: 1, planned: 1 },
+    { name: 'state', processes: 1, planned: 1 },
+  ]);
+});

@@ -105,12 +105,11 @@ describe('start-up', () => {
     }
   });
 
-  it('sync loads neither a server nor the page: it serves no HTTP', async () => {
+  it('sync loads no server, no page, and no queue before it queues something', async () => {
     const { packages, modules } = await loadedBy('sync');
-    expect(packages).toContain('bullmq');
-    expect(packages.filter((name) => ['hono', '@hono/node-server', 'prom-client'].includes(name))).toEqual(
-      [],
-    );
+    const unused = ['hono', '@hono/node-server', 'prom-client', 'bullmq', 'ioredis', 'pg'];
+    expect(packages).toContain('undici');
+    expect(packages.filter((name) => unused.includes(name))).toEqual([]);
     expect(modules.filter((name) => /^(http|page)\/|^app\/app-page$/.test(name))).toEqual([]);
   });
 

@@ -253,7 +253,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       const redis = url();
       const store = redis === undefined ? { postgresUrl: database.url } : { redisUrl: redis };
       bullmq = openBullmq(store, stateId, world.log);
-      producer = createProducer({ bullmq, state: world.state });
+      producer = createProducer({ bullmq: async () => bullmq, state: world.state });
     });
     afterEach(async () => {
       await producer.close();

@@ -7,7 +7,8 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectPostgres } from '../../src/connections/postgres-connection.js';
 import { createMirror } from '../../src/mirror/mirror.js';
-import { migrateQueue, requireQueueStore } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/bullmq.js';
+import { requireQueueTables } from '../../src/queue/require-queue-tables.js';
 import { openState, query, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
@@ -107,7 +108,7 @@ describe('server with too many connections', () => {
     ['a query of the state', (state: State) => read(state)],
     ['a transaction of the state', (state: State) => state.db.transaction((tx) => query(tx)`SELECT 1`)],
     ['a reading of a whole stream', async (state: State) => readPlanMarks(state, 'rooms').next()],
-    ['the queue', () => requireQueueStore({ postgresUrl: url })],
+    ['the queue', (state: State) => requireQueueTables(state)],
     [
       'the mirror',
       async () => {

@@ -227,10 +227,10 @@ describe('the queue', () => {
 
   /** Works the queue until `done`, and returns everything that was ever seen in it on the way. */
   async function work(done: (runId: number) => Promise<boolean>): Promise<string> {
-    const producer = createProducer({ bullmq, state: world.state });
+    const producer = createProducer({ bullmq: async () => bullmq, state: world.state });
     const workers = createWorkers({
       ...world.deps(),
-      bullmq,
+      bullmq: async () => bullmq,
       producer,
       probe: async () => undefined,
     });

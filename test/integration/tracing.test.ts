@@ -35,9 +35,9 @@ async function work(world: World): Promise<number> {
   await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
   await migrateQueue({ postgresUrl: world.url });
   const bullmq = openBullmq({ postgresUrl: world.url }, 'traced', world.log);
-  const producer = createProducer({ bullmq, state: world.state });
+  const producer = createProducer({ bullmq: async () => bullmq, state: world.state });
   const asked = { probe: async () => undefined };
-  const workers = createWorkers({ ...world.deps(), bullmq, producer, ...asked });
+  const workers = createWorkers({ ...world.deps(), bullmq: async () => bullmq, producer, ...asked });
   try {
     await workers.start();
     const runId = await world.startRun();

@@ -40,7 +40,7 @@ async function open(config = rooms(), options: WorldOptions = {}): Promise<World
   await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
   await migrateQueue({ postgresUrl: world.url });
   bullmq = openBullmq({ postgresUrl: world.url }, 'workers', world.log);
-  producer = createProducer({ bullmq, state: world.state });
+  producer = createProducer({ bullmq: async () => bullmq, state: world.state });
   return world;
 }
 
@@ -53,7 +53,7 @@ async function work(
 ): Promise<void> {
   const workers = createWorkers({
     ...world.deps(),
-    bullmq,
+    bullmq: async () => bullmq,
     producer,
     probe: async () => undefined,
   });
@@ -147,7 +147,13 @@ describe('changes that are few: the process that takes them', () => {
       },
     };
     const probe = async () => undefined;
-    const workers = createWorkers({ ...world.deps(), ...deps, bullmq, producer: noted, probe });
+    const workers = createWorkers({
+      ...world.deps(),
+      ...deps,
+      bullmq: async () => bullmq,
+      producer: noted,
+      probe,
+    });
     try {
       expect(workers.hasRoom()).toBe(false);
       await workers.start();
@@ -249,7 +255,12 @@ describe('changes that are few: the process that takes them', () => {
   });
 
   it('leaves to the queue what it takes while it stops', async () => {
-    const workers = createWorkers({ ...world.deps(), bullmq, producer, probe: async () => undefined });
+    const workers = createWorkers({
+      ...world.deps(),
+      bullmq: async () => bullmq,
+      producer,
+      probe: async () => undefined,
+    });
     await workers.start();
     let stopped: Promise<void> | undefined;
     const inbox = createInboxWorker({
@@ -314,7 +325,13 @@ describe('a run that a command has started', () => {
       worker: (name, ...rest) => (opened.push(name), bullmq.worker(name, ...rest)),
     };
     const probe = async () => undefined;
-    const workers = createWorkers({ ...world.deps(), ...options, bullmq: noted, producer, probe });
+    const workers = createWorkers({
+      ...world.deps(),
+      ...options,
+      bullmq: async () => noted,
+      producer,
+      probe,
+    });
     try {
       const run = options.run ?? (await readRun(world.state.db, await world.startRun()));
       if (!run) throw new Error('the run is not there');
@@ -379,7 +396,7 @@ describe('a run that a command has started', () => {
   /** Works a run until it has ended, with these parts instead of its own. */
   async function workWith(parts: Partial<Parameters<typeof createWorkers>[0]>): Promise<void> {
     const probe = async () => undefined;
-    const workers = createWorkers({ ...world.deps(), bullmq, producer, probe, ...parts });
+    const workers = createWorkers({ ...world.deps(), bullmq: async () => bullmq, producer, probe, ...parts });
     try {
       const run = await readRun(world.state.db, await world.startRun());
       if (!run) throw new Error('the run is not there');
@@ -404,7 +421,7 @@ describe('a run that a command has started', () => {
         return { ...opened, waitUntilReady: () => isResumed.then(opened.waitUntilReady) };
       },
     };
-    await workWith({ bullmq: late, probe: async () => void setImmediate(resume) });
+    await workWith({ bullmq: async () => late, probe: async () => void setImmediate(resume) });
   });
 
   it('goes on where the first sweep of the queue fails', async () => {
@@ -545,7 +562,7 @@ it('workers: when the loop of a queue ends, the state says that the process send
   };
   const workers = createWorkers({
     ...world.deps(),
-    bullmq: fragile,
+    bullmq: async () => fragile,
     producer,
     presence,
     probe: async () => undefined,

@@ -34,14 +34,19 @@ async function openQueue(world: World, redisUrl: string | undefined) {
   await migrateQueue({ postgresUrl: world.url });
   const store = redisUrl === undefined ? { postgresUrl: world.url } : { redisUrl };
   const bullmq = openBullmq(store, randomUUID(), world.log);
-  const producer = createProducer({ bullmq, state: world.state });
+  const producer = createProducer({ bullmq: async () => bullmq, state: world.state });
   onTestFinished(async () => {
     await producer.close();
     await bullmq.close();
   });
   /** Works the queue until the condition is met. */
   const work = async (done: () => Promise<boolean>, describeIt: string) => {
-    const workers = createWorkers({ ...world.deps(), bullmq, producer, probe: async () => undefined });
+    const workers = createWorkers({
+      ...world.deps(),
+      bullmq: async () => bullmq,
+      producer,
+      probe: async () => undefined,
+    });
     try {
       await workers.start();
       await until(done, { describe: describeIt });

@@ -167,7 +167,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     clock: () => performance.now() + aheadMs,
     slowReadings,
     nameCheck: createNameCheck(destination),
-    recognize: createRecognizer({ state, mirror: mirrorNow, log }),
+    recognize: createRecognizer({ state, mirror: mirrorNow, log }).both,
   });
 
   /** As a worker that has loaded its configuration long ago. */

@@ -5,16 +5,14 @@ import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 
 interface QuotaPlace extends StoreOptions {
+  /** Its server was seen to be usable. */
   redisUrl: SettingText | undefined;
   /** The migrated state database. */
   stateUrl: SettingText;
   log: Logger;
 }
 
-/**
- * Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. Throws as
- * `requireRedis` does.
- */
+/** Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. */
 export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?: number | undefined }) {
   const { store, disconnect } = await openStore(place);
   return { limiter: createLimiter({ store, leaseMs }), disconnect };
@@ -22,11 +20,10 @@ export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?
 
 async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
   if (redisUrl !== undefined) {
-    const [{ openRedis, requireRedis }, { createRedisStore }] = await Promise.all([
+    const [{ openRedis }, { createRedisStore }] = await Promise.all([
       import('../../connections/redis-connection.js'),
       import('./redis-store.js'),
     ]);
-    await requireRedis(redisUrl);
     const onError = (error: Error) => log.warn({ reason: error.message }, 'quota store failed');
     const redis = openRedis(redisUrl, 'quota', {
       maxRetriesPerRequest: 1, // the limiter asks again itself, for a limited time

@@ -34,15 +34,16 @@ export async function finishPlanning(
     if (!run) throw new PlannerReplaced();
     if (rest.status === 'rejected') throw rest.reason;
     await useApprovals(tx, planned.approvals ?? []);
+    const hasBatches = Object.values(planned.plan).some(({ inBatches }) => inBatches !== 0);
     // In this order, and none waits for the one before.
     const [queued] = await Promise.all([
-      queueNextLevel(tx, runId),
+      hasBatches ? queueNextLevel(tx, runId) : takeStep(tx, runId),
       insertHolds(tx, runId, planned.holds),
       replaceEarlierRuns(tx, runId),
       // Approvals of streams that could not be planned end too. None starts an incremental run.
       run.kind !== 'incremental' && closeHolds(tx, runId, { isCancelled: false }),
     ]);
-    return queued.length > 0 ? queued : takeStep(tx, runId);
+    return queued.length > 0 || !hasBatches ? queued : takeStep(tx, runId);
   });
 }
 

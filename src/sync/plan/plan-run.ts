@@ -37,7 +37,7 @@ import { createBatchWriter } from './write-batches.js';
 interface RunDeps extends SyncDeps {
   nameCheck: NameCheck;
   /** Looks whether mirror and state are the databases they were. */
-  recognize?: Recognizer;
+  recognize?: Recognizer['both'];
   /** Refused credentials are waited for, instead of ending the run. */
   waitForCredentials?: boolean;
 }
@@ -45,6 +45,8 @@ interface RunDeps extends SyncDeps {
 /** There may be many incremental runs: only every so many of them prunes, and they look once a minute at most whether the databases are others. */
 const PRUNE_EVERY = 500;
 const MINUTE = 60 * 1000;
+/** A process that has just begun has looked while it started its run. */
+const JUST_NOW = 5 * 1000;
 
 /** Attempts to read one stream, before it fails alone and the others go on. */
 const STREAM_ATTEMPTS = 3;
@@ -91,11 +93,12 @@ export async function planRun(
   });
   try {
     const isIncremental = run.kind === 'incremental';
-    await Promise.all([
-      deps.recognize?.(isIncremental ? MINUTE : 0),
-      (!isIncremental || runId % PRUNE_EVERY === 0) && pruneRuns(state.db),
-    ]);
+    const isPruned = !isIncremental || runId % PRUNE_EVERY === 0;
+    const pruning = isPruned ? pruneRuns(state.db) : undefined;
+    pruning?.catch(() => undefined); // met when the streams are planned
+    await deps.recognize?.(isIncremental ? MINUTE : JUST_NOW);
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
+    await pruning;
     const context = { lane: run.lane as Lane, signal };
     await deps.nameCheck.requireKnownNames(planned.sending, context);
     queued = await finishPlanning(state.db, planner, planned, async (tx) => {

@@ -7,40 +7,40 @@ import { noteDatabase, readStateFacts } from '../../state/databases.js';
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 
-/** A state that a process has just looked at: its presence tells of one that is put back from then on. */
-const STATE_GOOD_FOR_MS = 60_000;
+/** Looks unless this process has begun to within so many milliseconds: then that look counts, when it has ended. */
+type Look = (withinMs?: number) => Promise<void>;
 
-/**
- * Returns a function that looks, unless this process has looked within so many milliseconds. It throws what the sides throw.
- * `stateNotedAt`: when the process has looked at the state, by `performance.now()`.
- */
+/** Each look throws what its sides throw. */
 export function createRecognizer({
-  state,
+  state: { db },
   mirror,
   log,
-  stateNotedAt = -Infinity,
 }: {
   state: Pick<State, 'db'>;
   mirror: Pick<Mirror, 'facts'>;
   log: Logger;
-  stateNotedAt?: number | undefined;
 }) {
-  const report = (database: string, recognition: Recognition) => {
-    if (recognition.is === 'promoted')
+  const report = (database: string, { is, ...found }: Recognition) => {
+    if (is === 'promoted')
       log.warn({ database }, 'a replica of this database was promoted: what it had not received yet is lost');
-    if (recognition.is === 'other')
-      log.warn({ database, why: recognition.why }, 'this database was restored, or is another one');
+    if (is === 'other') log.warn({ database, ...found }, 'this database was restored, or is another one');
   };
-  let lookedAt = -Infinity;
-  return async (withinMs = 0): Promise<void> => {
-    const now = performance.now();
-    if (now - lookedAt < withinMs) return;
-    const [ofState, ofMirror] = await Promise.all([
-      now - stateNotedAt < STATE_GOOD_FOR_MS ? undefined : noteDatabase(state.db, 'state', readStateFacts),
-      noteDatabase(state.db, 'mirror', () => mirror.facts()),
-    ]);
-    if (ofState) report('state', ofState);
-    report('mirror', ofMirror);
-    lookedAt = performance.now();
+  const state = remembered(async () => report('state', await noteDatabase(db, 'state', readStateFacts)));
+  const mirrorAlone = remembered(async () =>
+    report('mirror', await noteDatabase(db, 'mirror', () => mirror.facts())),
+  );
+  const both: Look = async (withinMs) => void (await Promise.all([state(withinMs), mirrorAlone(withinMs)]));
+  return { state, both };
+}
+
+function remembered(look: () => Promise<void>): Look {
+  let last: { at: number; looked: Promise<void> } | undefined;
+  return (withinMs = 0) => {
+    const at = performance.now();
+    if (last && at - last.at < withinMs) return last.looked;
+    const begun = { at, looked: look() };
+    last = begun;
+    begun.looked.catch(() => (last = last === begun ? undefined : last));
+    return begun.looked;
   };
 }

@@ -1,0 +1,58 @@
+// The queue's own tables are looked at before anything is queued: BullMQ would wait without limit for what is not there.
+import { BULLMQ_MAJOR_VERSION } from 'bullmq';
+import postgres from 'postgres';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { UsageError } from '../../src/errors/errors.js';
+import { migrateQueue } from '../../src/queue/bullmq.js';
+import { BULLMQ_MAJOR, requireQueueTables } from '../../src/queue/require-queue-tables.js';
+import { openState, type State } from '../../src/state/database.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+
+let database: TestDatabase;
+let state: State;
+let sql: postgres.Sql;
+beforeAll(async () => {
+  database = await createDatabase();
+  state = openState({ url: database.url });
+  sql = postgres(database.url, { max: 1, onnotice: () => undefined });
+  await sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
+});
+afterAll(async () => {
+  await state.close();
+  await sql.end({ timeout: 1 });
+  await database.drop();
+});
+
+const asked = async () => {
+  const [error] = await Promise.allSettled([requireQueueTables(state)]);
+  return error.status === 'rejected' ? (error.reason as UsageError) : undefined;
+};
+
+it('are missing: names the command that makes them', async () => {
+  const error = await asked();
+  expect(error).toBeInstanceOf(UsageError);
+  expect(error).toMatchObject({
+    message: 'the state database has no queue tables yet',
+    remedy: 'Run `slotsync migrate`.',
+  });
+});
+
+it('are there: nothing is said, and no other connection is opened', async () => {
+  await migrateQueue({ postgresUrl: database.url });
+  expect(await asked()).toBeUndefined();
+  const probes = await sql`SELECT FROM pg_stat_activity
+    WHERE application_name = 'slotsync probe' AND datname = current_database()`;
+  expect(probes).toHaveLength(0);
+});
+
+it('need a newer BullMQ: refused', async () => {
+  await sql`ALTER TABLE slotsync_queue.migration ADD COLUMN IF NOT EXISTS min_client_version int`;
+  await sql`UPDATE slotsync_queue.migration SET min_client_version = ${BULLMQ_MAJOR}`;
+  expect(await asked()).toBeUndefined();
+  await sql`UPDATE slotsync_queue.migration SET min_client_version = ${BULLMQ_MAJOR + 1} WHERE version = 1`;
+  expect(await asked()).toMatchObject({ message: 'the queue tables are newer than this program' });
+});
+
+it('know this program by the major version of its BullMQ', () => {
+  expect(BULLMQ_MAJOR).toBe(BULLMQ_MAJOR_VERSION);
+});
