@@ -79,6 +79,15 @@ async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
   handed.resolve = (stream) => {
     handed.resolve = resolve; // called once more, with the result, when the query is done
     stream.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
+    // A client that is idle, because all of it has arrived, closes its connection, and then has no socket to resume.
+    const readMore = stream._read.bind(stream);
+    stream._read = (size) => {
+      try {
+        readMore(size);
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+      }
+    };
     resolve(stream);
   };
   return handed;

@@ -6,6 +6,7 @@ import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectPostgres } from '../../src/connections/postgres-connection.js';
+import { copyOut } from '../../src/connections/postgres-copy.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import { requireQueueTables } from '../../src/queue/require-queue-tables.js';
@@ -42,6 +43,24 @@ describe('address of something else', () => {
       { reason: { code: 'mirror_unreachable', message: expect.stringContaining(code) } },
     ]);
   });
+});
+
+it('copy: what has arrived is read to its end, also when the idle connection was closed meanwhile', async () => {
+  const database = await createDatabase();
+  const admin = postgres(database.url, { max: 1, onnotice: () => undefined });
+  try {
+    const client = connectPostgres(database.url, 'briefly', { idle_timeout: 0.1 });
+    const lines = copyOut(client, 'COPY (SELECT generate_series(1, 3)) TO STDOUT');
+    expect(await lines.next()).toEqual({ done: false, value: ['1', '2', '3'] });
+    const isClosed = async () =>
+      (await admin`SELECT FROM pg_stat_activity WHERE application_name = 'slotsync briefly'`).length === 0;
+    await until(isClosed, { describe: 'the connection to be closed' });
+    expect(await lines.next()).toEqual({ done: true, value: undefined });
+    await client.end({ timeout: 1 });
+  } finally {
+    await admin.end();
+    await database.drop();
+  }
 });
 
 it('client: one that ends cancels its statement at the server', async () => {
