@@ -4,12 +4,11 @@ import type { AlertDeps } from '../alerts/tell.js';
 import type { Configuration, LoadedConfiguration } from '../config/config-file.js';
 import type { Limiter, QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf, UsageError } from '../errors/errors.js';
-import { createReleasers, once } from '../process/lifecycle.js';
+import { createReleasers, once, remembered } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
 import type { QueueStore } from '../queue/queue-address.js';
 import { createRequestCounter } from '../process/request-counter.js';
-import type { SettingText } from '../config/setting-text.js';
 import type { ApiSettings, Settings } from '../config/settings.js';
 import { openState, type State } from '../state/database.js';
 import { noteDatabase, readStateFacts } from '../state/databases.js';
@@ -124,14 +123,14 @@ export function createAppBase(
   });
 
   /** The state, with the destination of the settings noted in it, or confirmed; and the state's id. */
-  const bind = once(async () => {
+  const bound = once(async () => {
     const opened = await state();
     return { state: opened, stateId: await bindDestination(opened, api()) };
   });
-  /** The same, once it is noted by what the state is recognized later. */
-  const bound = once(async () => {
+  /** The same, looked at whether it is the database that it was. */
+  const recognized = once(async () => {
     const { db } = await state();
-    const [opened] = await Promise.all([bind(), noteDatabase(db, 'state', readStateFacts)]);
+    const [opened] = await Promise.all([bound(), noteDatabase(db, 'state', readStateFacts)]);
     return opened;
   });
   /** Once others see this process: no process has given the state to another destination in between. */
@@ -159,16 +158,11 @@ export function createAppBase(
     return openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
   });
 
-  /** Throws what is wrong with the Redis of the settings; asked once while nothing is. */
-  async function requireRedis(address: SettingText): Promise<void> {
-    const { requireRedis: ask } = await import('../connections/redis-connection.js');
-    redisSeen ??= ask(address);
-    return redisSeen.catch((error: unknown) => {
-      redisSeen = undefined;
-      throw error;
-    });
-  }
-  let redisSeen: Promise<void> | undefined;
+  /** Throws what is wrong with the Redis of the settings. */
+  const requireRedis = remembered(async () => {
+    const redis = await import('../connections/redis-connection.js');
+    await redis.requireRedis(required(settings.redisUrl, 'REDIS_URL'));
+  });
 
   /** The quota is one organization's at one service. */
   async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
@@ -178,7 +172,7 @@ export function createAppBase(
     if (redisUrl === undefined) {
       const { db } = await state();
       if (leaseMs !== undefined) await requireWriter({ db });
-    } else await requireRedis(redisUrl);
+    } else await requireRedis(Infinity);
     const key = `${owner.baseUrl} ${owner.organizationId}`;
     const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
     own(opened, opened.disconnect);
@@ -282,8 +276,8 @@ export function createAppBase(
     syncing,
     state,
     timeZone,
-    bind,
     bound,
+    recognized,
     confirmBound,
     mirror,
     openMirror,
@@ -309,7 +303,7 @@ export function createAppBase(
      * it without limit.
      */
     async requireQueueStore(): Promise<void> {
-      if (settings.redisUrl !== undefined) return requireRedis(settings.redisUrl);
+      if (settings.redisUrl !== undefined) return requireRedis(Infinity);
       const { requireQueueTables } = await import('../queue/require-queue-tables.js');
       await requireQueueTables(await state());
     },
@@ -356,14 +350,14 @@ export function createAppBase(
       const { DEFAULT_VERIFY_SHARE } = await import('../streams/config-schema.js');
       const { share = DEFAULT_VERIFY_SHARE } = (await configuration()).verify ?? {};
       const pace = createPace({ requestsPerSecond: settings.requestsPerSecond, share });
-      return { ...(await syncing((await bound()).state)), startedBy, pace };
+      return { ...(await syncing((await recognized()).state)), startedBy, pace };
     },
 
     /** The dependencies of a reconcile; a new state is bound by it. */
     async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
       const { NO_RESERVATIONS } = await import('../streams/bookings.js');
       const { reservations = NO_RESERVATIONS } = await configuration();
-      return { ...(await syncing((await bound()).state)), reservations, startedBy };
+      return { ...(await syncing((await recognized()).state)), reservations, startedBy };
     },
   };
 }

@@ -22,7 +22,7 @@ export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const store = app.requireQueueStore();
   store.catch(() => undefined); // met below: a fault of the state is said first
-  const { state, stateId } = await app.bind();
+  const { state, stateId } = await app.bound();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
   await Promise.all([
     // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.

@@ -97,7 +97,7 @@ async function readAll(
 
 async function applyFile(app: App, name: string, options: MatchOptions): Promise<number> {
   const rows = readCsvFile(name, NEEDED_COLUMNS);
-  const { state } = await app.bound(); // a link is to an object of this destination
+  const { state } = await app.recognized(); // a link is to an object of this destination
   const deps = { ...(await openDeps(app)), state };
   await requireSources(deps.mirror, { streams: [...deps.streams.values()] });
   const actor = await app.actor(options.reason);

@@ -229,12 +229,12 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     /**
      * The rows of a query as lines of `COPY … TO STDOUT`, in blocks. Holds a connection until it ends or its consumer
      * stops. COPY takes its snapshot before it waits for locks: behind a load that truncates the table it would find no
-     * row. So the query runs without a row first, which waits, and its locks are kept until the end of the transaction. Throws
+     * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction. Throws
      * ColumnsChanged before the first block.
      */
     copy: (query: string, { writtenFor, before, ...security }: Reading): AsyncGenerator<string[]> =>
       within(security, {}, async function* (client) {
-        await unlessChanged(client, writtenFor, withoutRows(client, `SELECT FROM (${query}) AS q`));
+        await unlessChanged(client, writtenFor, client.unsafe(query).describe());
         await before?.(askWithin(client));
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),

@@ -117,6 +117,19 @@ export function once<T>(open: () => Promise<T>): () => Promise<T> {
   return () => (opened ??= open());
 }
 
+/** A function that looks, unless it has begun to within so many milliseconds and did not fail: then that look counts. */
+export function remembered(look: () => Promise<void>): (withinMs?: number) => Promise<void> {
+  let last: { at: number; looked: Promise<void> } | undefined;
+  return (withinMs = 0) => {
+    const at = performance.now();
+    if (last && at - last.at < withinMs) return last.looked;
+    const begun = { at, looked: look() };
+    last = begun;
+    begun.looked.catch(() => (last = last === begun ? undefined : last));
+    return begun.looked;
+  };
+}
+
 /** Releases what was opened: last in, first out. One that fails, or takes longer than `withinMs`, holds up no other. */
 export function createReleasers({ log, withinMs }: { log: Logger; withinMs: number }) {
   const releasers: (() => Promise<unknown>)[] = [];

@@ -1,13 +1,10 @@
 // Whether the queue's own tables can be used: asked before there is anything to queue, and without loading BullMQ.
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
-import { codeOf, UsageError } from '../errors/errors.js';
-import { query, type State } from '../state/database.js';
-import { causeOf } from '../state/locks.js';
+import { UsageError } from '../errors/errors.js';
+import { isNoTable, query, type State } from '../state/database.js';
 
 /** The major version of BullMQ, by which its tables say which programs may use them. */
 export const BULLMQ_MAJOR = 6;
-
-const NO_SUCH_TABLE = '42P01';
 
 /**
  * Throws UsageError unless the tables of the queue are reached through sessions of our own, exist, and are not newer than this
@@ -17,8 +14,7 @@ export async function requireQueueTables({ db, url }: Pick<State, 'db' | 'url'>)
   const asked = await query<{ pid: number; needs: number | null }>(db)`
     SELECT pg_backend_pid() AS pid, max((to_jsonb(m)->>'min_client_version')::int) AS needs
     FROM slotsync_queue.migration AS m`.catch((error: unknown) => {
-    if (codeOf(causeOf(error)) === NO_SUCH_TABLE) return undefined;
-    throw error;
+    if (!isNoTable(error)) throw error;
   });
   // A pooler announces numbers of its own.
   const isDirect = asked?.[0]?.pid === (asked as Announced | undefined)?.state.pid;

@@ -78,8 +78,6 @@ const PLANS_AT_ONCE = 4;
 /** Batches of incremental runs in flight at once, beside the others; and runs over few changes that have no jobs. */
 const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
-/** Before the first batch is taken from the queue. */
-const RECOGNIZED_FOR_MS = 60 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, presence, concurrency } = options;
@@ -146,7 +144,7 @@ export function createWorkers(options: WorkersOptions) {
     const opened = await bullmq();
     if (stopping.aborted) return;
     all = openAll(opened);
-    const recognized = isAtWork ? undefined : recognizer.state(RECOGNIZED_FOR_MS);
+    const recognized = isAtWork ? undefined : recognizer.state(Infinity);
     const areReady = Promise.all([recognized, ...all.map((worker) => worker.waitUntilReady())]);
     const ready = areReady.then(() => (isAtWork ? undefined : requeue()));
     await Promise.race([ready, once(stopping, 'abort')]);

@@ -148,6 +148,10 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
 /** PostgreSQL's codes of failures that an operator mends: each has a remedy of its own. */
 const OWN_CODES: Readonly<Record<string, ErrorCode>> = { 42501: 'state_rights', 25006: 'state_read_only' };
 
+/** Whether a statement of the state names a table that is not there. */
+export const isNoTable = (error: unknown) =>
+  error instanceof SlotsyncError && error.facts['sqlstate'] === '42P01';
+
 /** For clients that are not the state's own: the failure as a SlotsyncError `state_…`. */
 export function asStateError(thrown: unknown): unknown {
   if (thrown instanceof SlotsyncError) return thrown;

@@ -11,7 +11,7 @@ import { codeOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { SettingText } from '../config/setting-text.js';
 import { connectPostgres } from '../connections/postgres-connection.js';
 import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
-import { asStateError, query, queryOne, type Queries, type State } from './database.js';
+import { asStateError, isNoTable, query, queryOne, type Queries, type State } from './database.js';
 import { causeOf, changeSchema, type Waiting } from './locks.js';
 import { WAS_SENT } from './records/record-state.js';
 
@@ -26,7 +26,6 @@ export interface Contested {
 }
 
 const MOST_CONTESTED = 20;
-const NO_SUCH_TABLE = '42P01';
 
 /** The remedy where the index is missing. */
 export const CONTESTED_REMEDY =
@@ -132,7 +131,7 @@ async function applyNumbered(tx: Queries, { latest }: Applied): Promise<void> {
 export async function requireMigrated({ db }: State): Promise<void> {
   // A round trip less than to look first whether it exists.
   const applied = await readTables(db).catch((error: unknown) => {
-    if (codeOf(causeOf(error)) !== NO_SUCH_TABLE) throw error;
+    if (!isNoTable(error)) throw error;
     return readApplied(db);
   });
   const remedy = 'Run `slotsync migrate`.';

@@ -1,5 +1,6 @@
 // Looks whether mirror and state are still the databases they were, and hold what they held.
 import type { Recognition } from '../../connections/database-facts.js';
+import { remembered } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
@@ -7,10 +8,7 @@ import { noteDatabase, readStateFacts } from '../../state/databases.js';
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 
-/** Looks unless this process has begun to within so many milliseconds: then that look counts, when it has ended. */
-type Look = (withinMs?: number) => Promise<void>;
-
-/** Each look throws what its sides throw. */
+/** Each look throws what its sides throw. One that this process has begun to take within so many milliseconds counts. */
 export function createRecognizer({
   state: { db },
   mirror,
@@ -29,18 +27,7 @@ export function createRecognizer({
   const mirrorAlone = remembered(async () =>
     report('mirror', await noteDatabase(db, 'mirror', () => mirror.facts())),
   );
-  const both: Look = async (withinMs) => void (await Promise.all([state(withinMs), mirrorAlone(withinMs)]));
+  const both = async (withinMs?: number) =>
+    void (await Promise.all([state(withinMs), mirrorAlone(withinMs)]));
   return { state, both };
-}
-
-function remembered(look: () => Promise<void>): Look {
-  let last: { at: number; looked: Promise<void> } | undefined;
-  return (withinMs = 0) => {
-    const at = performance.now();
-    if (last && at - last.at < withinMs) return last.looked;
-    const begun = { at, looked: look() };
-    last = begun;
-    begun.looked.catch(() => (last = last === begun ? undefined : last));
-    return begun.looked;
-  };
 }
