@@ -138,7 +138,7 @@ function createNetwork(hops: readonly [Hop, Hop]) {
   return {
     toPostgres,
     toRedis,
-    setDelay: (ms: number) => hops.forEach((hop) => hop.setDelay(ms)),
+    setDelay: (ms: number) => hops.forEach((hop) => hop.setShape({ delayMs: ms })),
     clear: () => hops.forEach((hop) => hop.clear()),
     tally: (): Tally => addTallies(hops.map((hop) => hop.tally())),
   };

@@ -63,7 +63,7 @@ async function measure(url: string, held: boolean, grants: number) {
 }
 
 async function takeAndRelease(store: ReturnType<typeof createPostgresStore>): Promise<void> {
-  const answer = await store.take({ id: 'bench', lane: 'sync', moreWaiting: false }, 30_000);
-  if (!answer.granted) throw new Error('the bench was not granted a slot');
-  await store.release(answer.token);
+  const [grant] = (await store.take({ id: 'bench', lane: 'sync', wanted: 1 }, 30_000)).grants;
+  if (!grant) throw new Error('the bench was not granted a slot');
+  await store.release(grant.token);
 }

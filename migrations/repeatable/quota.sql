@@ -171,33 +171,33 @@ BEGIN
 END
 $$;
 
--- Grants a slot ({granted: true, token, waitMs}: send in waitMs) or does not ({granted: false}). A waiter that waits
--- after this, because it got none or wants another one, gets the time to ask again (askMs).
-CREATE OR REPLACE FUNCTION slotsync.take_slot(limiter text, waiter text, lane text, lease_ms double precision, more_waiting boolean,
+-- Grants slots ({token, waitMs}: send in waitMs): as many as are wanted, as if the waiter had asked again after each, until it
+-- has to wait. A waiter that got fewer gets the time to ask again (askMs).
+DROP FUNCTION IF EXISTS slotsync.take_slot(text, text, text, double precision, boolean, jsonb);
+CREATE OR REPLACE FUNCTION slotsync.take_slots(limiter text, waiter text, lane text, lease_ms double precision, wanted integer,
   rules jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   state slotsync.quota_limiters := slotsync.quota_lock(limiter, rules);
   forget_ms double precision := (rules->>'forgetMs')::double precision;
-  queued record := slotsync.quota_enqueue(state, waiter, lane, rules);
-  slot integer := queued.slot;
-  at double precision := queued.at;
-  answer jsonb := '{"granted": false}';
+  queued record;
+  grants jsonb := '[]';
+  answer jsonb;
 BEGIN
-  state := queued.state;
-  IF queued.place = 1 AND at - state.seen_at <= (rules->>'bookAheadMs')::double precision THEN
+  WHILE jsonb_array_length(grants) < wanted LOOP
+    queued := slotsync.quota_enqueue(state, waiter, lane, rules);
+    state := queued.state;
+    EXIT WHEN queued.place > 1 OR queued.at - state.seen_at > (rules->>'bookAheadMs')::double precision;
     state.seq := state.seq + 1;
-    state.next_at := greatest(at, state.next_at) + (rules->>'paceMs')::double precision;
-    state.slot_free_at[slot] := at + lease_ms + (rules->>'holdMs')::double precision;
-    state.slot_seq[slot] := state.seq;
-    state.slot_lane[slot] := lane;
-    answer := jsonb_build_object('granted', true, 'waitMs', at - state.seen_at,
-      'token', state.epoch::bigint || '-' || slot || '-' || state.seq);
+    state.next_at := greatest(queued.at, state.next_at) + (rules->>'paceMs')::double precision;
+    state.slot_free_at[queued.slot] := queued.at + lease_ms + (rules->>'holdMs')::double precision;
+    state.slot_seq[queued.slot] := state.seq;
+    state.slot_lane[queued.slot] := lane;
+    grants := grants || jsonb_build_object('waitMs', queued.at - state.seen_at,
+      'token', state.epoch::bigint || '-' || queued.slot || '-' || state.seq);
     state.waiters := state.waiters - waiter;
-    IF more_waiting THEN
-      state := (slotsync.quota_enqueue(state, waiter, lane, rules)).state;
-    END IF;
-  END IF;
+  END LOOP;
+  answer := jsonb_build_object('grants', grants);
   IF state.waiters ? waiter THEN
     answer := answer || jsonb_build_object('askMs',
       (state.waiters->waiter->>'asksAt')::double precision - state.seen_at);

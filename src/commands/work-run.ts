@@ -151,6 +151,11 @@ export async function workRun(
       // Its results belong to this command's summary, as those of the next run do.
       if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
     }
+    if (run && !run.finishedAt) {
+      // The batches in flight may have been the last ones.
+      await workers.stop();
+      run = await readRun(state.db, run.id);
+    }
     if (!run?.finishedAt) {
       const reason = whyStopped();
       if (reason !== undefined) printNote(`${reason}.`);

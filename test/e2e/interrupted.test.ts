@@ -85,6 +85,25 @@ describe('sync: interrupted by Ctrl-C', () => {
   });
 });
 
+describe('sync: interrupted while its last batch is in flight', () => {
+  it('says that the run has ended, and how', async () => {
+    const world = await rehearse({ rows: 5, sandbox: { gate: { method: 'PUT', after: 1 } } });
+    try {
+      const sync = world.start(['sync']);
+      await world.untilHeld();
+      sync.child.kill('SIGTERM');
+      await world.untilStopping(sync);
+      world.sandbox.openGate();
+      const { code, stdout, stderr } = await sync.finished;
+      expect(stderr).not.toContain('goes on from there');
+      expect(stdout).toContain('Run 1 succeeded');
+      expect(code).toBe(0);
+    } finally {
+      await world.close();
+    }
+  });
+});
+
 describe('output: its reader goes away', () => {
   it('sync: sends everything, and its exit code is that of its work', async () => {
     const world = await rehearse({ rows: 5 });

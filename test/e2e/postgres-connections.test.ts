@@ -1,9 +1,9 @@
 // Connections that one worker takes of the servers while it works, and those it keeps when it has nothing to do.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { watchConnections } from '../support/connections.js';
+import { startHop } from '../support/hop.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
-import { openHop } from '../support/tcp-hop.js';
 import { until } from '../support/wait.js';
 
 /** At once: they wait for the most part, some of them for minutes. */
@@ -44,13 +44,13 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
 
   test('worker: goes on over others, and sends everything', async () => {
     const world = await rehearse({ redisUrl: url, rows: 60 });
-    const hop = await openHop(world.url);
+    const hop = await startHop(world.url);
     try {
       world.holdWrites(1);
-      const worker = await world.startWorker([], { MIRROR_DATABASE_URL: hop.url });
+      const worker = await world.startWorker([], { MIRROR_DATABASE_URL: hop.through(world.url) });
       await world.run(['sync', '--detach']);
       await world.untilHeld();
-      hop.silence();
+      hop.forget();
       world.sandbox.openGate();
       const finished = async () =>
         (await world.sql`SELECT FROM slotsync.runs WHERE status = 'succeeded'`).length > 0;
@@ -59,18 +59,18 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
     } finally {
       await world.close();
-      hop.close();
+      await hop.close();
     }
   });
 
   test('sync: ends and says why, and the next one finishes its run', async () => {
     const world = await rehearse({ redisUrl: url, rows: 60 });
-    const hop = await openHop(world.url);
+    const hop = await startHop(world.url);
     try {
       world.holdWrites(1);
-      const sync = world.start(['sync'], { MIRROR_DATABASE_URL: hop.url });
+      const sync = world.start(['sync'], { MIRROR_DATABASE_URL: hop.through(world.url) });
       await world.untilHeld();
-      hop.silence();
+      hop.forget();
       const { code, stderr } = await sync.finished;
       expect(stderr).toContain('the state database cannot be reached (CONNECTION_CLOSED');
       expect(code).toBe(1);
@@ -79,7 +79,7 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
       expect(world.sandbox.objects()).toHaveLength(120);
     } finally {
       await world.close();
-      hop.close();
+      await hop.close();
     }
   });
 });

@@ -8,6 +8,7 @@ import { playHistory } from '../support/chaos-histories.js';
 import { describeWorld, findFaults, settle } from '../support/chaos-check.js';
 import { createRoomsAndCourses } from '../support/chaos-mirror.js';
 import { openChaosWorld, type ChaosOptions, type ChaosWorld, type Store } from '../support/chaos-world.js';
+import { DISTURBANCES } from '../support/disturbances.js';
 import type { GateRule } from '../../src/sandbox/gate.js';
 import type { WorkerProcess } from '../support/chaos-workers.js';
 import { redisUrl } from '../support/services.js';
@@ -298,6 +299,26 @@ describe.concurrent('a run completes without help when', () => {
         if (!first) throw new Error('two workers were started');
         world.workers.want(1);
         await whileAnswersArrive(world, world.workers.kill(first));
+        await expectCompletedAlone(world);
+      });
+    },
+    8 * MINUTE,
+  );
+});
+
+const disturbed = Object.entries(DISTURBANCES).flatMap(([what, play]) =>
+  storesThere.map((store) => ({ what, play, store })),
+);
+
+// PostgreSQL and Redis at once.
+describe.concurrent('a run completes without help when the network to its stores', () => {
+  it.each(disturbed)(
+    '$what (queue on $store)',
+    async ({ what, play, store }) => {
+      await inWorld({ store, ...LARGE, hasNetwork: true }, async (world) => {
+        await beginRun(world);
+        await whileAnswersArrive(world, Promise.all(world.networks.map((hop) => play(hop, 30 * SECOND))));
+        world.note(`the network ${what} no more`);
         await expectCompletedAlone(world);
       });
     },

@@ -67,7 +67,7 @@ describe('a hop', () => {
     const { hop, client, untilUnderWay, untilReceived } = await openEcho(300);
     client.write('first,');
     await untilUnderWay('first,');
-    hop.setDelay(0);
+    hop.setShape({ delayMs: 0 });
     client.write('second');
     await untilReceived('first,second');
   });
@@ -102,6 +102,68 @@ describe('a hop', () => {
     await untilReceived('kept,');
     await another.untilReceived('and ended');
     await until(() => another.events.includes('close'), { describe: 'the end' });
+  });
+
+  it('that has forgotten a connection passes nothing of it on, closes nothing, and takes new ones', async () => {
+    const { hop, client, events, received, untilReceived, openClient: openAnother } = await openEcho();
+    client.write('before');
+    await untilReceived('before');
+    hop.forget();
+    client.write(' and after');
+    const another = await openAnother();
+    another.client.write('another');
+    await another.untilReceived('another');
+    expect([received(), events]).toEqual(['before', []]);
+  });
+
+  it('ends connections amid what their clients are sent, at the byte that was said', async () => {
+    const { hop, client, events, received, untilReceived } = await openEcho();
+    client.write('before');
+    await untilReceived('before');
+    hop.cutAfter(4);
+    client.write(', amid');
+    await until(() => events.includes('close'), { describe: 'the end' });
+    expect([received(), events]).toEqual(['before, am', ['close']]);
+  });
+
+  it('that takes no connections goes on with those it has, and takes new ones later', async () => {
+    const { hop, client, untilReceived, openClient: openAnother } = await openEcho();
+    hop.refuse();
+    client.write('an old one');
+    await untilReceived('an old one');
+    await expect(openAnother()).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    await hop.accept();
+    const another = await openAnother();
+    another.client.write('a new one');
+    await another.untilReceived('a new one');
+  });
+
+  it('that is narrow takes its time for each byte, each way', async () => {
+    const { hop, client, untilReceived } = await openEcho();
+    hop.setShape({ bytesPerSecond: 1000, pieceBytes: 100 });
+    const startedAt = performance.now();
+    const text = 'x'.repeat(300);
+    client.write(text);
+    await untilReceived(text);
+    // The first piece is on its second way while the second is on its first.
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(398);
+  });
+
+  it('that is uneven keeps the order', async () => {
+    const { hop, client, untilReceived } = await openEcho();
+    hop.setShape({ jitterMs: 20, pieceBytes: 1 });
+    const text = 'abcdefghijklmnopqrstuvwxyz';
+    client.write(text);
+    await untilReceived(text);
+  });
+
+  it('that closes late passes the end on after that time', async () => {
+    const { hop, client, events } = await openEcho();
+    hop.setShape({ closeMs: 200 });
+    const startedAt = performance.now();
+    client.end();
+    await until(() => events.includes('close'), { describe: 'the end' });
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(398);
   });
 
   it('resets every connection, and takes new ones', async () => {

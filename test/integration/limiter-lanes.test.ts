@@ -23,7 +23,8 @@ import { until } from '../support/wait.js';
 /** Waiters register with a store that grants nothing for long, and take from one that grants whatever is next. */
 interface Stage {
   register(id: string, lane: Lane): Promise<SlotAnswer>;
-  take(id: string, lane: Lane): Promise<SlotAnswer>;
+  /** How many slots were granted. */
+  take(id: string, lane: Lane, wanted?: number): Promise<number>;
 }
 type OpenStore = (key: string, rate: number, rules: Partial<QuotaRules>) => SlotStore;
 
@@ -84,8 +85,9 @@ describe.each([
     const opened = open(key, rate, { ...OPEN, ...changes });
     return {
       opened,
-      register: (id: string, lane: Lane) => shut.take({ id, lane, moreWaiting: false }, LEASE_MS),
-      take: (id: string, lane: Lane) => opened.take({ id, lane, moreWaiting: false }, LEASE_MS),
+      register: (id: string, lane: Lane) => shut.take({ id, lane, wanted: 1 }, LEASE_MS),
+      take: async (id: string, lane: Lane, wanted = 1) =>
+        (await opened.take({ id, lane, wanted }, LEASE_MS)).grants.length,
     };
   }
 
@@ -101,15 +103,37 @@ describe.each([
       ['n2', 'sync'],
       ['b2', 'backfill'],
     ];
-    for (const waiter of waiters) expect((await register(...waiter)).granted).toBe(false);
+    for (const waiter of waiters) expect((await register(...waiter)).grants).toEqual([]);
     const order: string[] = [];
     for (let round = 0; order.length < waiters.length && round < 20; round++) {
       for (const [id, lane] of waiters.toReversed()) {
-        if (!order.includes(id) && (await take(id, lane)).granted) order.push(id);
+        if (!order.includes(id) && (await take(id, lane)) === 1) order.push(id);
       }
     }
     // The fourth and the eighth grant ask for nobody's lane.
     expect(order).toEqual(['i1', 'i2', 'i3', 'b1', 'n1', 'n2', 'b2', 'v1']);
+  });
+
+  test('give one who wants several as many as he would get by asking again at once', async () => {
+    const { register, take } = await openStage(20);
+    await register('n1', 'sync');
+    expect(await take('n1', 'sync', 3)).toBe(3);
+    await register('i1', 'incremental');
+    await register('n2', 'sync');
+    expect(await take('i1', 'incremental', 2)).toBe(2);
+    // n1 wanted no more, so n2 is before him; each other one is.
+    expect(await take('n1', 'sync', 5)).toBe(0);
+    expect(await take('n2', 'sync', 5)).toBe(1);
+    expect(await take('n1', 'sync', 2)).toBe(1);
+  });
+
+  test('give no more ahead at once than one after the other', async () => {
+    const rules = { bootGuardMs: 0, paceMs: 1000, aheadMs: 0, bookAheadMs: 4500, pollMs: 60_000 };
+    const store = (await connect())(randomUUID(), 20, rules);
+    const { grants, askMs = 0 } = await store.take({ id: 'a', lane: 'sync', wanted: 20 }, LEASE_MS);
+    expect(grants.map(({ waitMs }) => Math.round(waitMs / 1000))).toEqual([0, 1, 2, 3, 4]);
+    expect(new Set(grants.map(({ token }) => token)).size).toBe(5);
+    expect(askMs).toBeGreaterThan(0);
   });
 
   test('tell each when his turn comes', async () => {
@@ -142,10 +166,10 @@ describe.each([
     const { register, take } = await openStage(20, { bootGuardMs: 3_000, paceMs: 5_000, lateMs: 100 });
     await register('dead', 'incremental');
     await register('b1', 'backfill');
-    expect((await take('b1', 'backfill')).granted).toBe(false);
-    const granted = async (id: string, lane: Lane) => (await take(id, lane)).granted;
+    expect(await take('b1', 'backfill')).toBe(0);
+    const granted = async (id: string, lane: Lane) => (await take(id, lane)) === 1;
     await until(() => granted('b1', 'backfill'), { describe: 'the dead to be passed over' });
-    expect((await register('i2', 'incremental')).granted).toBe(false);
+    expect((await register('i2', 'incremental')).grants).toEqual([]);
     expect(await granted('dead', 'incremental')).toBe(true);
   });
 
@@ -159,8 +183,8 @@ describe.each([
     await register('b1', 'backfill');
     await register('n2', 'sync');
     await register('dead', 'sync');
-    expect((await take('dead', 'sync')).granted).toBe(false);
-    expect((await take('n2', 'sync')).granted).toBe(true);
+    expect(await take('dead', 'sync')).toBe(0);
+    expect(await take('n2', 'sync')).toBe(1);
   });
 
   test('do not hold a slot for one who will ask too late for it', async () => {
@@ -169,7 +193,7 @@ describe.each([
     await opened.withdraw('i1');
     await opened.withdraw('i2');
     // i3 has to come two paces after the first grant.
-    expect(await take('b1', 'backfill')).toMatchObject({ granted: true });
+    expect(await take('b1', 'backfill')).toBe(1);
   });
 
   test('let a live waiter of a worse lane go as soon as the better ones have withdrawn', async () => {
@@ -178,11 +202,11 @@ describe.each([
     await register('n1', 'sync');
     await register('v1', 'verify');
     expect((await opened.usage()).waiting).toEqual({ incremental: 1, sync: 1, backfill: 0, verify: 1 });
-    expect((await take('v1', 'verify')).granted).toBe(false);
+    expect(await take('v1', 'verify')).toBe(0);
     await opened.withdraw('i1');
     await opened.withdraw('n1');
     await opened.withdraw('nobody');
-    expect((await take('v1', 'verify')).granted).toBe(true);
+    expect(await take('v1', 'verify')).toBe(1);
     expect(await opened.usage()).toMatchObject({
       granted: 1,
       usedByOthers: 0,
@@ -276,8 +300,8 @@ describe.each([
     };
     const dying = async () => {
       while (!isOver()) {
-        const taken = await store.take({ id: randomUUID(), lane: 'incremental', moreWaiting: true }, 2_000);
-        if (taken.granted) await store.release(taken.token);
+        const taken = await store.take({ id: randomUUID(), lane: 'incremental', wanted: 2 }, 2_000);
+        for (const { token } of taken.grants) await store.release(token);
         await pause(150);
       }
     };
@@ -301,7 +325,7 @@ async function countStagedGrants(
   for (const { id, lane } of waiters) await register(id, lane);
   while (count < total) {
     for (const waiter of waiters) {
-      if (!(await take(waiter.id, waiter.lane)).granted) continue;
+      if ((await take(waiter.id, waiter.lane)) === 0) continue;
       granted[waiter.at] = (granted[waiter.at] ?? 0) + 1;
       waiter.id = `${waiter.id.slice(0, 3)} ${++count}`;
       await register(waiter.id, waiter.lane);

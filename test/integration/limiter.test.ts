@@ -123,12 +123,12 @@ describe.each([
     const { key, client } = await setup(20, {});
     // The store's first answer, without a look in between: a busy machine neither hides nor feigns a short guard.
     const store = client.store(key, 20, { pollMs: 60_000 });
-    const ask = () => store.take({ id: 'a', lane: 'sync', moreWaiting: false }, 30_000);
+    const ask = () => store.take({ id: 'a', lane: 'sync', wanted: 1 }, 30_000);
     const SECOND_OF_THE_SERVICE = 1_000;
     for (let time = 0; time < 2; time++) {
       const answer = await ask();
-      expect(answer.granted).toBe(false);
-      expect(answer.granted ? 0 : answer.askMs).toBeGreaterThanOrEqual(SECOND_OF_THE_SERVICE);
+      expect(answer.grants).toEqual([]);
+      expect(answer.askMs).toBeGreaterThanOrEqual(SECOND_OF_THE_SERVICE);
       await client.forget(key);
     }
   });
@@ -152,11 +152,11 @@ describe.each([
     const store = client.store(key, 20, { ...SHORT_GUARD, paceMs: 500, aheadMs: 250 });
     /** When the store first says that the waiter's turn comes, and when it came: a busy machine only delays that. */
     const takeNext = async (id: string) => {
-      const ask = () => store.take({ id, lane: 'sync', moreWaiting: false }, 30_000);
+      const ask = () => store.take({ id, lane: 'sync', wanted: 1 }, 30_000);
       let answer = await ask();
-      const toldMs = answer.granted ? answer.waitMs : answer.askMs;
-      for (; !answer.granted; answer = await ask()) await pause(answer.askMs);
-      return { toldMs, at: performance.now() + answer.waitMs };
+      const toldMs = answer.grants[0]?.waitMs ?? answer.askMs;
+      for (; !answer.grants[0]; answer = await ask()) await pause(answer.askMs);
+      return { toldMs, at: performance.now() + answer.grants[0].waitMs };
     };
     await takeNext('before');
     await pause(800); // nobody asks for longer than the pace

@@ -17,9 +17,9 @@ import type { Stream } from '../../src/streams/stream.js';
 import { mergeReadings, type PlanEntry } from '../../src/sync/plan/merge-readings.js';
 import { decodeColumn, unescapeColumn } from '../../src/connections/postgres-copy.js';
 import type { Declaration } from '../support/campus.js';
+import { startHop } from '../support/hop.js';
 import { readRows } from '../support/read-rows.js';
 import { createDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';
-import { openHop } from '../support/tcp-hop.js';
 import { until } from '../support/wait.js';
 
 let database: TestDatabase;
@@ -567,8 +567,8 @@ describe('writing', () => {
   ];
 
   it('no answer is used of a statement whose BEGIN the server ended early: it was in no transaction', async () => {
-    const hop = await openHop(database.url);
-    const sessions = openReadOnlySessions(hop.url);
+    const hop = await startHop(database.url);
+    const sessions = openReadOnlySessions(hop.through(database.url));
     const statement = "SELECT current_setting('transaction_read_only') AS it";
     try {
       expect(await sessions.query(statement)).toEqual([{ it: 'on' }]);
@@ -578,13 +578,13 @@ describe('writing', () => {
       expect(await sessions.query(statement)).toEqual([{ it: 'on' }]);
     } finally {
       await sessions.close();
-      hop.close();
+      await hop.close();
     }
   });
 
   it('a session can be closed amid a statement while the server takes no further connection, by which it would be cancelled', async () => {
-    const hop = await openHop(database.url);
-    const sessions = openReadOnlySessions(hop.url);
+    const hop = await startHop(database.url);
+    const sessions = openReadOnlySessions(hop.through(database.url));
     const failures: unknown[] = [];
     const note = (error: unknown) => void failures.push(error);
     process.on('unhandledRejection', note);
@@ -602,7 +602,7 @@ describe('writing', () => {
       expect(failures).toEqual([]);
     } finally {
       process.off('unhandledRejection', note);
-      hop.close();
+      await hop.close();
     }
   });
 

@@ -7,8 +7,8 @@ import { startEmbeddedPostgres, type EmbeddedPostgres } from '../../src/demo/emb
 import { messageOf } from '../../src/errors/errors.js';
 import { connectPostgres, pgConfig } from '../../src/connections/postgres-connection.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
+import { startHop } from '../support/hop.js';
 import { isOnPath } from '../support/programs.js';
-import { openHop } from '../support/tcp-hop.js';
 
 const ENCRYPTED = 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
 
@@ -102,16 +102,21 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
   });
 
   it('postgres: an encrypted connection that has fallen silent is closed', async () => {
-    const hop = await openHop(`${server.url}?sslmode=require`);
-    const sql = connectPostgres(hop.url, 'test', {}, { lookMs: 200, askMs: 1000 });
+    const hop = await startHop(server.url);
+    const sql = connectPostgres(
+      hop.through(`${server.url}?sslmode=require`),
+      'test',
+      {},
+      { lookMs: 200, askMs: 1000 },
+    );
     try {
       await sql.unsafe('SELECT pg_sleep(3)');
-      hop.silence();
+      hop.forget();
       await expect(sql.unsafe(ENCRYPTED)).rejects.toMatchObject({ code: 'CONNECTION_CLOSED' });
       expect(await sql.unsafe(ENCRYPTED)).toMatchObject([{ ssl: true }]);
     } finally {
       await sql.end({ timeout: 0 });
-      hop.close();
+      await hop.close();
     }
   });
 

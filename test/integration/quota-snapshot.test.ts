@@ -28,10 +28,10 @@ afterAll(async () => {
 
 async function takeAndRelease(key: string, id: string): Promise<string> {
   const store = createPostgresStore({ sql, key, rate: 20, rules: AT_ONCE });
-  const answer = await store.take({ id, lane: 'sync', moreWaiting: false }, 30_000);
-  if (!answer.granted) throw new Error('no slot was granted');
-  await store.release(answer.token);
-  return answer.token;
+  const [grant] = (await store.take({ id, lane: 'sync', wanted: 1 }, 30_000)).grants;
+  if (!grant) throw new Error('no slot was granted');
+  await store.release(grant.token);
+  return grant.token;
 }
 
 async function collect<T>(values: AsyncIterable<T>): Promise<T[]> {
@@ -41,7 +41,7 @@ async function collect<T>(values: AsyncIterable<T>): Promise<T[]> {
 }
 
 const STEPS = [
-  `slotsync.take_slot($1, 'b', 'sync', 0, false, $2)`,
+  `slotsync.take_slots($1, 'b', 'sync', 0, 1, $2)`,
   `slotsync.withdraw_waiter($1, 'nobody', $2)`,
   `slotsync.release_slot($1, '0-1-1', $2)`,
   `slotsync.quota_throttled($1, 0, $2)`,

@@ -8,16 +8,14 @@ import { connectPostgres } from '../../src/connections/postgres-connection.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import { QUEUE_SCHEMA } from '../../src/queue/queue-address.js';
 import { createSharedBackend } from '../../src/queue/queue-pool.js';
+import { startHop, type Hop } from '../support/hop.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openHop } from '../support/tcp-hop.js';
 import { until } from '../support/wait.js';
 
 /** A second for an answer. */
 const TIMES = { lookMs: 200, askMs: 1000 };
 /** Longer than an answer may take that nobody works on, on a slow machine too. */
 const LONG_S = 5;
-
-type Hop = Awaited<ReturnType<typeof openHop>>;
 
 let database: TestDatabase;
 let admin: postgres.Sql;
@@ -36,13 +34,13 @@ async function overHop(
   work: (client: postgres.Sql, hop: Hop) => Promise<unknown>,
   { max = 1, ...silence }: Parameters<typeof connectPostgres>[3] & { max?: number } = {},
 ): Promise<void> {
-  const hop = await openHop(database.url);
-  const client = connectPostgres(hop.url, 'silent', { max }, { ...TIMES, ...silence });
+  const hop = await startHop(database.url);
+  const client = connectPostgres(hop.through(database.url), 'silent', { max }, { ...TIMES, ...silence });
   try {
     await work(client, hop);
   } finally {
     await client.end({ timeout: 0 });
-    hop.close();
+    await hop.close();
   }
 }
 
@@ -59,7 +57,7 @@ describe('a connection that has fallen silent', () => {
   ])('%s: fails, and the next one works over another connection', (_, send) =>
     overHop(async (client, hop) => {
       await send(client);
-      hop.silence();
+      hop.forget();
       await expect(send(client)).rejects.toMatchObject(CLOSED);
       await send(client);
     }),
@@ -69,7 +67,7 @@ describe('a connection that has fallen silent', () => {
     overHop(async (client, hop) => {
       const done = client.begin(async (tx) => {
         await tx`UPDATE rooms SET name = 'y' WHERE code = 1`;
-        hop.silence();
+        hop.forget();
       });
       await expect(done).rejects.toMatchObject(CLOSED);
       await client`UPDATE rooms SET name = 'z' WHERE code = 1`;
@@ -84,7 +82,7 @@ describe('a connection that has fallen silent', () => {
           describe: 'the statement to arrive',
         },
       );
-      hop.silence();
+      hop.forget();
       await expect(sleeping).rejects.toMatchObject(CLOSED);
     }));
 
@@ -94,7 +92,7 @@ describe('a connection that has fallen silent', () => {
       const failed = once(rows, 'error');
       let bytes = 0;
       rows.on('data', (chunk: Buffer) => {
-        if (bytes === 0) hop.silence();
+        if (bytes === 0) hop.forget();
         bytes += chunk.length;
       });
       expect(await failed).toMatchObject([CLOSED]);
@@ -169,7 +167,7 @@ describe('a connection that is silent because the server, or the reader, takes l
     overHop(
       async (client, hop) => {
         await client`SELECT 1`;
-        hop.silence();
+        hop.forget();
         const sentAt = performance.now();
         await expect(client`SELECT 1`).rejects.toMatchObject(CLOSED);
         expect(performance.now() - sentAt).toBeGreaterThanOrEqual(LONG_S * 1000);
@@ -181,8 +179,11 @@ describe('a connection that is silent because the server, or the reader, takes l
 describe('the queue in PostgreSQL, whose connections have fallen silent', () => {
   it('opens others: jobs are added, and worked as soon as they are there', async () => {
     await migrateQueue({ postgresUrl: database.url });
-    const hop = await openHop(database.url);
-    const shared = createSharedBackend(hop.url, QUEUE_SCHEMA, { answerMs: 1000, askMs: 500 });
+    const hop = await startHop(database.url);
+    const shared = createSharedBackend(hop.through(database.url), QUEUE_SCHEMA, {
+      answerMs: 1000,
+      askMs: 500,
+    });
     const backend = shared.backend as never;
     const names: string[] = [];
     const queue = new Queue('silent', { connection: {} }, backend);
@@ -197,12 +198,12 @@ describe('the queue in PostgreSQL, whose connections have fallen silent', () => 
     };
     try {
       await until(() => isWorked('before'), { describe: 'a job' });
-      hop.silence();
+      hop.forget();
       await until(() => isWorked('after'), { describe: 'a job after the silence', intervalMs: 500 });
     } finally {
       await worker.close(true);
       await queue.close();
-      hop.close();
+      await hop.close();
     }
   });
 });

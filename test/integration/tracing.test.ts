@@ -230,7 +230,7 @@ describe('a collector', () => {
     expect(batches).toHaveLength(2);
     const writes = spans.filter(({ name }) => name === 'PUT objects');
     for (const { parentSpanId } of writes) expect(batches).toContain(parentSpanId);
-    const slots = spans.filter(({ name }) => name === 'SELECT slotsync.take_slot');
+    const slots = spans.filter(({ name }) => name === 'SELECT slotsync.take_slots');
     expect(slots.map(({ parentSpanId }) => parentSpanId)).toEqual(
       expect.arrayContaining(writes.map(({ spanId }) => spanId)),
     );

@@ -12,7 +12,7 @@ import { startSteppedService } from './service.js';
 
 /** Always grants: the tests of the quota are elsewhere. */
 const FREE: SlotStore = {
-  take: async () => ({ granted: true, token: 'free', waitMs: 0 }),
+  take: async () => ({ grants: [{ token: 'free', waitMs: 0 }] }),
   withdraw: async () => undefined,
   release: async () => undefined,
   throttled: async () => undefined,

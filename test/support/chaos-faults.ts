@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { messageOf } from '../../src/errors/errors.js';
 import type { Faults } from '../../src/sandbox/faults.js';
+import { DISTURBANCES } from './disturbances.js';
 import type { WorkerProcess } from './chaos-workers.js';
 import type { ChaosWorld } from './chaos-world.js';
 
@@ -33,7 +34,7 @@ export function createFaultPlayer(options: {
   only?: readonly string[];
 }) {
   const { world, random, latencyMs, only } = options;
-  const { service, workers, postgres, redis, note } = world;
+  const { service, workers, postgres, redis, networks, note } = world;
   const playing = new Map<string, Promise<void>>();
   const played = new Map<string, number>();
   const calming = new AbortController();
@@ -60,6 +61,7 @@ export function createFaultPlayer(options: {
     );
   };
 
+  const disturbances = Object.entries(DISTURBANCES);
   const kinds: FaultKind[] = [
     {
       name: 'kill',
@@ -209,6 +211,18 @@ export function createFaultPlayer(options: {
         await lasts(ms);
         await service.up();
         return `for ${Math.round(ms)} ms`;
+      },
+    },
+    {
+      name: 'network to the stores',
+      part: 'network to the stores',
+      weight: networks.length > 0 ? 3 : 0,
+      async play(draw) {
+        const hop = networks[Math.floor(draw() * networks.length)];
+        const [what, play] = disturbances[Math.floor(draw() * disturbances.length)] ?? [];
+        const ms = (1 + draw() * 4) * SECOND;
+        if (hop) await play?.(hop, ms);
+        return `${what}, for ${Math.round(ms)} ms`;
       },
     },
     {

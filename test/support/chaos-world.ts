@@ -13,7 +13,8 @@ import { createRoomsAndCourses, type ChaosMirror } from './chaos-mirror.js';
 import { API, startChaosService } from './chaos-service.js';
 import { createWorkerPool } from './chaos-workers.js';
 import { start, type Finished } from './program.js';
-import { atDistance } from './distance.js';
+import { DELAY_MS } from './distance.js';
+import { startHop, type Hop } from './hop.js';
 import { startRedisServer } from './redis-server.js';
 
 export type Store = 'PostgreSQL' | 'Redis';
@@ -24,6 +25,8 @@ export interface ChaosOptions {
   mirror?: ChaosMirror;
   requestTimeoutMs?: number;
   sandbox?: SandboxOptions;
+  /** The programs reach the stores over networks of their own, which a test can disturb. */
+  hasNetwork?: boolean;
 }
 
 export type ChaosWorld = Awaited<ReturnType<typeof openChaosWorld>>;
@@ -34,7 +37,7 @@ const MOST_WORKERS = 200;
 const COMMAND_WITHIN_MS = 180_000;
 
 export async function openChaosWorld(options: ChaosOptions) {
-  const { store, requestTimeoutMs = 5_000 } = options;
+  const { store, requestTimeoutMs = 5_000, hasNetwork = DELAY_MS > 0 } = options;
   const { mirror = createRoomsAndCourses({ rooms: 100, courses: 0 }) } = options;
   const openedAt = Date.now();
   const events: { at: number; what: string }[] = [];
@@ -75,13 +78,19 @@ export async function openChaosWorld(options: ChaosOptions) {
       path.join(folder, 'sync.config.ts'),
       mirror.configuration.replace('REQUEST_TIMEOUT_MS', String(requestTimeoutMs)),
     );
-    const far = await atDistance({ url, stop: async () => undefined });
-    const farRedis = redis && (await atDistance({ url: redis.url, stop: async () => undefined }));
-    closers.push(far.stop, async () => farRedis?.stop());
+    const networks: Hop[] = [];
+    const reach = async (address: string) => {
+      if (!hasNetwork) return address;
+      const hop = await startHop(address, { delayMs: DELAY_MS });
+      closers.push(hop.close);
+      networks.push(hop);
+      return hop.through(address);
+    };
+    const reached = { postgres: await reach(url), redis: redis && (await reach(redis.url)) };
     const env = (user = 'postgres') => ({
-      MIRROR_DATABASE_URL: far.url,
-      STATE_DATABASE_URL: Object.assign(new URL(far.url), { username: user }).href,
-      REDIS_URL: farRedis?.url,
+      MIRROR_DATABASE_URL: reached.postgres,
+      STATE_DATABASE_URL: Object.assign(new URL(reached.postgres), { username: user }).href,
+      REDIS_URL: reached.redis,
       API_BASE_URL: service.url,
       API_ORGANIZATION_ID: API.organizationId,
       API_KEY: API.apiKey,
@@ -92,14 +101,14 @@ export async function openChaosWorld(options: ChaosOptions) {
     });
     closers.push(workers.close);
     const begin = (args: readonly string[]) => start(args, env(), folder);
-    return { server, redis, sql, service, workers, begin };
+    return { server, redis, networks, sql, service, workers, begin };
   }
 
   const opened = await open().catch(async (error: unknown) => {
     await close().catch(() => undefined); // the first failure is the one to know
     throw error;
   });
-  const { server, redis, sql, service, workers, begin } = opened;
+  const { server, redis, networks, sql, service, workers, begin } = opened;
 
   return {
     store,
@@ -140,6 +149,8 @@ export async function openChaosWorld(options: ChaosOptions) {
       },
     },
     redis,
+    /** To PostgreSQL, and to Redis where there is one; none unless asked for. */
+    networks,
 
     /**
      * Plays that a claim's minute has passed, for the claims of these workers only: they have been dead or frozen for

@@ -43,6 +43,7 @@ export async function playSeed(
     store,
     mirror: createRoomsAndCourses({ rooms, courses, notes }),
     sandbox: { latencyMs: LATENCY_MS, jitterMs: LATENCY_MS, tokenSeconds: 12, seed },
+    hasNetwork: seed % 2 === 0,
   });
   try {
     writeNotes(world, notes);

@@ -1,7 +1,7 @@
 // `TEST_HOP_MS=10 npm run …`: the databases of a test are so many milliseconds away, each way. Unset: they are near.
 import { startHop } from './hop.js';
 
-const DELAY_MS = Number(process.env['TEST_HOP_MS'] ?? 0);
+export const DELAY_MS = Number(process.env['TEST_HOP_MS'] ?? 0);
 
 interface Service {
   url: string;

@@ -28,8 +28,8 @@ function playStore(answer: (call: number) => SlotAnswer | Promise<SlotAnswer> = 
   return { store, takes, withdrawn, released, throttled };
 }
 
-const granted = (call: number, waitMs = 0): SlotAnswer => ({ granted: true, token: `token-${call}`, waitMs });
-const refused = (askMs: number): SlotAnswer => ({ granted: false, askMs });
+const granted = (call: number, waitMs = 0): SlotAnswer => ({ grants: [{ token: `token-${call}`, waitMs }] });
+const refused = (askMs: number): SlotAnswer => ({ grants: [], askMs });
 const never = () => new Promise<never>(() => {});
 
 const limiters: ReturnType<typeof createLimiter>[] = [];
@@ -74,6 +74,24 @@ describe('the local line', () => {
     ]);
     await limiter.close();
     await first;
+  });
+
+  it('hands the grants of one answer over in order, and releases those that nobody waits for', async () => {
+    let answer: (taken: SlotAnswer) => void = () => {};
+    const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
+    const limiter = limiterOf({ store, storeTimeoutMs: 10_000 });
+    const leave = new AbortController();
+    const served: string[] = [];
+    const waiting = ['a', 'b'].map((name) => limiter.take('sync').then(() => served.push(name)));
+    const leaving = limiter.take('sync', leave.signal);
+    await until(() => takes.length === 1, { describe: 'the question' });
+    leave.abort();
+    await expect(leaving).rejects.toThrow();
+    answer({ grants: [1, 2, 3].map((one) => ({ token: `token-${one}`, waitMs: 0 })) });
+    await Promise.all(waiting);
+    expect(served).toEqual(['a', 'b']);
+    expect(released).toEqual(['token-3']);
+    expect(takes).toHaveLength(1);
   });
 
   it('resolves when the booked time has come', async () => {
@@ -148,7 +166,7 @@ describe('an abandoned wait', () => {
     const answers = fc.infiniteStream(
       fc.record({
         afterMs: fc.integer({ min: 0, max: 4 }),
-        kind: fc.constantFrom('now', 'booked', 'wait', 'fail'),
+        kind: fc.constantFrom('now', 'several', 'booked', 'wait', 'fail'),
       }),
     );
     await fc.assert(
@@ -159,8 +177,9 @@ describe('an abandoned wait', () => {
           await pause(afterMs);
           if (kind === 'fail') throw new Error('store away');
           if (kind === 'wait') return refused(3);
-          handedOut.push(`token-${call}`);
-          return granted(call, kind === 'booked' ? 5 : 0);
+          const tokens = kind === 'several' ? [`token-${call}`, `also-${call}`] : [`token-${call}`];
+          handedOut.push(...tokens);
+          return { grants: tokens.map((token) => ({ token, waitMs: kind === 'booked' ? 5 : 0 })) };
         });
         const limiter = createLimiter({ store, storeTimeoutMs: 3, giveUpMs: 60 });
         const kept = await Promise.allSettled(
@@ -221,14 +240,14 @@ describe('the registration of a line', () => {
   });
 
   it('goes on after a grant when more than one waits, and is withdrawn when nobody does any more', async () => {
-    const asked: boolean[] = [];
+    const asked: number[] = [];
     const { store, withdrawn } = playStore();
     const limiter = limiterOf({
       store: {
         ...store,
-        take: async ({ moreWaiting }) => ({
-          ...granted(asked.push(moreWaiting)),
-          ...(moreWaiting && { askMs: 60_000 }),
+        take: async ({ wanted }) => ({
+          ...granted(asked.push(wanted)),
+          ...(wanted > 1 && { askMs: 60_000 }),
         }),
       },
     });
@@ -236,12 +255,12 @@ describe('the registration of a line', () => {
     const served = [limiter.take('sync'), limiter.take('sync')];
     const waiting = limiter.take('sync', leave.signal);
     await Promise.all(served);
-    expect(asked).toEqual([false, true]);
+    expect(asked).toEqual([1, 2]);
     leave.abort();
     await expect(waiting).rejects.toThrow();
     await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
     await limiter.take('sync');
-    expect(asked).toEqual([false, true, false]);
+    expect(asked).toEqual([1, 2, 1]);
   });
 
   it('ends with a grant, of which the store knows', async () => {
@@ -350,8 +369,8 @@ describe('a store that cannot be reached', () => {
     );
     const limiter = limiterOf({ store, storeTimeoutMs: 30, giveUpMs: 60 });
     await expect(limiter.take('sync')).rejects.toMatchObject({ code: 'quota_unavailable' });
-    answer(granted(1));
-    await until(() => released.length === 1, { describe: 'the release' });
+    answer({ grants: ['one', 'two'].map((token) => ({ token, waitMs: 0 })) });
+    await until(() => released.length === 2, { describe: 'both releases' });
   });
 
   it('fails the report of a 429 and the question for usage the same way', async () => {

@@ -42,8 +42,8 @@ export interface Slot {
 export interface Waiter {
   id: string;
   lane: Lane;
-  /** After a grant it waits for another one. */
-  moreWaiting: boolean;
+  /** Slots, at least one: as many as callers wait in it. */
+  wanted: number;
 }
 
 /** The place of the slots. Each call is one atomic step on the store's clock. */
@@ -106,7 +106,7 @@ export function createLimiter({
   function queueOf(lane: Lane) {
     const id = randomUUID();
     return createWaitQueue<Grant>({
-      ask: (moreWaiting) => ask({ id, lane, moreWaiting }),
+      ask: (wanted) => ask({ id, lane, wanted }),
       withdraw: () => within(store.withdraw(id), storeTimeoutMs),
       giveBack: (grant) => void grant.slot.release(),
       giveUpMs,
@@ -118,13 +118,16 @@ export function createLimiter({
   async function ask(waiter: Waiter) {
     const asked = now();
     const answer = store.take(waiter, leaseMs);
-    // An answer that arrives too late may carry a grant: it is returned.
-    const taken = await within(answer, storeTimeoutMs, (late) => late.granted && giveBack(late.token));
-    if (!taken.granted) return { askMs: taken.askMs };
+    // An answer that arrives too late may carry grants: they are returned.
+    const late = ({ grants }: SlotAnswer) => grants.forEach(({ token }) => void giveBack(token));
+    const { grants, askMs } = await within(answer, storeTimeoutMs, late);
     // The store granted after `asked`, so the lease covers a sending from here on for SEND_WITHIN_MS.
-    const slot = createSlot(taken.token, asked + taken.waitMs + SEND_WITHIN_MS);
-    if (slot.usable()) return { grant: { slot, waitMs: taken.waitMs }, askMs: taken.askMs };
-    void slot.release();
+    const taken = grants.map(({ token, waitMs }) => ({
+      slot: createSlot(token, asked + waitMs + SEND_WITHIN_MS),
+      waitMs,
+    }));
+    if (taken.every(({ slot }) => slot.usable())) return { grants: taken, askMs };
+    for (const { slot } of taken) void slot.release();
     throw new Error('the grant arrived too late to be used');
   }
 

@@ -16,7 +16,7 @@ export function createPostgresStore({
   const rules = JSON.stringify(quotaRules(rate, changes));
 
   /** Literals, since the driver asks for the types of parameters, which would be a round trip more. */
-  async function call(name: string, ...given: readonly (string | number | boolean | undefined)[]) {
+  async function call(name: string, ...given: readonly (string | number | undefined)[]) {
     const values = [key, ...given, rules].map((value) =>
       value === undefined ? 'NULL' : quoteLiteral(String(value)),
     );
@@ -27,8 +27,8 @@ export function createPostgresStore({
   }
 
   return {
-    take: async ({ id, lane, moreWaiting }, leaseMs) =>
-      parseTaken(await call('take_slot', id, lane, leaseMs, moreWaiting)),
+    take: async ({ id, lane, wanted }, leaseMs) =>
+      parseTaken(await call('take_slots', id, lane, leaseMs, wanted)),
     withdraw: async (waiterId) => void (await call('withdraw_waiter', waiterId)),
     release: async (token) => void (await call('release_slot', token)),
     throttled: async (retryAfterMs) => void (await call('quota_throttled', retryAfterMs)),

@@ -93,17 +93,18 @@ local function enqueue(id, lane)
 end
 
 if step == 'take' then
-  local id, lane, leaseMs, moreWaiting = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'true'
-  local first, at, place = enqueue(id, lane)
-  answer = { granted = place == 1 and at - now <= rules.bookAheadMs }
-  if answer.granted then
+  local id, lane, leaseMs, wanted = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+  -- As many as are wanted, as if the waiter had asked again after each, until it has to wait.
+  answer.grants = {}
+  while #answer.grants < wanted do
+    local first, at, place = enqueue(id, lane)
+    if place > 1 or at - now > rules.bookAheadMs then break end
     state.seq = state.seq + 1
     state.nextAt = math.max(at, state.nextAt) + rules.paceMs
     state.slots[first] = { freeAt = at + leaseMs + rules.holdMs, seq = state.seq, lane = lane }
-    answer.token = string.format('%.0f-%d-%.0f', state.epoch, first, state.seq)
-    answer.waitMs = at - now
+    local token = string.format('%.0f-%d-%.0f', state.epoch, first, state.seq)
+    answer.grants[#answer.grants + 1] = { token = token, waitMs = at - now }
     state.waiters[id] = nil
-    if moreWaiting then enqueue(id, lane) end
   end
   if state.waiters[id] then answer.askMs = state.waiters[id].asksAt - now end
   for other, waiter in pairs(state.waiters) do

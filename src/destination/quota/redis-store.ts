@@ -29,8 +29,7 @@ export function createRedisStore({
   }
 
   return {
-    take: async ({ id, lane, moreWaiting }, leaseMs) =>
-      parseTaken(await run('take', id, lane, leaseMs, String(moreWaiting))),
+    take: async ({ id, lane, wanted }, leaseMs) => parseTaken(await run('take', id, lane, leaseMs, wanted)),
     withdraw: async (waiterId) => void (await run('withdraw', waiterId)),
     release: async (token) => void (await run('release', token)),
     throttled: async (retryAfterMs) => void (await run('throttled', retryAfterMs ?? '')),

@@ -4,18 +4,23 @@ import { LANES, type Lane } from './quota-rules.js';
 
 type Answer = Readonly<Record<string, unknown>>;
 
-/** Granted: to be sent in `waitMs`. With `askMs` the waiter stays registered and asks (again) then. */
-export type SlotAnswer =
-  | { granted: true; token: string; waitMs: number; askMs?: number | undefined }
-  | { granted: false; askMs: number };
+/** Each to be sent in its `waitMs`. `askMs`: the waiter, who wants more, stays registered and asks again then. */
+export interface SlotAnswer {
+  grants: readonly { token: string; waitMs: number }[];
+  askMs?: number | undefined;
+}
 
 export function parseTaken(text: unknown): SlotAnswer {
   const answer = parseObject(text);
-  if (answer['granted'] !== true) return { granted: false, askMs: number(answer, 'askMs') };
-  const { token } = answer;
-  if (typeof token !== 'string' || token === '') throw invalid('token');
-  const askMs = answer['askMs'] === undefined ? {} : { askMs: number(answer, 'askMs') };
-  return { granted: true, token, waitMs: number(answer, 'waitMs'), ...askMs };
+  // An empty list of Lua is an empty object of JSON.
+  const grants = Object.values(objectIn(answer, 'grants')).map((grant) => {
+    const { token } = grant as Answer;
+    if (typeof token !== 'string' || token === '') throw invalid('token');
+    return { token, waitMs: number(grant as Answer, 'waitMs') };
+  });
+  return grants.length > 0 && answer['askMs'] === undefined
+    ? { grants }
+    : { grants, askMs: number(answer, 'askMs') };
 }
 
 export type QuotaUsage = ReturnType<typeof parseUsage>;
@@ -61,14 +66,19 @@ function parseObject(text: unknown): Answer {
 
 /** Lanes without a request are left out by the store. */
 function byLane(answer: Answer, field: string): Record<Lane, number> {
-  const some = answer[field];
-  if (typeof some !== 'object' || some === null) throw invalid(field);
+  const some = objectIn(answer, field);
   const counts = { incremental: 0, sync: 0, backfill: 0, verify: 0 };
   for (const lane of Object.keys(some)) {
     if (!Object.hasOwn(counts, lane)) throw invalid(`${field}.${lane}`);
-    counts[lane as Lane] = number(some as Answer, lane);
+    counts[lane as Lane] = number(some, lane);
   }
   return counts;
+}
+
+function objectIn(answer: Answer, field: string): Answer {
+  const value = answer[field];
+  if (typeof value !== 'object' || value === null) throw invalid(field);
+  return value as Answer;
 }
 
 function number(answer: Answer, field: string): number {

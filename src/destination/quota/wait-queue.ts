@@ -14,8 +14,8 @@ interface Waiter<Grant> {
 }
 
 export interface WaitQueueOptions<Grant> {
-  /** Asks the store once. With `askMs` the store expects the next question then. */
-  ask(moreWaiting: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
+  /** Asks the store once, for at most so many grants. With `askMs` the store expects the next question then. */
+  ask(wanted: number): Promise<{ grants: readonly Grant[]; askMs?: number | undefined }>;
   /** Reports to the store that this queue is empty. */
   withdraw(): Promise<void>;
   /** Returns a grant for which there is no waiter. */
@@ -44,11 +44,11 @@ export function createWaitQueue<Grant>({
     while (waiters.size > 0) {
       const asked = now();
       try {
-        const answer = await ask(waiters.size > 1);
+        const answer = await ask(waiters.size);
         failingSince = undefined;
         backoffMs = BACKOFF_FIRST_MS;
         registered = answer.askMs !== undefined;
-        if (answer.grant !== undefined) handOver(answer.grant);
+        answer.grants.forEach(handOver);
         if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
