@@ -1,6 +1,6 @@
 // The sockets of postgres.js. If a server closes a connection before it is ready, as a web server does at a PostgreSQL
-// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason. Since when nothing
-// has arrived is known of each.
+// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason. Of each it is known
+// since when nothing has arrived, and whether anything was sent since then.
 import { connect, Socket } from 'node:net';
 import type { PostgresAddress } from './postgres-address.js';
 
@@ -16,8 +16,8 @@ export type Sockets = ReturnType<typeof createSockets>;
 export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'port'>, reconnects: boolean) {
   let hungUp: Error | undefined;
   let first: Socket | undefined;
-  /** Open ones, with the bytes that had arrived and the time when that was first seen. */
-  const heard = new Map<Socket, { bytes: number; at: number }>();
+  /** Open ones, with the bytes that had arrived and been sent, and the times when that was first seen. */
+  const heard = new Map<Socket, { arrived: number; at: number; sent: number; sentAt: number }>();
 
   function open(): Socket {
     // Not by a listener, which the driver removes when it encrypts.
@@ -43,7 +43,8 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
       if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
       else endWithoutError(socket);
     });
-    heard.set(socket, { bytes: 0, at: performance.now() });
+    const now = performance.now();
+    heard.set(socket, { arrived: 0, at: now, sent: 0, sentAt: now });
     // The driver asks for this name when it starts TLS.
     return Object.assign(socket, { host });
   }
@@ -51,18 +52,29 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
   return {
     open,
 
-    /** Notes what has arrived. The driver replaces the listeners of a socket that it encrypts, so its bytes are counted. */
+    /**
+     * Notes what has arrived and was sent. The driver replaces the listeners of a socket that it encrypts, so its bytes are
+     * counted.
+     */
     listen(): void {
-      for (const [socket, { bytes }] of heard) {
+      const now = performance.now();
+      for (const [socket, known] of heard) {
         if (socket.destroyed) heard.delete(socket);
-        else if (socket.bytesRead !== bytes)
-          heard.set(socket, { bytes: socket.bytesRead, at: performance.now() });
+        if (socket.bytesRead !== known.arrived) Object.assign(known, { arrived: socket.bytesRead, at: now });
+        if (socket.bytesWritten !== known.sent)
+          Object.assign(known, { sent: socket.bytesWritten, sentAt: now });
       }
     },
 
     /** Open sockets from which nothing has arrived for this time. */
     silentFor: (ms: number): Socket[] =>
       [...heard].flatMap(([socket, { at }]) => (performance.now() - at >= ms ? [socket] : [])),
+
+    /** Open sockets from which nothing has arrived since something was sent, this time ago. */
+    unansweredFor: (ms: number): Socket[] =>
+      [...heard].flatMap(([socket, { at, sentAt }]) =>
+        sentAt > at && performance.now() - sentAt >= ms ? [socket] : [],
+      ),
   };
 }
 

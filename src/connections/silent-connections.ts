@@ -12,6 +12,8 @@ export const SILENCE = {
   askMs: 20_000,
   /** An answer that is due for this time is given up, unless the server is seen to work on it. */
   giveUpMs: 31 * 60_000,
+  /** The server has this time to close a connection that the driver has ended. Longer than opening one may take. */
+  closeMs: 10_000,
 };
 
 /** `unknown`: the server could not be asked, or what it says proves nothing. */
@@ -32,7 +34,7 @@ interface Watched {
  */
 export function closeSilentConnections(
   { statements, sockets, askServer, endSessions }: Watched,
-  { lookMs, askMs, giveUpMs } = SILENCE,
+  { lookMs, askMs, giveUpMs, closeMs } = SILENCE,
 ): () => void {
   const awaitedSince = new WeakMap<Statement, number>();
   let askAfter = 0;
@@ -48,8 +50,18 @@ export function closeSilentConnections(
     });
   }
 
+  /**
+   * The driver ends an idle connection, and opens another one in its place when the server has closed it. Over a silent one
+   * the server never hears of it. While no statement is under way, nothing else that was sent can be without an answer.
+   */
+  function closeEnded(): void {
+    if ([...statements].some((statement) => statement.pid() !== undefined)) return;
+    for (const socket of sockets.unansweredFor(closeMs)) socket.destroy();
+  }
+
   async function look(): Promise<void> {
     sockets.listen();
+    closeEnded();
     const due = findDue(askMs);
     if (due.length === 0 || performance.now() < askAfter || sockets.silentFor(askMs).length === 0) return;
     const isAtWork = await askServer(due);

@@ -9,6 +9,7 @@ import { connectPostgres, pgConfig } from '../../src/connections/postgres-connec
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { startHop } from '../support/hop.js';
 import { isOnPath } from '../support/programs.js';
+import { until } from '../support/wait.js';
 
 const ENCRYPTED = 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
 
@@ -113,6 +114,23 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
       await sql.unsafe('SELECT pg_sleep(3)');
       hop.forget();
       await expect(sql.unsafe(ENCRYPTED)).rejects.toMatchObject({ code: 'CONNECTION_CLOSED' });
+      expect(await sql.unsafe(ENCRYPTED)).toMatchObject([{ ssl: true }]);
+    } finally {
+      await sql.end({ timeout: 0 });
+      await hop.close();
+    }
+  });
+
+  it('postgres: an encrypted connection that was idle when it fell silent is closed, and another one opened', async () => {
+    let sent = 0;
+    const hop = await startHop(server.url, { onConnection: () => () => void sent++ });
+    const url = hop.through(`${server.url}?sslmode=require`);
+    const sql = connectPostgres(url, 'test', { idle_timeout: 1 }, { lookMs: 200, closeMs: 1000 });
+    try {
+      await sql.unsafe(ENCRYPTED);
+      const before = sent;
+      hop.forget();
+      await until(() => sent > before, { describe: 'the driver to end the connection' });
       expect(await sql.unsafe(ENCRYPTED)).toMatchObject([{ ssl: true }]);
     } finally {
       await sql.end({ timeout: 0 });

@@ -73,6 +73,23 @@ describe('a connection that has fallen silent', () => {
       await client`UPDATE rooms SET name = 'z' WHERE code = 1`;
     }));
 
+  it('while it was idle: the driver ends it, and the next statement works over another one', async () => {
+    let sent = 0;
+    const hop = await startHop(database.url, { onConnection: () => () => void sent++ });
+    const idle = { max: 1, idle_timeout: 1 };
+    const client = connectPostgres(hop.through(database.url), 'silent', idle, { ...TIMES, closeMs: 1000 });
+    try {
+      await client`SELECT 1`;
+      const before = sent;
+      hop.forget();
+      await until(() => sent > before, { describe: 'the driver to end the connection' });
+      expect(await client`SELECT 7 AS seven`).toMatchObject([{ seven: 7 }]);
+    } finally {
+      await client.end({ timeout: 0 });
+      await hop.close();
+    }
+  });
+
   it('an answer that was on its way: is not waited for', () =>
     overHop(async (client, hop) => {
       const sleeping = client`SELECT pg_sleep(1)`.execute();
