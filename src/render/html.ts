@@ -47,13 +47,20 @@ const WHOLE = /(--[a-z][a-z-]*|\d{1,3}(?: \d{3})+(?!\d))/;
 const wrapWhole = (typed: string): Html =>
   html`${typed.split(WHOLE).map((part, index) => (index % 2 === 1 ? html`<span class="whole">${part}</span>` : part))}`;
 
-export function textToHtml(text: Text, surface: Surface): Html {
-  return html`${typeof text === 'string' ? wrapWhole(text) : text.parts.map((part) => partToHtml(part, surface))}`;
+const TICKED = /`([^`]+)`/;
+
+/** A sentence of the program: what stands in backticks is code. */
+const sentence = (text: string): Html =>
+  html`${text.split(TICKED).map((part, index) => (index % 2 === 1 ? html`<code>${part}</code>` : wrapWhole(part)))}`;
+
+/** `words`: how its strings are shown. */
+export function textToHtml(text: Text, surface: Surface, words = wrapWhole): Html {
+  const parts = typeof text === 'string' ? [text] : text.parts;
+  return html`${parts.map((part) => (typeof part === 'string' ? words(part) : partToHtml(part, surface)))}`;
 }
 
-function partToHtml(part: Part, { timeZone, action }: Surface): Html {
+function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface): Html {
   const shown = plainPart(part, timeZone);
-  if (typeof part === 'string') return wrapWhole(part);
   if (part instanceof Date) return html`<time datetime="${part.toISOString()}">${shown}</time>`;
   if ('minute' in part) return html`<time datetime="${part.minute.toISOString()}">${shown}</time>`;
   if ('command' in part) return html`<code>${wrapWhole(shown)}</code>`;
@@ -88,7 +95,7 @@ function pointToHtml(point: Point, surface: Surface): Html {
   }${details.map((line) => html`<p>${textToHtml(line, surface)}</p>`)}${
     samples.length > 0 &&
     html`<pre tabindex="0" role="region" aria-label="Samples">${samples.map((line) => html`${line}\n`)}</pre>`
-  }${next !== undefined && html`<p>${textToHtml(next, surface)}</p>`}${
+  }${next !== undefined && html`<p>${textToHtml(next, surface, sentence)}</p>`}${
     shown.length > 0 && html`<div class="actions">${shown.map((command) => html`${command} `)}</div>`
   }</li>
 `;

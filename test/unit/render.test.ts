@@ -120,6 +120,13 @@ test('document: on the page, runs are links and commands are what may be done th
   expect(content).not.toContain(command);
 });
 
+test('document: as HTML, what advice sets in backticks is code, and a value keeps its backticks', () => {
+  const points = [{ text: 'the value `x`', next: 'Correct `key < 2`, then: slotsync check' }];
+  const content = String(contentToHtml({ title: 'x', points }, { timeZone: ZONE }));
+  expect(content).toContain('<b>the value `x`</b>');
+  expect(content).toContain('<p>Correct <code>key &lt; 2</code>, then: slotsync check</p>');
+});
+
 test('document: a table without rows is not shown, on any surface', () => {
   const section = {
     id: 'runs',
