@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/link-records.js';
 import { claimObjects } from '../../src/state/records/claim-objects.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
 
 const open = keepRoomWorlds();
 
@@ -54,6 +55,29 @@ describe('linkRecords', () => {
     });
     expect(refused[0]?.reason).toMatch(reason);
     expect(await world.sql`SELECT FROM slotsync.links`).toHaveLength(1);
+  });
+
+  it('a link made while a batch claims its records, so that neither sees the other, is not written over', async () => {
+    const world = await open(rooms());
+    await addRooms(world, '1');
+    const CLAIMING = 4711;
+    await world.sql.unsafe(`
+      CREATE FUNCTION wait_claiming() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM pg_advisory_xact_lock_shared(${CLAIMING}); RETURN NULL; END $$;
+      CREATE TRIGGER wait_claiming AFTER INSERT ON slotsync.records
+        FOR EACH ROW WHEN (NEW.claimed_by IS NOT NULL) EXECUTE FUNCTION wait_claiming()`);
+    const syncing = await world.sql.begin(async (tx) => {
+      await tx`SELECT pg_advisory_xact_lock(${CLAIMING})`;
+      const begun = world.sync();
+      const isWaiting = async () =>
+        (await tx`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).length > 0;
+      await until(isWaiting, { describe: 'the batch to claim' });
+      expect((await linkRecords(world.state, [link('A', 'room_1')])).linked).toHaveLength(1);
+      return { begun };
+    });
+    await syncing.begun;
+    expect(await world.recordsOf('rooms')).toMatchObject({ 1: { error_code: 'external_id_shared' } });
+    expect(world.sandbox.objects()).toEqual([]);
   });
 
   it('two at once for one object make at most one', async () => {
