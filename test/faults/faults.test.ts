@@ -47,7 +47,8 @@ async function holdInTheMiddle({ service }: ChaosWorld): Promise<void> {
 /** A run left to two workers; resolves in the middle of its writing, which goes on with `service.openGate()`. */
 async function beginRun(world: ChaosWorld): Promise<void> {
   world.workers.start(2);
-  expect((await world.run(['sync', '--detach'])).code).toBe(0);
+  const { code, stderr } = await world.run(['sync', '--detach']);
+  expect(code, stderr).toBe(0);
   await holdInTheMiddle(world);
 }
 
