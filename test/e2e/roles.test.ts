@@ -181,6 +181,26 @@ it('roles: a right that the mirror’s role lacks is named before a run, also of
   await world.sql.unsafe(`GRANT SELECT ON ALL TABLES IN SCHEMA campus TO ${role}`);
 });
 
+it('roles: the log of loads, which freshness reads, needs the same two rights', async () => {
+  const role = nameOf('slotsync_mirror');
+  await world.sql.unsafe(`
+    CREATE SCHEMA etl;
+    CREATE TABLE etl.load_log AS SELECT now() AS finished_at`);
+  const query = 'SELECT max(finished_at) FROM etl.load_log';
+  await world.configure(
+    configuration.replace('  streams: {', `  freshness: { query: '${query}' },\n  streams: {`),
+  );
+  const missing = await run('check');
+  expect(missing.code, missing.stdout).toBe(1);
+  expect(missing.stdout).toContain('permission denied for schema etl');
+  await world.sql.unsafe(`GRANT USAGE ON SCHEMA etl TO ${role}`);
+  expect((await run('check')).stdout).toContain('permission denied for table load_log');
+  await world.sql.unsafe(`GRANT SELECT ON ALL TABLES IN SCHEMA etl TO ${role}`);
+  expect(await run('check')).toMatchObject({ code: 0 });
+  expect(await run('sync')).toMatchObject({ code: 0 });
+  await world.configure(configuration);
+});
+
 it.skipIf(isForMirrorAlone())(
   'roles: a worker takes what the owner’s triggers and another program put into the inbox',
   async () => {
