@@ -172,7 +172,7 @@ END
 $$;
 
 -- Grants slots ({token, waitMs}: send in waitMs): as many as are wanted, as if the waiter had asked again after each, until it
--- has to wait. A waiter that got fewer gets the time to ask again (askMs).
+-- has to wait. Only one while another one waits, who may be farther away. A waiter that got fewer gets the time to ask again (askMs).
 DROP FUNCTION IF EXISTS slotsync.take_slot(text, text, text, double precision, boolean, jsonb);
 CREATE OR REPLACE FUNCTION slotsync.take_slots(limiter text, waiter text, lane text, lease_ms double precision, wanted integer,
   rules jsonb) RETURNS jsonb
@@ -187,7 +187,8 @@ BEGIN
   WHILE jsonb_array_length(grants) < wanted LOOP
     queued := slotsync.quota_enqueue(state, waiter, lane, rules);
     state := queued.state;
-    EXIT WHEN queued.place > 1 OR queued.at - state.seen_at > (rules->>'bookAheadMs')::double precision;
+    EXIT WHEN queued.place > 1 OR queued.at - state.seen_at > (rules->>'bookAheadMs')::double precision
+      OR grants <> '[]' AND state.waiters - waiter <> '{}';
     state.seq := state.seq + 1;
     state.next_at := greatest(queued.at, state.next_at) + (rules->>'paceMs')::double precision;
     state.slot_free_at[queued.slot] := queued.at + lease_ms + (rules->>'holdMs')::double precision;

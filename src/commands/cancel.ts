@@ -19,6 +19,8 @@ export async function cancel(app: App, id: string, options: CommonOptions & Reas
   );
   print(options, { cancelled: run.id }, [
     `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
-    'Its other records are sent by the next run: slotsync sync',
+    run.range?.force === true
+      ? 'What is as it was accepted last is not sent by a sync. To send it all the same: slotsync backfill --force'
+      : 'Its other records are sent by the next run: slotsync sync',
   ]);
 }

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { migrateQueue } from '../queue/bullmq.js';
 import { plural } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
-import { takeLock } from '../state/locks.js';
+import { takeLock, whileHolding } from '../state/locks.js';
 import { CONTESTED_REMEDY, migrate } from '../state/migrate.js';
 import type { CommonOptions } from './command.js';
 
@@ -12,7 +12,7 @@ export async function migrateState(app: App, options: CommonOptions): Promise<vo
   const { db } = await app.state(); // refuses a schema that is newer than this program
   await db.transaction(async (tx) => {
     await takeLock(tx, 'migrate', waiting);
-    await migrateQueue(app.queueStore());
+    await whileHolding(tx, () => migrateQueue(app.queueStore()));
   });
   print(options, { applied, contested }, [
     applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`,

@@ -1,10 +1,12 @@
 import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
+import { readConnectionFault } from '../connections/postgres-faults.js';
 import { UsageError } from '../errors/errors.js';
 import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
 import type { Triggers } from '../mirror/install-triggers.js';
 import { print, printJson, printLine, printText } from '../render/print.js';
 import { noteAction } from '../state/actions.js';
+import { asStateError } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
 import type { CommonOptions, ReasonOption } from './command.js';
@@ -12,12 +14,17 @@ import type { CommonOptions, ReasonOption } from './command.js';
 const remedy =
   'Give the streams a `cursor`, or report changes by slotsync push or the queue: docs/incremental-sync.md.';
 
-export async function triggers(
-  app: App,
-  action: string,
-  names: string[],
-  options: CommonOptions & ReasonOption,
-): Promise<void> {
+type Given = [app: App, action: string, names: string[], options: CommonOptions & ReasonOption];
+
+export async function triggers(...given: Given): Promise<void> {
+  try {
+    await changeTriggers(...given);
+  } catch (error) {
+    throw readConnectionFault(error) ? asStateError(error) : error;
+  }
+}
+
+async function changeTriggers(...[app, action, names, options]: Given): Promise<void> {
   if (action !== 'install' && action !== 'remove' && action !== 'print')
     throw new UsageError(`triggers install, remove or print, not '${action}'`);
   const { db } = await app.state(); // refuses a schema without the inbox

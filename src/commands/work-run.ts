@@ -89,6 +89,7 @@ export async function beginAndWork(
   if (options.detach) {
     const [{ producer }] = await Promise.all([app.queue(), noteFormerProcesses(app)]);
     const { run, started } = await start({ onWait: printNote });
+    if (run.pausedAt) return printPaused(run, options, work.extraJson);
     await producer.enqueueRun(run.id, run.lane);
     print(options, { ...work.extraJson, run: runToJson(run), started }, [
       started
@@ -126,7 +127,8 @@ export async function workRun(
   };
   try {
     let run: Run | undefined;
-    for (let isOurs = false; !isOurs && !stop.requested();) {
+    let isOurs = false;
+    while (!isOurs && !stop.requested()) {
       let started: boolean;
       try {
         ({ run, started, isOurs } = await begin({ onWait: printNote, signal: stop.signal }));
@@ -136,12 +138,7 @@ export async function workRun(
         break;
       }
       const { id, streams } = run;
-      if (run.pausedAt) {
-        print({ json }, { ...extraJson, run: runToJson(run), started: false }, [
-          `Run ${id} over these streams is paused. To continue: slotsync resume ${id}`,
-        ]);
-        return EXIT.failed;
-      }
+      if (run.pausedAt) return printPaused(run, { json }, extraJson);
       // A run that others have started, or left, is in the queue.
       const worked = started ? workers.work(run) : workers.start();
       if (!started && !json) printLine(describeOther(run, { isOurs, isOwn: queue.producer.isOwn(run) }));
@@ -156,10 +153,15 @@ export async function workRun(
       await workers.stop();
       run = await readRun(state.db, run.id);
     }
-    if (!run?.finishedAt) {
+    if (!run?.finishedAt || !isOurs) {
       const reason = whyStopped();
       if (reason !== undefined) printNote(`${reason}.`);
-      printNote(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.`);
+      if (!isOurs)
+        printNote(
+          'Stopped before the run of this command was begun. To begin it, run the same command again.',
+        );
+      else if (run?.pausedAt) printNote(`Stopped. ${describePaused(run)}`);
+      else printNote(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.`);
       return EXIT.failed;
     }
     if (json) printJson({ ...extraJson, run: runToJson(run) });
@@ -169,6 +171,18 @@ export async function workRun(
     await workers.stop();
     stop.ended();
   }
+}
+
+const describePaused = ({ id }: Run) =>
+  `Run ${id} over these streams is paused. To continue: slotsync resume ${id}`;
+
+function printPaused(
+  run: Run,
+  options: Pick<ParsedRunOptions, 'json'>,
+  extraJson: Work['extraJson'],
+): number {
+  print(options, { ...extraJson, run: runToJson(run), started: false }, [describePaused(run)]);
+  return EXIT.failed;
 }
 
 /** Names the processes at work that have a former configuration. */

@@ -9,6 +9,7 @@ import { createSockets } from './postgres-socket.js';
 import { createQuestions } from './server-questions.js';
 import { closeSilentConnections, SILENCE } from './silent-connections.js';
 import { watchStatements } from './statements.js';
+import { watchTransactions } from './transactions.js';
 import { parsePostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
@@ -41,7 +42,8 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
   { reconnects = true, serverId, ...times }: ConnectionRules = {},
 ) {
   const { client, sockets } = openClient(address, duty, options, reconnects);
-  const statements = watchStatements(client);
+  const statements = watchStatements(client, sockets.listen);
+  watchTransactions(client);
   endStatementsWithClient(client, statements);
   const probe = () => openClient(address, 'probe').client;
   const watched = { statements, sockets, ...createQuestions(probe, nameOf(duty), serverId) };

@@ -55,7 +55,7 @@ export function closeSilentConnections(
    * the server never hears of it. While no statement is under way, nothing else that was sent can be without an answer.
    */
   function closeEnded(): void {
-    if ([...statements].some((statement) => statement.pid() !== undefined)) return;
+    if ([...statements].some((statement) => statement.isSent())) return;
     for (const socket of sockets.unansweredFor(closeMs)) socket.destroy();
   }
 

@@ -4,6 +4,7 @@
 import { Readable } from 'node:stream';
 import type postgres from 'postgres';
 import { openDatabaseSpan } from '../process/database-spans.js';
+import { watchConnection } from './transactions.js';
 
 /** A statement of the driver, as far as it is used here. */
 interface Query extends Promise<unknown> {
@@ -15,30 +16,41 @@ interface Query extends Promise<unknown> {
   /** Not null: it was written to the connection of this server process. */
   state: { pid: number | null } | null;
   string: string;
+  handler: () => unknown;
+  reject(reason: unknown): void;
   handle(): Promise<void>;
+}
+
+interface Client {
+  statements: Set<Statement>;
+  onEnd: () => void;
 }
 
 export interface Statement {
   cancel(): void;
   /** Its text, as the server lists it. */
   text(): string;
-  /** The process number that the server, or a pooler, has announced; undefined before it is sent. */
+  /** The process number that the server, or a pooler, has announced; undefined before it is sent, or when none was announced. */
   pid(): number | undefined;
+  isSent(): boolean;
   /** It was sent, and no rows of it that have arrived wait for their consumer. */
   isAwaited(): boolean;
 }
 
-const byClient = new WeakMap<object, Set<Statement>>();
+const byClient = new WeakMap<object, Client>();
 const noted = new WeakSet<object>();
 
-/** The statements of this client that have not ended, from now on. */
-export function watchStatements(client: Pick<postgres.Sql, 'unsafe'>): ReadonlySet<Statement> {
+/** The statements of this client that have not ended, from now on. `onEnd` is called after each. */
+export function watchStatements(
+  client: Pick<postgres.Sql, 'unsafe'>,
+  onEnd: () => void = () => undefined,
+): ReadonlySet<Statement> {
   const unsent = client.unsafe('') as unknown as Query;
   const queries = Object.getPrototypeOf(unsent) as Query;
   if (!noted.has(queries)) noteSending(queries);
   noted.add(queries);
   const statements = new Set<Statement>();
-  if (unsent.canceller) byClient.set(unsent.canceller, statements);
+  if (unsent.canceller) byClient.set(unsent.canceller, { statements, onEnd });
   return statements;
 }
 
@@ -50,8 +62,10 @@ function noteSending(queries: Query): void {
   };
 }
 
-function note(query: Query, statements: Set<Statement> | undefined): void {
-  if (!statements) return;
+function note(query: Query, client: Client | undefined): void {
+  if (!client) return;
+  const { statements, onEnd } = client;
+  const noteFailure = watchConnection(query);
   const span = openDatabaseSpan('postgresql', query.strings[0] ?? '');
   let rows: Readable | undefined;
   const statement: Statement = {
@@ -62,11 +76,14 @@ function note(query: Query, statements: Set<Statement> | undefined): void {
     },
     text: () => query.string,
     pid: () => query.state?.pid ?? undefined,
+    isSent: () => query.state !== null,
     isAwaited: () => query.state !== null && !rows?.readableLength,
   };
   statements.add(statement);
   const forget = (error?: unknown) => {
+    noteFailure(error);
     statements.delete(statement);
+    onEnd();
     span?.end(error);
   };
   const ended = (result: unknown) => {

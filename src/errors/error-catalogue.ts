@@ -25,7 +25,9 @@ export interface ErrorEntry {
 }
 
 const NEXT_RUN = 'The next run tries again: slotsync sync';
-const WHEN_BACK = 'Nothing is lost. Once it answers again: slotsync sync';
+const WHEN_BACK =
+  'Nothing is lost. Once it answers again, run the same command again; what a run has left is sent by: slotsync sync';
+const RECORD_WHEN_BACK = 'Nothing is lost. Once it answers again: slotsync sync';
 const CORRECT_KEY =
   'Correct `key` in the configuration, or the source, then: slotsync check. Nothing of this stream was sent.';
 const CORRECT_ROW = 'Correct the row, and the next run sends it. To send it again unchanged: {retry}';
@@ -82,16 +84,26 @@ export const ERRORS = {
   service_unreachable: retry(
     'the service does not answer',
     `${WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
-    { systemic: 'wait' },
+    {
+      systemic: 'wait',
+      recordRemedy: `${RECORD_WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
+    },
   ),
-  service_failed: retry('the service answered 5xx, 408 or 425', WHEN_BACK, { systemic: 'retry' }),
+  service_failed: retry('the service answered 5xx, 408 or 425', WHEN_BACK, {
+    systemic: 'retry',
+    recordRemedy: RECORD_WHEN_BACK,
+  }),
   gateway_answered: retry(
     'a gateway or proxy answered in the place of the service: the body is not its JSON',
     `${WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
-    { systemic: 'compare' },
+    {
+      systemic: 'compare',
+      recordRemedy: `${RECORD_WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
+    },
   ),
   answer_lost: retry('a request was sent and no answer arrived; it may have been carried out', WHEN_BACK, {
     systemic: 'retry',
+    recordRemedy: RECORD_WHEN_BACK,
   }),
   answer_invalid: retry(
     'the answer of the service does not match docs/api-contract.md',

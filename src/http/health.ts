@@ -19,16 +19,17 @@ export interface HealthDeps {
 }
 
 export function createHealth({ phase, sendingStopped, checks, clock = () => performance.now() }: HealthDeps) {
-  let reachedAt = clock();
+  /** Since the first look that failed; undefined: the last one did not. */
+  let unreachedSince: number | undefined;
   return {
     /** 200 while the process works. The answer itself shows that its event loop is not blocked. */
     async liveness(): Promise<Response> {
       await checks.state().then(
-        () => (reachedAt = clock()),
-        () => undefined,
+        () => (unreachedSince = undefined),
+        () => (unreachedSince ??= clock()),
       );
       const now = phase();
-      const alive = now !== 'ended' && clock() - reachedAt <= UNREACHED_MS;
+      const alive = now !== 'ended' && clock() - (unreachedSince ?? clock()) <= UNREACHED_MS;
       return json(alive ? 200 : 503, { alive, phase: now });
     },
 

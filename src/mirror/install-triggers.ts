@@ -16,8 +16,11 @@ import {
   type Owned,
 } from './trigger-sql.js';
 
-/** Writers of a table wait while a lock on it is requested: not for longer than this. */
-const LOCK_TIMEOUT = '3s';
+/**
+ * Writers of a table wait while a lock on it is requested, and while it is held, also by one of whom nothing is heard any more: not for
+ * longer than these.
+ */
+const SHORT = `SET LOCAL lock_timeout = '3s'; SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 
 const KINDS: Record<string, string> = { v: 'a view', m: 'a materialized view', f: 'a foreign table' };
 
@@ -31,7 +34,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
   async function run(name: string, statements: readonly string[]): Promise<void> {
     try {
       await sql.begin(async (tx) => {
-        await tx.unsafe(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
+        await tx.unsafe(SHORT);
         for (const statement of statements) await tx.unsafe(statement);
       });
     } catch (error) {

@@ -51,12 +51,15 @@ export async function clearEvents(store: QueueStore, queue: Queue): Promise<void
     );
 }
 
+/** An answer of PostgreSQL may take this long: an index of a large queue is built. */
+const ANSWER_MS = 10 * 60_000;
+
 async function withClient(
   { postgresUrl }: { postgresUrl: SettingText },
   work: (client: pg.Client) => Promise<unknown>,
 ): Promise<void> {
   const client = await waitWhileFull(async () => {
-    const opened = new pg.Client(pgConfig(postgresUrl, 'queue'));
+    const opened = new pg.Client({ ...pgConfig(postgresUrl, 'queue'), query_timeout: ANSWER_MS });
     await opened.connect();
     return opened;
   });

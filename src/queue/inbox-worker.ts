@@ -26,8 +26,8 @@ type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'>
 
 const SECOND = 1000;
 const INBOX_EVERY_MS = 2 * SECOND;
-/** Until the next attempt while another process takes from the inbox, which is a matter of milliseconds. */
-const BUSY_MS = 50;
+/** Until the next attempt while another process takes from the inbox, which is a matter of milliseconds, or until it is seen to be gone. */
+const BUSY_MS = { first: 50, most: SECOND };
 /** Until the next attempt while another process polls, which is a matter of seconds. */
 const POLL_BUSY_MS = SECOND;
 /** Until a poll that stopped before the end of its stream continues. */
@@ -36,6 +36,7 @@ const CONTINUE_POLL_MS = 5 * SECOND;
 export function createInboxWorker(options: InboxWorkerOptions) {
   const { producer, workers, state, log, streams, polling } = options;
   const loops: ReturnType<typeof repeat>[] = [];
+  let busyMs = BUSY_MS.first / 2;
   let listener: ReturnType<typeof listenForChanges> | undefined;
   const { stopping, aborting, stop, abort } = createStoppable('inbox', log, () =>
     Promise.all([changeWorker.close(), listener?.close(), ...loops.map((loop) => loop.ended)]),
@@ -49,7 +50,8 @@ export function createInboxWorker(options: InboxWorkerOptions) {
     const fingerprints = fingerprintsOf(streams.values());
     const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few);
     if (taken === 'nothing') return undefined;
-    if (taken === 'busy') return BUSY_MS;
+    if (taken === 'busy') return (busyMs = Math.min(2 * busyMs, BUSY_MS.most));
+    busyMs = BUSY_MS.first / 2;
     // They may have stopped meanwhile: nobody would wait for them, and the run for the next sweep.
     if (taken.planner !== null && workers.hasRoom()) workers.startFew(taken);
     // A run that cannot be queued is a row all the same, and is queued from there.

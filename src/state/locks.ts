@@ -26,6 +26,27 @@ const MOST_NAMED = 3;
 /** Takes the lock until the transaction ends; false: another session has it. */
 export const tryLock = (tx: Queries, lock: Lock): Promise<boolean> => take(tx, lock, false);
 
+/** Between two signs of life of a transaction that rests: the server ends one that has rested for a minute. */
+const ALIVE_EVERY_MS = 20_000;
+
+/** Does the work while the transaction holds a lock and rests, however long that is. */
+export async function whileHolding<T>(
+  tx: Queries,
+  work: () => Promise<T>,
+  everyMs = ALIVE_EVERY_MS,
+): Promise<T> {
+  // The server keeps the snapshot of a SELECT until the next statement, which would keep the whole database from being cleaned up as long
+  // as the work lasts, and SHOW has none.
+  const show = () => void query(tx)`SHOW idle_in_transaction_session_timeout`.catch(() => undefined);
+  const timer = setInterval(show, everyMs);
+  show();
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}
+
 /** Waits for the lock, which ends with the transaction. Throws SlotsyncError `state_locked` when it is not free in time. */
 export async function takeLock(tx: Queries, lock: Lock, waiting?: Waiting): Promise<void> {
   await untilFree(

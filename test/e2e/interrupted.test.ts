@@ -104,6 +104,54 @@ describe('sync: interrupted while its last batch is in flight', () => {
   });
 });
 
+describe('a command that finishes the run of another one first, or meets one that is paused', () => {
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows: 5 });
+    await world.run(['sync', 'rooms', '--detach']);
+  });
+  afterAll(() => world.close());
+
+  it.each([['sync'], ['backfill', 'rooms', '--keys', 'R1', '--force']])(
+    'stopped meanwhile, %s: says that its own run was not begun, and fails, although the other one has ended',
+    async (...args) => {
+      await world.sql`UPDATE rooms SET seats = seats + 1`;
+      await world.run(['sync', 'rooms', '--detach']);
+      world.holdWrites();
+      const stopped = world.start(args);
+      await world.untilHeld();
+      stopped.child.kill('SIGTERM');
+      await world.untilStopping(stopped);
+      world.sandbox.openGate();
+      const { code, stderr } = await stopped.finished;
+      expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toEqual([]);
+      expect(stderr).toContain('Stopped before the run of this command was begun.');
+      expect(stderr).not.toContain('goes on from there');
+      expect(code).toBe(1);
+    },
+  );
+
+  it('paused: names resume when it is stopped, and also with --detach, and fails', async () => {
+    await world.sql`UPDATE rooms SET seats = seats + 1`;
+    world.holdWrites();
+    const stopped = world.start(['sync', 'rooms']);
+    await world.untilHeld();
+    const [run] = await world.sql<{ id: string }[]>`SELECT id FROM slotsync.runs WHERE finished_at IS NULL`;
+    await world.run(['pause', run?.id ?? '']);
+    stopped.child.kill('SIGTERM');
+    await world.untilStopping(stopped);
+    stopped.child.kill('SIGTERM');
+    const toContinue = `is paused. To continue: slotsync resume ${run?.id}`;
+    expect(await stopped.finished).toMatchObject({ code: 1, stderr: expect.stringContaining(toContinue) });
+    world.sandbox.openGate();
+    expect(await world.run(['sync', 'rooms', '--detach'])).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining(toContinue),
+    });
+    await world.run(['resume', run?.id ?? '']);
+  });
+});
+
 describe('output: its reader goes away', () => {
   it('sync: sends everything, and its exit code is that of its work', async () => {
     const world = await rehearse({ rows: 5 });
@@ -253,7 +301,10 @@ describe('locks: another session has one', () => {
 
   it.each(SIGNALS)('sync: says whom it waits for, ends at %s, and sends nothing', async (signal) => {
     const { acted } = await behind('run_start', ['sync'], stopBy(signal));
-    expect(acted).toMatchObject({ code: 1, stderr: expect.stringContaining('Stopped.') });
+    expect(acted).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('Stopped before the run of this command was begun.'),
+    });
     expect(acted.stderr).toMatch(/^Waiting: run_start \(table slotsync\.lock_run_start\) is locked by '/m);
     expect(world.puts()).toEqual([]);
   });

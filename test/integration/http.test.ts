@@ -364,10 +364,11 @@ describe('health', () => {
     };
     expect(await statusAt(60)).toBe(200); // nobody has asked in between
     isReached = false;
-    expect(await statusAt(65)).toBe(200);
-    expect(await statusAt(66)).toBe(503);
+    expect(await statusAt(90)).toBe(200); // the first look that failed
+    expect(await statusAt(95)).toBe(200);
+    expect(await statusAt(96)).toBe(503);
     isReached = true;
-    expect(await statusAt(67)).toBe(200);
+    expect(await statusAt(97)).toBe(200);
   });
 });
 

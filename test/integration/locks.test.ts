@@ -1,13 +1,14 @@
 // Guarantee 10
 // Locks between processes: only roles with rights on the state can take one, and whoever waits says for whom.
 import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openBullmq } from '../../src/queue/bullmq.js';
 import { QUEUES } from '../../src/queue/jobs.js';
 import { openState, type State } from '../../src/state/database.js';
-import { takeLock, tryLock, type Lock, type Waiting } from '../../src/state/locks.js';
+import { takeLock, tryLock, whileHolding, type Lock, type Waiting } from '../../src/state/locks.js';
 import { migrate } from '../../src/state/migrate.js';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -51,7 +52,29 @@ async function whileHeld<T>(statement: string, work: (release: () => void) => Pr
     await held;
   }
 }
+const LIMIT = 'SHOW idle_in_transaction_session_timeout';
+
 const take = (lock: Lock, waiting: Waiting) => state.db.transaction((tx) => takeLock(tx, lock, waiting));
+
+describe('a transaction that holds a lock', () => {
+  it('is ended by the server when it rests for a minute: a host that lost its power says nothing', async () => {
+    const limit = await state.db.transaction(async (tx) => {
+      await tryLock(tx, 'inbox');
+      return tx.execute(LIMIT);
+    });
+    expect(limit).toMatchObject([{ idle_in_transaction_session_timeout: '1min' }]);
+    expect(await sql.unsafe(LIMIT)).toMatchObject([{ idle_in_transaction_session_timeout: '0' }]);
+  });
+
+  it('is not while its work goes on, however long it rests', async () => {
+    await state.db.transaction(async (tx) => {
+      await tryLock(tx, 'verify');
+      await tx.execute(`SET LOCAL idle_in_transaction_session_timeout = '3s'`);
+      await whileHolding(tx, () => pause(7000), 300);
+      await tx.execute('SELECT 1');
+    });
+  });
+});
 
 describe('lock', () => {
   it.each(LOCKS)(

@@ -1,3 +1,4 @@
+// Guarantee 3
 // Connections to PostgreSQL over which nothing arrives any more, though nobody has closed them.
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';

@@ -42,7 +42,7 @@ export interface Slot {
 export interface Waiter {
   id: string;
   lane: Lane;
-  /** Slots, at least one: as many as callers wait in it. */
+  /** Slots, at least one: as many as callers wait in it, as far as they come in one answer. */
   wanted: number;
 }
 
@@ -85,6 +85,9 @@ interface Grant {
   waitMs: number;
 }
 
+/** Grants of one answer. Each takes the store a while, and is lost for its lease when the answer is. */
+const MOST_AT_ONCE = 10;
+
 const RELEASE_RETRIES_MS = [100, 1000];
 
 /** Opens the limiter of a process: a wait queue for each lane, in front of a store that all processes share. */
@@ -106,7 +109,7 @@ export function createLimiter({
   function queueOf(lane: Lane) {
     const id = randomUUID();
     return createWaitQueue<Grant>({
-      ask: (wanted) => ask({ id, lane, wanted }),
+      ask: (waiting) => ask({ id, lane, wanted: Math.min(waiting, MOST_AT_ONCE) }),
       withdraw: () => within(store.withdraw(id), storeTimeoutMs),
       giveBack: (grant) => void grant.slot.release(),
       giveUpMs,

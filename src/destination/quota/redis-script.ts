@@ -94,9 +94,11 @@ end
 
 if step == 'take' then
   local id, lane, leaseMs, wanted = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-  -- As many as are wanted, as if the waiter had asked again after each, until it has to wait.
+  -- As many as are wanted, as if the waiter had asked again after each, until it has to wait. Only one while another one waits, who
+  -- may be farther away.
+  local isAlone = next(state.waiters) == nil or next(state.waiters) == id and next(state.waiters, id) == nil
   answer.grants = {}
-  while #answer.grants < wanted do
+  while #answer.grants < (isAlone and wanted or 1) do
     local first, at, place = enqueue(id, lane)
     if place > 1 or at - now > rules.bookAheadMs then break end
     state.seq = state.seq + 1

@@ -1,6 +1,6 @@
 // How far each stream was polled by its cursor. One process polls at a time.
 import { query, queryOne, type Queries, type State } from '../database.js';
-import { tryLock } from '../locks.js';
+import { tryLock, whileHolding } from '../locks.js';
 import { watermarks } from '../schema.js';
 
 export type Watermark = typeof watermarks.$inferSelect;
@@ -30,7 +30,7 @@ export async function withPoll<T>(
         EXISTS (SELECT FROM slotsync.runs WHERE finished_at IS NULL AND kind <> 'incremental'
           AND ${stream} = ANY (streams)) AS "isSyncing"`;
     if (!isSynced || (isSyncing && !watermark)) return undefined;
-    return poll(tx, watermark);
+    return whileHolding(tx, () => poll(tx, watermark));
   });
 }
 

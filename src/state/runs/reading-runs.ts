@@ -3,7 +3,7 @@
 import { and, eq, isNull } from 'drizzle-orm';
 import { query, type Queries, type State } from '../database.js';
 import { SlotsyncError } from '../../errors/errors.js';
-import { describeHolders, tryLock } from '../locks.js';
+import { describeHolders, tryLock, whileHolding } from '../locks.js';
 import { runs } from '../schema.js';
 import { failRun, finishRun } from './end-run.js';
 import { onlyReads } from './read-runs.js';
@@ -24,10 +24,7 @@ export async function whileReadingAlone<T>(
   try {
     await db.transaction(async (tx) => {
       if (!(await tryLock(tx, kind))) return;
-      // Last: the server keeps the snapshot of a SELECT until the next statement, and SET has none. A snapshot that lasts as
-      // long as the reading would keep the whole database from being cleaned up.
-      await query(tx)`SET LOCAL idle_in_transaction_session_timeout = 0`;
-      done = { result: await run() };
+      done = { result: await whileHolding(tx, run) };
     });
   } catch (error) {
     // A lock that was lost at the end takes nothing back.

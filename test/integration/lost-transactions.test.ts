@@ -1,0 +1,103 @@
+// Guarantee 3
+// Transactions whose connection is lost: they fail, with a code that says so, and nothing else does.
+import type postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connectPostgres } from '../../src/connections/postgres-connection.js';
+import { startHop, type Hop } from '../support/hop.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+
+/** Connections that are not told to be closed are found within a second or two. */
+const TIMES = { lookMs: 200, askMs: 1000 };
+const LOST = { code: 'CONNECTION_CLOSED' };
+
+async function overHop(
+  work: (client: postgres.Sql, hop: Hop) => Promise<unknown>,
+  options: postgres.Options<Record<string, never>> = {},
+): Promise<void> {
+  const hop = await startHop(database.url);
+  const client = connectPostgres(hop.through(database.url), 'lost', options, TIMES);
+  try {
+    await work(client, hop);
+    expect(await client`SELECT 7 AS seven`).toMatchObject([{ seven: 7 }]);
+  } finally {
+    await client.end({ timeout: 0 });
+    await hop.close();
+  }
+}
+
+const lose: [what: string, how: (hop: Hop) => void][] = [
+  ['forgotten', (hop) => hop.forget()],
+  ['reset', (hop) => hop.dropAll()],
+  ['cut amid an answer', (hop) => hop.cutAfter(5)],
+];
+
+describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
+  it('fails in its statement', () =>
+    overHop(async (client, hop) => {
+      const done = client.begin(async (tx) => {
+        await tx`SELECT 1`;
+        loseIt(hop);
+        await tx`SELECT 2`;
+      });
+      await expect(done).rejects.toMatchObject(LOST);
+    }));
+
+  it('fails in a savepoint', () =>
+    overHop(async (client, hop) => {
+      const done = client.begin((tx) =>
+        tx.savepoint(async (inner) => {
+          await inner`SELECT 1`;
+          loseIt(hop);
+          await inner`SELECT 2`;
+        }),
+      );
+      await expect(done).rejects.toMatchObject(LOST);
+    }));
+
+  it('fails in the statement after the one that failed, where its work goes on', () =>
+    overHop(async (client, hop) => {
+      const codes: unknown[] = [];
+      const note = ({ code }: NodeJS.ErrnoException) => void codes.push(code);
+      const done = client.begin(async (tx) => {
+        await tx`SELECT 1`;
+        loseIt(hop);
+        await tx`SELECT 2`.catch(note);
+        await tx`SELECT 3`.catch(note);
+      });
+      await expect(done).rejects.toMatchObject(LOST);
+      expect(codes).toEqual([LOST.code, LOST.code]);
+    }));
+});
+
+it('a transaction that rests while its connection is reset fails, and what it would still send is refused', () =>
+  overHop(async (client, hop) => {
+    let over: Promise<unknown> = Promise.resolve();
+    const done = client.begin(async (tx) => {
+      await tx`SELECT 1`;
+      hop.dropAll();
+      await new Promise((resolve) => void (over = done.catch(resolve)));
+      await tx`SELECT 2`;
+    });
+    await expect(done).rejects.toMatchObject(LOST);
+    await over;
+  }));
+
+it('a transaction that hears of another connection, which was lost with its own, does not spoil the next one', () =>
+  overHop(
+    async (client, hop) => {
+      await Promise.all([1, 2].map(() => client`SELECT pg_sleep(0.1)`));
+      const done = client.begin(async (tx) => {
+        await tx`SELECT 1`;
+        hop.forget();
+        await client`SELECT 2`;
+      });
+      await expect(done).rejects.toMatchObject(LOST);
+    },
+    { max: 2 },
+  ));
