@@ -74,7 +74,7 @@ const stale = () => [
   /The load of the mirror is 2 d 5 h old, more than 26 h: courses/,
   new RegExp(`Loaded ${TIME}; read ${TIME}`),
   /What would be sent is held, and no run counts as succeeded/,
-  /Load the mirror, or correct `freshness` \(slotsync check\), then: slotsync sync/,
+  /Load the mirror, or correct `?freshness`? \(slotsync check\), then: slotsync sync/,
   new RegExp(`Run ${nightly} \\(sync\\) holds 56 updates of courses`),
   /until the mirror is loaded and synced again, or an operator approves it/,
 ];
