@@ -13,6 +13,7 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { readWholeSuccess } from '../../src/state/runs/last-success.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import { approveHolds } from '../../src/sync/operator/approve-holds.js';
 import { startThawed } from '../../src/sync/run/start-thawed.js';
 import { addRooms, codes, keepRoomWorlds, rename, rooms, roomsAndCourses } from '../support/room-worlds.js';
@@ -177,6 +178,27 @@ describe('freeze: its end', () => {
     await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
     await world.sync();
     expect(world.sandbox.object('room_A')).toBeDefined();
+  });
+
+  it('a forced backfill that was held sends everything again, also after a sync, which leaves out what is as it was accepted', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await freeze(world, 'rooms');
+    const request = { kind: 'backfill', lane: 'backfill', startedBy: 'command', streams: ['rooms'] } as const;
+    const { run } = await startRun(world.state.db, { ...request, range: { force: true } });
+    const { queue } = await world.planRun(run.id);
+    expect((await world.finish(run.id, queue)).run.status).toBe('held');
+    await thaw(world);
+    const before = world.writes().length;
+    await world.sync();
+    expect(world.writes()).toHaveLength(before);
+    expect(await holdsOf(world)).toEqual([frozenHold(run.id, 2)]);
+    expect(await workThawed(world)).toMatchObject([
+      { kind: 'backfill', status: 'succeeded', counts: { rooms: { synced: 2 } } },
+    ]);
+    expect(await holdsOf(world)).toEqual([frozenHold(run.id, 2, 'replaced')]);
+    expect(await workThawed(world)).toEqual([]);
   });
 
   it('keys that an incremental run held are planned with their whole stream', async () => {

@@ -10,6 +10,9 @@ export const INCREMENTAL_LOOKED_AT = 2000;
 const isOfWindow = (run: string) =>
   sql.raw(`((${run}.range->>'to')::timestamptz > ${run}.requested_at + interval '1 hour')`);
 
+/** Whether a run `l` does not send what a forced run `r` was to send again: it leaves out what is as it was accepted. */
+export const LEAVES_FORCED = sql`(coalesce((r.range->>'force')::boolean, false) AND l.range IS DISTINCT FROM r.range)`;
+
 const HAS_SAME_RANGE = sql`l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range`;
 
 /**
@@ -41,7 +44,7 @@ const streamsOf = (run: string) => sql.raw(`coalesce(nullif(${run}.streams, '{}'
  * Writes which earlier runs, and which of their holds, this one replaces. Call it in the transaction that ends its planning;
  * for a run that has no plan in the one that ends it, unless it was cancelled. A run that was replaced by one that failed or
  * was cancelled may be replaced again. Holds are replaced by a plan alone; a backfill retires nothing, so it leaves held
- * retirements as they are.
+ * retirements as they are, and what a freeze held of a forced run is left to one that sends it.
  */
 export async function replaceEarlierRuns(tx: Queries, id: number): Promise<void> {
   await query(tx)`
@@ -50,7 +53,7 @@ export async function replaceEarlierRuns(tx: Queries, id: number): Promise<void>
           WHEN plan <> '{}'::jsonb THEN ARRAY(SELECT jsonb_object_keys(plan)) ELSE ${streamsOf('runs')} END AS streams
       FROM slotsync.runs WHERE id = ${id}::bigint
     ), covered AS (
-      SELECT r.id, s.stream, l.id AS later, l.kind, l.is_planned
+      SELECT r.id, s.stream, l.id AS later, l.kind, l.is_planned, ${LEAVES_FORCED} AS leaves_forced
       FROM later AS l
         JOIN slotsync.runs AS r ON r.id < l.id AND r.status <> 'succeeded' AND ${COVERS}
         CROSS JOIN LATERAL unnest(${streamsOf('r')}) AS s(stream)
@@ -68,6 +71,6 @@ export async function replaceEarlierRuns(tx: Queries, id: number): Promise<void>
         WHEN h.same_keys IS NULL AND NOT ${GOES_ON} THEN 'expired' ELSE 'used' END
     FROM covered AS c
     WHERE h.run_id = c.id AND h.stream = c.stream AND h.state IN ('open', 'approved')
-      AND c.is_planned AND c.kind <> 'incremental'
+      AND c.is_planned AND c.kind <> 'incremental' AND NOT (h.operation = 'frozen' AND c.leaves_forced)
       AND (c.kind <> 'backfill' OR h.operation <> 'retire')`;
 }

@@ -4,6 +4,7 @@ import { query, type Queries } from '../../state/database.js';
 import { FROZEN_STREAMS } from '../../state/freezes.js';
 import { sameAgain } from '../../state/runs/insert-run.js';
 import type { Run } from '../../state/runs/read-runs.js';
+import { LEAVES_FORCED } from '../../state/runs/replaced-runs.js';
 import { startFreeRun } from '../../state/runs/start-run.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
 import type { ScheduleDeps } from './start-due-syncs.js';
@@ -37,6 +38,6 @@ async function listThawed(db: Queries): Promise<Thawed[]> {
     FROM slotsync.holds AS h JOIN slotsync.runs AS r ON r.id = h.run_id
     WHERE h.operation = 'frozen' AND h.state = 'open' AND r.finished_at IS NOT NULL AND h.stream <> ALL (${FROZEN_STREAMS})
       AND NOT EXISTS (SELECT FROM slotsync.runs AS l WHERE l.id > r.id AND h.stream = ANY (l.streams)
-        AND l.kind NOT IN ('incremental', 'reconcile', 'verify'))
+        AND l.kind NOT IN ('incremental', 'reconcile', 'verify') AND NOT ${LEAVES_FORCED})
     GROUP BY r.id ORDER BY r.id DESC`;
 }
