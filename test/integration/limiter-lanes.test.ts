@@ -120,7 +120,10 @@ describe.each([
     await register('n1', 'sync');
     expect(await take('n1', 'sync', 2)).toBe(2);
     await register('v1', 'verify');
-    expect(await take('n1', 'sync', 2)).toBe(1);
+    // It waits for the second one, in its place.
+    const { grants, askMs } = await opened.take({ id: 'n1', lane: 'sync', wanted: 2 }, LEASE_MS);
+    expect([grants.length, askMs]).toEqual([1, expect.any(Number)]);
+    expect((await opened.usage()).waiting).toMatchObject({ sync: 1, verify: 1 });
     await opened.withdraw('v1');
     expect(await take('n1', 'sync', 2)).toBe(2);
   });

@@ -92,15 +92,21 @@ local function enqueue(id, lane)
   return first, at, place
 end
 
+local function isOtherWaiting(id)
+  for other in pairs(state.waiters) do
+    if other ~= id then return true end
+  end
+end
+
 if step == 'take' then
   local id, lane, leaseMs, wanted = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
   -- As many as are wanted, as if the waiter had asked again after each, until it has to wait. Only one while another one waits, who
   -- may be farther away.
-  local isAlone = next(state.waiters) == nil or next(state.waiters) == id and next(state.waiters, id) == nil
   answer.grants = {}
-  while #answer.grants < (isAlone and wanted or 1) do
+  while #answer.grants < wanted do
     local first, at, place = enqueue(id, lane)
     if place > 1 or at - now > rules.bookAheadMs then break end
+    if #answer.grants > 0 and isOtherWaiting(id) then break end
     state.seq = state.seq + 1
     state.nextAt = math.max(at, state.nextAt) + rules.paceMs
     state.slots[first] = { freeAt = at + leaseMs + rules.holdMs, seq = state.seq, lane = lane }
