@@ -19,7 +19,6 @@ import { createPace } from '../sync/run/request-pace.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { describeApplied, describeMatches, SAMPLES } from './match-text.js';
 import { untilInterrupted } from './signals.js';
-import { withSmallHeap } from './small-heap.js';
 import { EXIT } from './exit-code.js';
 
 interface MatchOptions extends CommonOptions, ReasonOption {
@@ -57,7 +56,7 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   const { out } = options;
   const file = out === undefined ? undefined : await openCsvFile(out, MATCH_COLUMNS);
   const matched = await untilInterrupted(async (signal) => {
-    const found = await withSmallHeap(() => readAll(app, deps, request, file, signal));
+    const found = await readAll(app, deps, request, file, signal);
     await file?.close();
     return found;
   }, 'Stopped. Nothing was changed.');

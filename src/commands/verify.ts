@@ -14,7 +14,6 @@ import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verif
 import type { ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
 import { untilInterrupted } from './signals.js';
-import { withSmallHeap } from './small-heap.js';
 import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
 
 interface VerifyOptions extends RunOptions, ReasonOption {
@@ -126,7 +125,7 @@ async function interruptibly<T>(
   const progress = createProgress('objects');
   const onProgress = (done: number, total: number) => progress.update(done, total);
   return untilInterrupted(
-    (signal) => withSmallHeap(() => work({ ...deps, onProgress }, signal)),
+    (signal) => work({ ...deps, onProgress }, signal),
     'Stopped. What was seen so far is kept; the same command reads everything again.',
   ).finally(progress.stop);
 }
