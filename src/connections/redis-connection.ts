@@ -3,7 +3,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { openDatabaseSpan } from '../process/database-spans.js';
 import { withDeadline } from '../time/deadline.js';
 import { parseRedisAddress, type RedisAddress } from './redis-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
@@ -60,8 +59,8 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
       return RECONNECT_AND_SEND_AGAIN;
     },
   };
-  if (parsed.kind === 'cluster') return traceCommands(new RedisCluster(address, common));
-  const client = new Redis({
+  if (parsed.kind === 'cluster') return new RedisCluster(address, common);
+  return new Redis({
     ...common,
     // ioredis calls it as a method of the options that the next connection uses.
     retryStrategy(this: RedisOptions, times: number) {
@@ -70,18 +69,6 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
     },
     sentinelRetryStrategy: reconnectAfterMs,
   });
-  return traceCommands(client);
-}
-
-/** Makes each command a span of the trace. Returns the client. */
-function traceCommands<T extends RedisClient>(client: T): T {
-  const sendCommand = client.sendCommand.bind(client);
-  client.sendCommand = (command: Parameters<T['sendCommand']>[0], ...place: unknown[]) => {
-    const span = openDatabaseSpan('redis', command.name);
-    if (span) command.promise.then(() => span.end(), span.end);
-    return sendCommand(command, ...(place as []));
-  };
-  return client;
 }
 
 /** A Cluster whose nodes are connected to with the current password. */

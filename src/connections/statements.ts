@@ -1,9 +1,8 @@
 // The statements of a client of postgres.js that are under way, also those that the driver sends itself, such as COMMIT. The
 // driver has no list of them. Every statement passes through `handle` when it is sent, and names its client by the function
-// that would cancel it. Each statement is also a span of the trace.
+// that would cancel it.
 import { Readable } from 'node:stream';
 import type postgres from 'postgres';
-import { openDatabaseSpan } from '../process/database-spans.js';
 import { watchConnection } from './transactions.js';
 
 /** A statement of the driver, as far as it is used here. */
@@ -11,8 +10,6 @@ interface Query extends Promise<unknown> {
   /** Null once it was called. */
   canceller: ((query: Query) => Promise<void>) | null;
   executed: boolean;
-  /** Its text before the values are placed. */
-  strings: readonly string[];
   /** Not null: it was written to the connection of this server process. */
   state: { pid: number | null } | null;
   string: string;
@@ -66,7 +63,6 @@ function note(query: Query, client: Client | undefined): void {
   if (!client) return;
   const { statements, onEnd } = client;
   const noteFailure = watchConnection(query);
-  const span = openDatabaseSpan('postgresql', query.strings[0] ?? '');
   let rows: Readable | undefined;
   const statement: Statement = {
     cancel() {
@@ -84,7 +80,6 @@ function note(query: Query, client: Client | undefined): void {
     noteFailure(error);
     statements.delete(statement);
     onEnd();
-    span?.end(error);
   };
   const ended = (result: unknown) => {
     if (!(result instanceof Readable)) return forget();

@@ -1,5 +1,5 @@
 // Traces, through the API package of OpenTelemetry alone: without an SDK (tracing-export.ts, or one that was loaded before
-// the program) every call does nothing. A run's planning, a batch, a request and a wait on a database are spans. Attributes are
+// the program) every call does nothing. A run's planning, a batch and a request are spans. Attributes are
 // numbers, names of the configuration, and codes: never a key, a value or a body.
 //
 // A run is planned in one job and its batches are applied in others, maybe by other processes. Their jobs carry the
@@ -14,16 +14,10 @@ import {
   type Context,
 } from '@opentelemetry/api';
 import { codeOf } from '../errors/errors.js';
-import { useDatabaseSpans } from './database-spans.js';
 
 const NAME = 'slotsync';
 /** As W3C Trace Context writes it: version, trace id, span id, flags. */
 const TRACEPARENT = /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/;
-
-/** Behind the comments that BullMQ's statements begin with, and what messages of several statements do (`queryTogether`). */
-const FIRST_WORD = /^(?:\s|--.*\n|SELECT;)*(\w+)/;
-/** A table or a function of the state. */
-const OWN_TABLE = /\bslotsync\.\w+/;
 
 /** The place in a trace where something was asked for. */
 export type Place = Context;
@@ -81,30 +75,6 @@ export async function inSpan<T>(
     span.end();
   }
 }
-
-/**
- * Begins the span of a wait on a database, as OpenTelemetry names them, from a statement or the name of a command; undefined
- * outside of spans, where each poll would be a trace. Of a statement it names the operation and the state's table.
- */
-function openSpanOfWait(system: 'postgresql' | 'redis', statement: string) {
-  if (trace.getActiveSpan() === undefined) return undefined;
-  const operation = FIRST_WORD.exec(statement)?.[1]?.toUpperCase() ?? 'STATEMENT';
-  const summary = [operation, ...(OWN_TABLE.exec(statement) ?? [])].join(' ');
-  const attributes = {
-    'db.system.name': system,
-    'db.operation.name': operation,
-    'db.query.summary': summary,
-  };
-  const span = trace.getTracer(NAME).startSpan(summary, { kind: SpanKind.CLIENT, attributes });
-  return {
-    end(error?: unknown): void {
-      if (error !== undefined)
-        span.setAttribute('error.type', codeOf(error)).setStatus({ code: SpanStatusCode.ERROR });
-      span.end();
-    },
-  };
-}
-useDatabaseSpans(openSpanOfWait);
 
 /** Adds attributes to the span in which this is called. */
 export function noteInSpan(attributes: Attributes): void {

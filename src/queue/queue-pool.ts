@@ -4,7 +4,6 @@ import type { EventEmitter } from 'node:events';
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
-import { openDatabaseSpan } from '../process/database-spans.js';
 import type { SettingText } from '../config/setting-text.js';
 import { quoteIdentifier } from '../text/sql-text.js';
 
@@ -29,19 +28,7 @@ class WaitingPool extends pg.Pool {
   override connect = ((callback?: Parameters<pg.Pool['connect']>[0]) =>
     callback ? super.connect(callback) : waitWhileFull(() => super.connect())) as pg.Pool['connect'];
   override query = ((...statement: Parameters<pg.Pool['query']>) =>
-    this.traced(statement)) as unknown as pg.Pool['query'];
-
-  private async traced(statement: Parameters<pg.Pool['query']>): Promise<unknown> {
-    const span = openDatabaseSpan('postgresql', statement[0]);
-    try {
-      const result = await waitWhileFull(async () => super.query(...statement));
-      span?.end();
-      return result;
-    } catch (error) {
-      span?.end(error);
-      throw error;
-    }
-  }
+    waitWhileFull(async () => super.query(...statement))) as unknown as pg.Pool['query'];
 }
 
 /** Counts who uses it, and ends the pool with the last of them. */
