@@ -34,215 +34,133 @@ type ByField<Service extends ServiceNames, T> = string extends Service['field']
   : { [Field in Service['field']]?: T };
 
 export interface SourceQuery {
-  /** A SELECT. Its columns are the row.
-   * @example query: 'SELECT * FROM campus.staff WHERE left_on IS NULL'
-   */
+  /** A SELECT. Its columns are the row. */
   query: string;
 }
 
 /** A column whose codes are translated. */
 export interface LookupField {
-  /** The column with the code, or with a list of codes.
-   * @example column: 'group_code'
-   */
+  /** The column with the code, or with a list of codes. */
   column: string;
-  /** The name of a lookup of this configuration.
-   * @example lookup: 'group'
-   */
+  /** The name of a lookup of this configuration. */
   lookup: string;
-  /** The treatment of a code that the lookup does not have: `refuse` the row (the default), `keep` the code, or null: send no value.
-   * @example otherwise: 'keep'
-   */
+  /** The treatment of a code that the lookup does not have: `refuse` the row (the default), `keep` the code, or null: send no value. */
   otherwise?: Optional<'refuse' | 'keep' | null>;
 }
 
 /** A CSV file with codes, beside the configuration file. */
 export interface LookupFile {
-  /** Its path, from the folder of the configuration file.
-   * @example file: 'groups.csv'
-   */
+  /** Its path, from the folder of the configuration file. */
   file: string;
-  /** The column with the code.
-   * @example key: 'code'
-   */
+  /** The column with the code. */
   key: string;
-  /** The column with the value.
-   * @example value: 'name'
-   */
+  /** The column with the value. */
   value: string;
 }
 
 /** A table of the mirror with codes. Read whenever a run is planned. */
 export interface LookupSource {
-  /** A table, a view, or a query.
-   * @example from: 'campus.groups'
-   */
+  /** A table, a view, or a query. */
   from: string | SourceQuery;
-  /** The column with the code.
-   * @example key: 'code'
-   */
+  /** The column with the code. */
   key: string;
-  /** The column with the value.
-   * @example value: 'name'
-   */
+  /** The column with the value. */
   value: string;
-  /** `filtered`: the rows that policies of row-level security show are the whole table.
-   * @example rowSecurity: 'filtered'
-   */
+  /** `filtered`: the rows that policies of row-level security show are the whole table. */
   rowSecurity?: Optional<'filtered'>;
 }
 
 export interface KeyReference {
-  /** The name of a stream of this configuration.
-   * @example stream: 'rooms'
-   */
+  /** The name of a stream of this configuration. */
   stream: string;
-  /** The columns that hold that stream's key, in its order. A null refers to nothing, a list to several records.
-   * @example key: 'home_room'
-   */
+  /** The columns that hold that stream's key, in its order. A null refers to nothing, a list to several records. */
   key: string | string[];
 }
 
 /** A run is held when an operation exceeds both figures. */
 export interface LimitThreshold {
-  /** Number of records; 10 by default.
-   * @example count: 20
-   */
+  /** Number of records; 10 by default. */
   count?: Optional<number>;
-  /** Share of the stream's records, in percent; 10 by default.
-   * @example percent: 5
-   */
+  /** Share of the stream's records, in percent; 10 by default. */
   percent?: Optional<number>;
 }
 
 /** How a run knows how old the load of the mirror is, and what follows when it is too old. */
 export interface FreshnessConfig {
-  /** A SELECT that returns one time: when the mirror was loaded last.
-   * @example query: 'SELECT max(finished_at) FROM etl.load_log'
-   */
+  /** A SELECT that returns one time: when the mirror was loaded last. */
   query?: Optional<string>;
-  /** For a stream alone: a column of its source with the time at which the row was loaded. The latest one counts.
-   * @example column: 'loaded_at'
-   */
+  /** For a stream alone: a column of its source with the time at which the row was loaded. The latest one counts. */
   column?: Optional<string>;
-  /** Hours that the load may be old; 26 by default.
-   * @example maxHours: 8
-   */
+  /** Hours that the load may be old; 26 by default. */
   maxHours?: Optional<number>;
-  /** When it is older, or cannot be read: `hold` (the default) what would be sent for an operator, or `warn` and send it.
-   * @example then: 'warn'
-   */
+  /** When it is older, or cannot be read: `hold` (the default) what would be sent for an operator, or `warn` and send it. */
   then?: Optional<'hold' | 'warn'>;
 }
 
 /** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
-  /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
-   * @example from: 'campus.rooms'
-   */
+  /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
   from: string | SourceQuery;
-  /** The column or columns that identify a row. Must be unique and not null.
-   * @example key: ['programme_code', 'year_group']
-   */
+  /** The column or columns that identify a row. Must be unique and not null. */
   key: string | string[];
   /** `filtered`: the rows that policies of row-level security show are the whole source. Without it a policy that would hide
    * rows is an error.
-   * @example rowSecurity: 'filtered'
    */
   rowSecurity?: Optional<'filtered'>;
-  /** External id of the object type at the service.
-   * @example type: 'room'
-   */
+  /** External id of the object type at the service. */
   type: Service['type'];
-  /** Template of the external id. The columns it names must never change for a row.
-   * @example externalId: 'room_{room_code}'
-   */
+  /** Template of the external id. The columns it names must never change for a row. */
   externalId: string;
-  /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several.
-   * @example fields: { 'room.name': 'name', 'room.seats': (row) => String(row.seats) }
-   */
+  /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several. */
   fields: ByField<Service, string | FieldFunction | LookupField>;
-  /** Field id at the service to a record of another stream. That record is sent first.
-   * @example references: { 'course.room': { stream: 'rooms', key: 'home_room' } }
-   */
+  /** Field id at the service to a record of another stream. That record is sent first. */
   references?: Optional<ByField<Service, KeyReference>>;
-  /** A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs.
-   * @example cursor: 'updated_at'
-   */
+  /** A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs. */
   cursor?: Optional<string>;
-  /** How old the load of the stream's source may be; without it as the configuration says.
-   * @example freshness: { column: 'loaded_at', maxHours: 26, then: 'hold' }
-   */
+  /** How old the load of the stream's source may be; without it as the configuration says. */
   freshness?: Optional<FreshnessConfig>;
   /** When workers sync the stream, as a cron expression in the time zone of the configuration's `schedule`. Without it the
    * nightly sync does.
-   * @example schedule: '0 6 * * SUN'
    */
   schedule?: Optional<string>;
-  /** The fate of an object whose row is gone: `deactivate` it, or `keep` it as it is (the default).
-   * @example retire: 'deactivate'
-   */
+  /** The fate of an object whose row is gone: `deactivate` it, or `keep` it as it is (the default). */
   retire?: Optional<'keep' | 'deactivate'>;
-  /** `fields` (the default) reads each object and keeps fields that are not mapped; `object` replaces it unread.
-   * @example owns: 'object'
-   */
+  /** `fields` (the default) reads each object and keeps fields that are not mapped; `object` replaces it unread. */
   owns?: Optional<'fields' | 'object'>;
   /** Objects in one request. `auto` (the default) begins at 100 and learns what the service takes well, at most 1000; a
    * number fixes it.
-   * @example batchSize: 200
    */
   batchSize?: Optional<number | 'auto'>;
-  /** Megabytes of a row as text; 16 by default. A larger one is given up, unread.
-   * @example rowLimitMegabytes: 64
-   */
+  /** Megabytes of a row as text; 16 by default. A larger one is given up, unread. */
   rowLimitMegabytes?: Optional<number>;
-  /** Days after which an object whose row is gone is retired; 0 by default.
-   * @example graceDays: 3
-   */
+  /** Days after which an object whose row is gone is retired; 0 by default. */
   graceDays?: Optional<number>;
-  /** Whether an object is retired only after its last upcoming reservation; true by default.
-   * @example unlessReserved: false
-   */
+  /** Whether an object is retired only after its last upcoming reservation; true by default. */
   unlessReserved?: Optional<boolean>;
-  /** How much one run may change without an operator's approval.
-   * @example limits: { retire: { count: 20, percent: 5 }, update: {} }
-   */
+  /** How much one run may change without an operator's approval. */
   limits?: Optional<{
-    /** The limit of retirements, which is always in force.
-     * @example retire: { count: 20, percent: 5 }
-     */
+    /** The limit of retirements, which is always in force. */
     retire?: Optional<LimitThreshold>;
-    /** The limit of updates; without it updates are not limited.
-     * @example update: { percent: 50 }
-     */
+    /** The limit of updates; without it updates are not limited. */
     update?: Optional<LimitThreshold>;
-    /** The limit of new objects; without it they are not limited.
-     * @example create: { count: 500, percent: 20 }
-     */
+    /** The limit of new objects; without it they are not limited. */
     create?: Optional<LimitThreshold>;
     /** The limit of creates that would change an object which is at the service already and is nobody's record. Always in
      * force.
-     * @example overwrite: { count: 50, percent: 100 }
      */
     overwrite?: Optional<LimitThreshold>;
-    /** The limit of drift that is sent again, which is always in force.
-     * @example repair: { count: 100, percent: 20 }
-     */
+    /** The limit of drift that is sent again, which is always in force. */
     repair?: Optional<LimitThreshold>;
     /** The limit of objects that the service refuses, of those that a run sends; always in force, by default more than 50 and
      * more than 10 %. Beyond it the rest of the stream waits.
-     * @example refused: { count: 200, percent: 20 }
      */
     refused?: Optional<LimitThreshold>;
   }>;
   /** Fields that name an object which is at the service already. Before a record is created, an object with the same
    * values of all of them that no record owns is looked for, and linked.
-   * @example match: ['room.name']
    */
   match?: Optional<Service['field'][]>;
-  /** Days that a record waits for a record it refers to, 14 by default. After them it is given up.
-   * @example waitDays: 30
-   */
+  /** Days that a record waits for a record it refers to, 14 by default. After them it is given up. */
   waitDays?: Optional<number>;
 }
 
@@ -258,243 +176,137 @@ type BookedSource<Service extends ServiceNames> = Pick<
 export interface ReservationsConfig<Service extends ServiceNames = ServiceNames> extends Partial<{
   [Key in keyof BookedSource<Service>]: Optional<BookedSource<Service>[Key]>;
 }> {
-  /** The column with the time at which the booking begins.
-   * @example begin: 'starts_at'
-   */
+  /** The column with the time at which the booking begins. */
   begin?: Optional<string>;
-  /** The column with the time at which the booking ends.
-   * @example end: 'ends_at'
-   */
+  /** The column with the time at which the booking ends. */
   end?: Optional<string>;
-  /** The records of streams that are booked. Objects of other types at the service are not compared.
-   * @example objects: [{ stream: 'rooms', key: 'room_code' }, { stream: 'courses', key: 'course_code' }]
-   */
+  /** The records of streams that are booked. Objects of other types at the service are not compared. */
   objects?: Optional<KeyReference[]>;
-  /** A column that is true, not 0, or a time when the booking is cancelled.
-   * @example cancelled: 'is_cancelled'
-   */
+  /** A column that is true, not 0, or a time when the booking is cancelled. */
   cancelled?: Optional<string>;
-  /** Statuses in which a reservation agrees with its booking; complete and confirmed by default.
-   * @example status: ['B_COMPLETE', 'C_CONFIRMED', 'C_PLANNED']
-   */
+  /** Statuses in which a reservation agrees with its booking; complete and confirmed by default. */
   status?: Optional<(typeof RESERVATION_STATUSES)[number][]>;
-  /** The time zone by which times without a zone are read; UTC by default.
-   * @example timezone: 'Europe/Stockholm'
-   */
+  /** The time zone by which times without a zone are read; UTC by default. */
   timezone?: Optional<string>;
-  /** The time that a reconciliation compares, counted from now.
-   * @example window: { pastDays: 7, futureDays: 365 }
-   */
+  /** The time that a reconciliation compares, counted from now. */
   window?: Optional<{
-    /** Days in the past; 7 by default.
-     * @example pastDays: 14
-     */
+    /** Days in the past; 7 by default. */
     pastDays?: Optional<number>;
-    /** Days in the future; 180 by default.
-     * @example futureDays: 365
-     */
+    /** Days in the future; 180 by default. */
     futureDays?: Optional<number>;
   }>;
-  /** Minutes between two readings by a worker of what changed at the service, 15 by default; 0: none.
-   * @example everyMinutes: 5
-   */
+  /** Minutes between two readings by a worker of what changed at the service, 15 by default; 0: none. */
   everyMinutes?: Optional<number>;
 }
 
 /** The object that `sync.config.ts` exports. */
 export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
-  /** When workers start the nightly sync. Without it they never do. A stream with a `schedule` of its own is no part of it.
-   * @example schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }
-   */
+  /** When workers start the nightly sync. Without it they never do. A stream with a `schedule` of its own is no part of it. */
   schedule?: Optional<{
     /** When the nightly sync starts, as a cron expression: minute, hour, day of the month, month, day of the week.
      * Left out where every stream has a `schedule` of its own.
-     * @example nightly: '0 2 * * *'
      */
     nightly?: Optional<string>;
-    /** The time zone by which `nightly`, and the schedules of streams, are read; UTC by default.
-     * @example timezone: 'Europe/Stockholm'
-     */
+    /** The time zone by which `nightly`, and the schedules of streams, are read; UTC by default. */
     timezone?: Optional<string>;
-    /** Whether a nightly sync that was missed, because no worker was running, is made up for, once; true by default.
-     * @example catchUp: false
-     */
+    /** Whether a nightly sync that was missed, because no worker was running, is made up for, once; true by default. */
     catchUp?: Optional<boolean>;
     /** Minutes that the nightly sync waits for a load of the mirror newer than the one the last sync saw; none by default.
      * Then it starts, and `freshness` decides.
-     * @example waitForLoadMinutes: 120
      */
     waitForLoadMinutes?: Optional<number>;
   }>;
-  /** How old the load of the mirror may be, where a stream does not say it.
-   * @example freshness: { query: 'SELECT max(finished_at) FROM etl.load_log', maxHours: 26, then: 'hold' }
-   */
+  /** How old the load of the mirror may be, where a stream does not say it. */
   freshness?: Optional<Omit<FreshnessConfig, 'column'>>;
-  /** Times in which nothing is written, such as exam weeks. Without `streams`, of all of them.
-   * @example freeze: [{ from: '2026-05-25', to: '2026-06-07', streams: ['rooms'], reason: 'exam weeks' }]
-   */
+  /** Times in which nothing is written, such as exam weeks. Without `streams`, of all of them. */
   freeze?: Optional<
     {
-      /** When it begins: a day, or an ISO time; by the time zone of `schedule` unless it says otherwise.
-       * @example from: '2026-05-25'
-       */
+      /** When it begins: a day, or an ISO time; by the time zone of `schedule` unless it says otherwise. */
       from: string;
-      /** When it ends, in the same form. A day is its start.
-       * @example to: '2026-06-07 18:00'
-       */
+      /** When it ends, in the same form. A day is its start. */
       to: string;
-      /** The streams of which nothing is written; all unless named.
-       * @example streams: ['rooms', 'courses']
-       */
+      /** The streams of which nothing is written; all unless named. */
       streams?: Optional<string[]>;
-      /** Why, for whoever sees what waits.
-       * @example reason: 'exam weeks'
-       */
+      /** Why, for whoever sees what waits. */
       reason: string;
     }[]
   >;
-  /** The streams that are synced: name to declaration.
-   * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
-   */
+  /** The streams that are synced: name to declaration. */
   streams: Record<string, StreamConfig<Service>>;
-  /** Codes and their values at the service, by name: written here, in a CSV file, or in a table of the mirror.
-   * @example lookups: { group: { Manufacturing: 'MFG' }, room: { from: 'campus.room_codes', key: 'code', value: 'name' } }
-   */
+  /** Codes and their values at the service, by name: written here, in a CSV file, or in a table of the mirror. */
   lookups?: Optional<Record<string, Record<string, string | null> | LookupFile | LookupSource>>;
-  /** The bookings of the mirror that are compared with the service's reservations.
-   * @example reservations: { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', … }
-   */
+  /** The bookings of the mirror that are compared with the service's reservations. */
   reservations?: Optional<ReservationsConfig<Service>>;
-  /** How workers poll the streams that have a `cursor`.
-   * @example polling: { everySeconds: 30 }
-   */
+  /** How workers poll the streams that have a `cursor`. */
   polling?: Optional<{
-    /** Seconds between two polls of a stream's cursor; 60 by default.
-     * @example everySeconds: 30
-     */
+    /** Seconds between two polls of a stream's cursor; 60 by default. */
     everySeconds?: Optional<number>;
-    /** Seconds before the watermark that a poll reads again, for transactions that commit late; 300 by default.
-     * @example overlapSeconds: 600
-     */
+    /** Seconds before the watermark that a poll reads again, for transactions that commit late; 300 by default. */
     overlapSeconds?: Optional<number>;
-    /** A cursor that is a time is read up to this many seconds ago; 2 by default.
-     * @example lagSeconds: 5
-     */
+    /** A cursor that is a time is read up to this many seconds ago; 2 by default. */
     lagSeconds?: Optional<number>;
   }>;
-  /** When workers read back what the service holds, and what they do about drift.
-   * @example verify: { after: 'sync', repair: 'within-limits' }
-   */
+  /** When workers read back what the service holds, and what they do about drift. */
   verify?: Optional<{
-    /** After each nightly sync, or a cron expression, read in the time zone of `schedule`.
-     * @example after: '0 5 * * 0'
-     */
+    /** After each nightly sync, or a cron expression, read in the time zone of `schedule`. */
     after: string;
-    /** Whether drift is sent again: `never` (the default), or as far as `limits.repair` allows.
-     * @example repair: 'within-limits'
-     */
+    /** Whether drift is sent again: `never` (the default), or as far as `limits.repair` allows. */
     repair?: Optional<'never' | 'within-limits'>;
-    /** Share of the quota that a verify uses at most, from 0.05 to 1; 0.5 by default. The command uses it too.
-     * @example share: 0.25
-     */
+    /** Share of the quota that a verify uses at most, from 0.05 to 1; 0.5 by default. The command uses it too. */
     share?: Optional<number>;
   }>;
-  /** The concerns that are reported by webhook and mail, and who gets the mail. A channel is on when its setting is set.
-   * @example alerts: { mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] } }
-   */
+  /** The concerns that are reported by webhook and mail, and who gets the mail. A channel is on when its setting is set. */
   alerts?: Optional<{
-    /** Ends of runs that are reported; all three by default.
-     * @example runs: ['failed', 'held']
-     */
+    /** Ends of runs that are reported; all three by default. */
     runs?: Optional<('failed' | 'partial' | 'held')[]>;
-    /** Minutes after which it is reported that a process sends nothing, 15 by default; false: never.
-     * @example sendingStoppedMinutes: 5
-     */
+    /** Minutes after which it is reported that a process sends nothing, 15 by default; false: never. */
     sendingStoppedMinutes?: Optional<number | false>;
     /** Hours without a successful sync after which that is reported. By default two hours after a nightly sync was due that
      * did not succeed; false: never.
-     * @example noSuccessHours: 50
      */
     noSuccessHours?: Optional<number | false>;
-    /** Objects of a stream that drift at the service from which on that is reported, 1 by default; false: never.
-     * @example driftObjects: 10
-     */
+    /** Objects of a stream that drift at the service from which on that is reported, 1 by default; false: never. */
     driftObjects?: Optional<number | false>;
-    /** Minutes that a key may wait in the inbox before that is reported, 60 by default; false: never.
-     * @example inboxMinutes: 15
-     */
+    /** Minutes that a key may wait in the inbox before that is reported, 60 by default; false: never. */
     inboxMinutes?: Optional<number | false>;
-    /** Needed for mail; ALERT_SMTP_URL names the server.
-     * @example mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }
-     */
+    /** Needed for mail; ALERT_SMTP_URL names the server. */
     mail?: Optional<{
-      /** The address that mails come from.
-       * @example from: 'slotsync@campus.example'
-       */
+      /** The address that mails come from. */
       from: string;
-      /** The addresses that get them.
-       * @example to: ['ops@campus.example']
-       */
+      /** The addresses that get them. */
       to: string[];
     }>;
   }>;
-  /** The report that is mailed on its own; ALERT_SMTP_URL names the server, and `alerts.mail.from` the sender.
-   * @example report: { to: ['registrar@campus.example'], only: 'whenSomething' }
-   */
+  /** The report that is mailed on its own; ALERT_SMTP_URL names the server, and `alerts.mail.from` the sender. */
   report?: Optional<{
-    /** The addresses that get it.
-     * @example to: ['registrar@campus.example']
-     */
+    /** The addresses that get it. */
     to: string[];
-    /** When it is sent: once each nightly run has ended.
-     * @example after: 'nightly'
-     */
+    /** When it is sent: once each nightly run has ended. */
     after?: Optional<'nightly'>;
     /** `always` (the default), or `whenSomething`: only when the run did not succeed, something needs a person, or a record is
      * not in sync.
-     * @example only: 'whenSomething'
      */
     only?: Optional<'always' | 'whenSomething'>;
   }>;
-  /** Hours after which an approval that was not used expires; 24 by default.
-   * @example approvalHours: 8
-   */
+  /** Hours after which an approval that was not used expires; 24 by default. */
   approvalHours?: Optional<number>;
-  /** The particulars of the service's endpoints.
-   * @example service: { prefix: '/v1', pageSize: 500 }
-   */
+  /** The particulars of the service's endpoints. */
   service?: Optional<{
-    /** Path in front of the scheduling endpoints; `/v1` by default.
-     * @example prefix: '/api/v1'
-     */
+    /** Path in front of the scheduling endpoints; `/v1` by default. */
     prefix?: Optional<string>;
-    /** Milliseconds after which a request without an answer is given up; 30 000 by default.
-     * @example requestTimeoutMs: 60_000
-     */
+    /** Milliseconds after which a request without an answer is given up; 30 000 by default. */
     requestTimeoutMs?: Optional<number>;
-    /** Seconds, beyond the request timeout, within which the service may still carry out a write whose answer was lost, or read a request that was given up; 30 by default.
-     * @example lateWriteSeconds: 60
-     */
+    /** Seconds, beyond the request timeout, within which the service may still carry out a write whose answer was lost, or read a request that was given up; 30 by default. */
     lateWriteSeconds?: Optional<number>;
-    /** Seconds for which a token is used that does not say when it ends; 300 by default.
-     * @example tokenSeconds: 600
-     */
+    /** Seconds for which a token is used that does not say when it ends; 300 by default. */
     tokenSeconds?: Optional<number>;
-    /** Most results in one page of a find; 1000 by default.
-     * @example pageSize: 500
-     */
+    /** Most results in one page of a find; 1000 by default. */
     pageSize?: Optional<number>;
-    /** Whether objects can be found by the values of their fields; true by default. Otherwise `match` reads types whole.
-     * @example searchByFields: false
-     */
+    /** Whether objects can be found by the values of their fields; true by default. Otherwise `match` reads types whole. */
     searchByFields?: Optional<boolean>;
-    /** Whether a PUT that names an object's number assigns the object its external id; false by default.
-     * @example assignExternalIds: true
-     */
+    /** Whether a PUT that names an object's number assigns the object its external id; false by default. */
     assignExternalIds?: Optional<boolean>;
-    /** The bodies of errors that are the service's: `json` by default, and the rest is a gateway's; or `any`.
-     * @example errorBodies: 'any'
-     */
+    /** The bodies of errors that are the service's: `json` by default, and the rest is a gateway's; or `any`. */
     errorBodies?: Optional<'json' | 'any'>;
   }>;
 }
@@ -862,7 +674,6 @@ export type StreamDeclaration = ParsedConfig['streams'][string];
 /**
  * Types the configuration in an editor; returns it unchanged. With the names of your service, which `slotsync discover
  * --types` writes, an editor completes and checks every type and field.
- * @example export default defineConfig<Service>({ streams: { … } });
  */
 export function defineConfig<Service extends ServiceNames = ServiceNames>(
   config: SlotsyncConfig<NoInfer<Service>>,
