@@ -44,7 +44,6 @@ END
 $$;
 
 -- Writes the state of a limiter that is locked, and returns it as it is written.
-DROP FUNCTION IF EXISTS slotsync.quota_keep(slotsync.quota_limiters);
 CREATE OR REPLACE FUNCTION slotsync.quota_keep(state slotsync.quota_limiters) RETURNS slotsync.quota_limiters
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
@@ -173,7 +172,6 @@ $$;
 
 -- Grants slots ({token, waitMs}: send in waitMs): as many as are wanted, as if the waiter had asked again after each, until it
 -- has to wait. Only one while another one waits, who may be farther away. A waiter that got fewer gets the time to ask again (askMs).
-DROP FUNCTION IF EXISTS slotsync.take_slot(text, text, text, double precision, boolean, jsonb);
 CREATE OR REPLACE FUNCTION slotsync.take_slots(limiter text, waiter text, lane text, lease_ms double precision, wanted integer,
   rules jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$

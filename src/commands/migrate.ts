@@ -3,23 +3,18 @@ import { migrateQueue } from '../queue/bullmq.js';
 import { plural } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
 import { takeLock, whileHolding } from '../state/locks.js';
-import { CONTESTED_REMEDY, migrate } from '../state/migrate.js';
+import { migrate } from '../state/migrate.js';
 import type { CommonOptions } from './command.js';
 
 export async function migrateState(app: App, options: CommonOptions): Promise<void> {
   const waiting = { onWait: printNote };
-  const { applied, contested } = await migrate(app.stateUrl(), waiting);
+  const { applied } = await migrate(app.stateUrl(), waiting);
   const { db } = await app.state(); // refuses a schema that is newer than this program
   await db.transaction(async (tx) => {
     await takeLock(tx, 'migrate', waiting);
     await whileHolding(tx, () => migrateQueue(app.queueStore()));
   });
-  print(options, { applied, contested }, [
+  print(options, { applied }, [
     applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`,
-    ...contested.map(({ externalId, records }) =>
-      applied === 0
-        ? `'${externalId}' is the object of ${records.join(' and ')}. ${CONTESTED_REMEDY}`
-        : `'${externalId}' was the object of ${records.join(' and ')}: the one that was accepted last owns it, and the next run looks at it.`,
-    ),
   ]);
 }

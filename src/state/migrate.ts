@@ -13,41 +13,18 @@ import { connectPostgres } from '../connections/postgres-connection.js';
 import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
 import { asStateError, isNoTable, query, queryOne, type Queries, type State } from './database.js';
 import { causeOf, changeSchema, type Waiting } from './locks.js';
-import { WAS_SENT } from './records/record-state.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 const NUMBERED = { migrationsFolder: FOLDER, migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
 const REPEATABLE_FOLDER = path.join(FOLDER, 'repeatable');
-
-/** An object that several records own, as `stream 'key'`: of a state of before, or made by hand without the index. */
-export interface Contested {
-  externalId: string;
-  records: string[];
-}
-
-const MOST_CONTESTED = 20;
-
-/** The remedy where the index is missing. */
-export const CONTESTED_REMEDY =
-  'Delete the record that is wrong, then: CREATE UNIQUE INDEX IF NOT EXISTS records_external_id ON slotsync.records (external_id)';
-
-/** The first objects that several records own. */
-export async function listContested(db: Pick<Queries, 'execute'>): Promise<Contested[]> {
-  return query<Contested>(db)`
-    SELECT external_id AS "externalId", array_agg(format('%s ''%s''', stream, local_key) ORDER BY stream, local_key) AS records
-    FROM slotsync.records AS r WHERE ${WAS_SENT}
-    GROUP BY external_id HAVING count(external_id) > 1 ORDER BY external_id LIMIT ${MOST_CONTESTED}`;
-}
+const RUN_MIGRATE = 'Run `slotsync migrate`.';
 
 /**
  * Applies what is missing: all of it or nothing. Two at once wait for each other, and for whoever uses a table that is
- * changed. Returns how many migrations were applied, and which objects several records owned before. Throws UsageError when
- * the schema is newer than this program.
+ * changed. Returns how many migrations were applied. Throws UsageError when the schema is newer than this program, or
+ * of an unreleased one.
  */
-export async function migrate(
-  databaseUrl: SettingText,
-  waiting?: Waiting,
-): Promise<{ applied: number; contested: readonly Contested[] }> {
+export async function migrate(databaseUrl: SettingText, waiting?: Waiting): Promise<{ applied: number }> {
   const client = connectPostgres(databaseUrl, 'migrate', { fetch_types: true });
   try {
     return await changeSchema(drizzle(client), applyMissing, waiting);
@@ -68,9 +45,9 @@ async function applyMissing(tx: Queries) {
     CREATE TABLE IF NOT EXISTS slotsync.migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
   const before = await readApplied(tx);
   refuseNewer(before);
-  const contested = before.count === 0 ? [] : await listContested(tx);
+  refuseUnreleased(before);
   await applyNumbered(tx, before);
-  const { count, checksums } = await readApplied(tx);
+  const { hashes, checksums } = await readApplied(tx);
   const changed = readChanged(checksums);
   for (const { name, checksum, text } of changed) {
     await tx.execute(sql.raw(text));
@@ -78,7 +55,7 @@ async function applyMissing(tx: Queries) {
       INSERT INTO slotsync.repeatable_migrations (name, checksum) VALUES (${name}, ${checksum})
       ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()`;
   }
-  return { applied: count - before.count + changed.length, contested };
+  return { applied: hashes.length - before.hashes.length + changed.length };
 }
 
 /**
@@ -118,7 +95,7 @@ async function createSchema(db: Queries): Promise<void> {
 }
 
 async function applyNumbered(tx: Queries, { latest }: Applied): Promise<void> {
-  for (const { sql: statements, hash, folderMillis } of readMigrationFiles(NUMBERED)) {
+  for (const { sql: statements, hash, folderMillis } of listKnown()) {
     if (folderMillis <= latest) continue;
     for (const statement of statements)
       if (!statement.trimStart().startsWith('CREATE SCHEMA')) await tx.execute(sql.raw(statement));
@@ -127,18 +104,27 @@ async function applyNumbered(tx: Queries, { latest }: Applied): Promise<void> {
   }
 }
 
-/** Throws UsageError unless the schema is exactly the one this program knows. */
-export async function requireMigrated({ db }: State): Promise<void> {
+/** Throws UsageError where there is no schema, or a newer one than this program knows. */
+export async function requireSchema({ db }: Pick<State, 'db'>): Promise<Applied> {
   // A round trip less than to look first whether it exists.
   const applied = await readTables(db).catch((error: unknown) => {
     if (!isNoTable(error)) throw error;
     return readApplied(db);
   });
-  const remedy = 'Run `slotsync migrate`.';
-  if (applied.count === 0) throw new UsageError('the state database has no slotsync schema yet', { remedy });
-  if (applied.latest < latestKnown())
-    throw new UsageError('the state database has an older slotsync schema than this program', { remedy });
+  if (applied.hashes.length === 0)
+    throw new UsageError('the state database has no slotsync schema yet', { remedy: RUN_MIGRATE });
   refuseNewer(applied);
+  return applied;
+}
+
+/** Throws UsageError unless the schema is exactly the one this program knows. */
+export async function requireMigrated(state: Pick<State, 'db'>): Promise<void> {
+  const applied = await requireSchema(state);
+  refuseUnreleased(applied);
+  if (applied.latest < latestKnown())
+    throw new UsageError('the state database has an older slotsync schema than this program', {
+      remedy: RUN_MIGRATE,
+    });
   const others = readChanged(applied.checksums);
   if (others.length === 0) return;
   throw new UsageError(
@@ -148,8 +134,8 @@ export async function requireMigrated({ db }: State): Promise<void> {
 }
 
 interface Applied {
-  /** Numbered migrations, and the time of the latest. */
-  count: number;
+  /** The hashes of the numbered migrations, and the time of the latest. */
+  hashes: string[];
   latest: number;
   /** The checksums of the repeatable ones, by name. */
   checksums: Record<string, string>;
@@ -160,7 +146,7 @@ async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
     SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present,
       current_setting('server_encoding') AS encoding`;
   requireEncoding(encoding);
-  return present ? readTables(db) : { count: 0, latest: 0, checksums: {} };
+  return present ? readTables(db) : { hashes: [], latest: 0, checksums: {} };
 }
 
 /** The schema exists. */
@@ -168,7 +154,8 @@ async function readTables(db: Pick<Queries, 'execute'>): Promise<Applied> {
   const { encoding, latest, ...row } = await queryOne<
     Omit<Applied, 'latest'> & Record<'encoding' | 'latest', string>
   >(db)`
-    SELECT current_setting('server_encoding') AS encoding, count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,
+    SELECT current_setting('server_encoding') AS encoding, coalesce(jsonb_agg(hash), '[]') AS hashes,
+      coalesce(max(created_at), 0)::text AS latest,
       (SELECT coalesce(jsonb_object_agg(name, checksum), '{}') FROM slotsync.repeatable_migrations) AS checksums
     FROM slotsync.migrations`;
   requireEncoding(encoding);
@@ -189,9 +176,22 @@ function refuseNewer({ latest }: Applied): void {
   });
 }
 
-function latestKnown(): number {
-  return readMigrationFiles(NUMBERED).at(-1)?.folderMillis ?? 0;
+/** Refuses a schema with a migration that is not this program's: published migrations never change. */
+function refuseUnreleased({ hashes }: Applied): void {
+  const known = new Set(listKnown().map(({ hash }) => hash));
+  if (hashes.every((hash) => known.has(hash))) return;
+  throw new UsageError(
+    'the state database has the schema of an unreleased slotsync, which cannot be migrated',
+    {
+      remedy: 'Start anew: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
+    },
+  );
 }
+
+/** The numbered migrations of this program. */
+const listKnown = () => readMigrationFiles(NUMBERED);
+
+const latestKnown = () => listKnown().at(-1)?.folderMillis ?? 0;
 
 /** The repeatable migrations that are not as they were applied. */
 function readChanged(checksums: Applied['checksums']) {

@@ -1,38 +1,66 @@
 // Removes everything the state knows: its schemas go, and what depends on them in the mirror's database before.
 import { sql } from 'drizzle-orm';
-import { messageOf, UsageError } from '../errors/errors.js';
-import { queryOne, type Queries, type State } from './database.js';
+import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { query, queryOne, type Queries, type State } from './database.js';
 import { causeOf, changeSchema, describeHolders, tryLock, type Waiting } from './locks.js';
-import { listWorking } from './processes.js';
+import { ALIVE_SECONDS, type Process } from './processes.js';
+import { destination } from './schema.js';
 
-/** The numbers of what is lost. */
-export interface Losses {
-  records: number;
-  links: number;
-  runs: number;
-  holds: number;
-  changes: number;
-  bookings: number;
+/** The tables whose rows are counted as lost. */
+const COUNTED = {
+  records: 'records',
+  links: 'links',
+  runs: 'runs',
+  held: 'held',
+  changes: 'changes',
+  bookings: 'reservations',
+};
+export type Losses = Record<keyof typeof COUNTED, number>;
+
+/** SQLSTATEs of a table, a column and a function that do not exist. */
+const ABSENT: unknown[] = ['42P01', '42703', '42883'];
+
+/** Returns undefined where an earlier schema lacks what the statements name. */
+async function ifPresent<T>(db: Queries, ask: (tx: Queries) => Promise<T>): Promise<T | undefined> {
+  try {
+    return await db.transaction(ask);
+  } catch (error) {
+    if (error instanceof SlotsyncError && ABSENT.includes(error.facts['sqlstate'])) return undefined;
+    throw error;
+  }
 }
 
+/** Counts the rows by what they are. A table that an earlier schema lacks has none. */
 export async function countLosses(db: Queries): Promise<Losses> {
-  return queryOne<Losses>(db)`
-    SELECT (SELECT count(*)::int FROM slotsync.records) AS records, (SELECT count(*)::int FROM slotsync.links) AS links,
-      (SELECT count(*)::int FROM slotsync.runs) AS runs,
-      (SELECT count(*)::int FROM slotsync.holds WHERE state IN ('open', 'approved')) AS holds,
-      (SELECT count(*)::int FROM slotsync.changes) AS changes,
-      (SELECT count(*)::int FROM slotsync.reservations) AS bookings`;
+  const counts = Object.entries(COUNTED).map(async ([what, table]) => {
+    const count = (tx: Queries) =>
+      queryOne<{ rows: number }>(tx)`SELECT count(*)::int AS rows FROM slotsync.${sql.identifier(table)}`;
+    return [what, (await ifPresent(db, count))?.rows ?? 0];
+  });
+  return Object.fromEntries(await Promise.all(counts)) as Losses;
+}
+
+/** Returns the destination from columns that every schema has. */
+export async function readDestination(db: Queries) {
+  const { baseUrl, organizationId, stateId } = destination;
+  const [bound] = await db.select({ baseUrl, organizationId, stateId }).from(destination);
+  return bound;
 }
 
 const DROP_SCHEMAS = ['DROP SCHEMA slotsync CASCADE', 'DROP SCHEMA IF EXISTS slotsync_queue CASCADE'];
-/** Any command may be at one of these. Those of readings are taken with the list of who is at work. */
-const LOCKS = ['migrate', 'run_start', 'inbox', 'polling', 'alerts'] as const;
+const LOCKS = ['migrate', 'run_start', 'inbox', 'polling', 'alerts', 'reconcile', 'verify'] as const;
 
-/** Throws UsageError while any process works with the state. */
+/** Throws UsageError while any process works with the state, whatever its schema. */
 export async function requireIdle(tx: Queries): Promise<void> {
-  const working = await listWorking(tx);
+  const alive = await ifPresent(
+    tx,
+    (nested) => query<Pick<Process, 'command' | 'host' | 'pid'>>(nested)`
+      SELECT command, host, pid FROM slotsync.processes WHERE seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})`,
+  );
+  const working = (alive ?? []).map(({ command, host, pid }) => `${command} on ${host}, process ${pid}`);
   for (const lock of LOCKS)
-    if (!(await tryLock(tx, lock))) working.push(`${lock}: ${await describeHolders(tx, lock)}`);
+    if ((await ifPresent(tx, (nested) => tryLock(nested, lock))) === false)
+      working.push(`${lock}: ${await describeHolders(tx, lock)}`);
   if (working.length === 0) return;
   throw new UsageError('processes work with this state; nothing was removed', {
     faults: working,

@@ -1,13 +1,13 @@
-// The state's schema: brought up to date from anything older, refused when it is another, and bound to one service.
+// The state's schema: made, brought up to date, refused when it is another or of an unreleased program, and bound to one service.
 import { randomBytes } from 'node:crypto';
-import { readMigrationFiles } from 'drizzle-orm/migrator';
 import postgres from 'postgres';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
 import { openState, type State } from '../../src/state/database.js';
 import { bindDestination, confirmDestination, readBinding } from '../../src/state/destination-binding.js';
 import { migrate, requireMigrated } from '../../src/state/migrate.js';
-import journal from '../../migrations/meta/_journal.json' with { type: 'json' };
+import { countLosses, dropState, readDestination, requireIdle } from '../../src/state/reset.js';
+import { MAKE_SCHEMA_EARLIER } from '../support/earlier-schema.js';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
 
 let databases: TestDatabase[] = [];
@@ -30,22 +30,6 @@ async function open(
   const sql = postgres(database.url, { max: 1, onnotice: () => undefined });
   closers.push(state.close, () => sql.end());
   return { url: database.url, state, sql };
-}
-
-const whenOf = (tag: string) => journal.entries.find((entry) => entry.tag === tag)?.when ?? NaN;
-
-/** An empty database gets the schema as it was before a migration. */
-async function migrateBefore(sql: postgres.Sql, tag: string): Promise<void> {
-  await sql`CREATE SCHEMA slotsync`;
-  await sql`CREATE TABLE slotsync.migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
-  for (const { sql: statements, hash, folderMillis } of readMigrationFiles({
-    migrationsFolder: 'migrations',
-  })) {
-    if (folderMillis >= whenOf(tag)) return;
-    for (const statement of statements)
-      if (!statement.trimStart().startsWith('CREATE SCHEMA')) await sql.unsafe(statement);
-    await sql`INSERT INTO slotsync.migrations (hash, created_at) VALUES (${hash}, ${folderMillis})`;
-  }
 }
 
 const TABLES = ['batches', 'cancellations', 'changes', 'destination', 'records', 'reservations', 'runs'];
@@ -127,6 +111,56 @@ it('is refused where the schema is newer than the program', async () => {
   await expect(requireMigrated(state)).rejects.toMatchObject({
     message: expect.stringContaining('newer'),
     remedy: expect.stringContaining('Update slotsync'),
+  });
+});
+
+describe('a schema of an unreleased program', () => {
+  const REFUSAL = {
+    message: 'the state database has the schema of an unreleased slotsync, which cannot be migrated',
+    remedy: 'Start anew: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
+  };
+
+  it('is refused by migrate and by every other command, with the way out', async () => {
+    const { url, state, sql } = await open(createDatabase);
+    await sql.unsafe(MAKE_SCHEMA_EARLIER);
+    await expect(requireMigrated(state)).rejects.toMatchObject(REFUSAL);
+    await expect(migrate(url)).rejects.toMatchObject(REFUSAL);
+    expect(await tablesOf(sql)).not.toContain('gates');
+  });
+
+  it('is refused also where it has the newest migration of this program beside others', async () => {
+    const { url, state, sql } = await open(createDatabase);
+    await sql`INSERT INTO slotsync.migrations (hash, created_at) SELECT 'x', created_at - 1 FROM slotsync.migrations`;
+    await expect(requireMigrated(state)).rejects.toMatchObject(REFUSAL);
+    await expect(migrate(url)).rejects.toMatchObject(REFUSAL);
+  });
+
+  it('is removed by reset, which counts what the schema has, unless a process works with it', async () => {
+    const { url, state, sql } = await open(createDatabase);
+    const stateId = await bindDestination(state, TEST);
+    await sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'pending')`;
+    await sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A'), ('rooms', 'B')`;
+    await sql.unsafe(MAKE_SCHEMA_EARLIER);
+    expect(await countLosses(state.db)).toEqual({
+      records: 1,
+      links: 0,
+      runs: 0,
+      held: 0,
+      changes: 2,
+      bookings: 0,
+    });
+    const { baseUrl, organizationId } = TEST;
+    expect(await readDestination(state.db)).toEqual({ baseUrl, organizationId, stateId });
+
+    await sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('a', 'worker', 'night', 7)`;
+    await expect(state.db.transaction(requireIdle)).rejects.toMatchObject({
+      faults: ['worker on night, process 7'],
+    });
+    await sql`DELETE FROM slotsync.processes`;
+    await dropState(state, { statements: [], before: async () => {} });
+    expect(await tablesOf(sql)).toEqual([]);
+    await migrate(url);
+    await expect(requireMigrated(state)).resolves.toBeUndefined();
   });
 });
 
@@ -218,123 +252,4 @@ it('destination: the first one of which the state knows something is bound, and 
     }
   }
   expect(await readBinding(state)).toMatchObject({ baseUrl: TEST.baseUrl, organizationId: 'uni', stateId });
-});
-
-it('repair: a verify that repaired becomes a run of its own kind, and keeps what it was asked for', async () => {
-  const { url, sql } = await open(createEmptyDatabase);
-  await migrateBefore(sql, '0013_repair_runs');
-  await sql`
-    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, range) VALUES
-      ('verify', 'verify', 'command', '{rooms}', 'succeeded', '{"repair": true, "verified": 3}'),
-      ('verify', 'verify', 'command', '{rooms}', 'succeeded', '{"repair": true}'),
-      ('verify', 'verify', 'command', '{rooms}', 'succeeded', '{"sample": 5}')`;
-  await migrate(url);
-  expect([...(await sql`SELECT kind, range FROM slotsync.runs ORDER BY id`)]).toEqual([
-    { kind: 'repair', range: { verified: 3 } },
-    { kind: 'repair', range: null },
-    { kind: 'verify', range: { sample: 5 } },
-  ]);
-});
-
-it('holds: what runs held becomes rows, with its approval, and which run replaced it', async () => {
-  const { url, sql } = await open(createEmptyDatabase);
-  await migrateBefore(sql, '0014_holds');
-  const held = (reason: string) => sql.json({ rooms: { retire: { count: 12, reason, approvable: true } } });
-  const whole =
-    'the mirror was restored: approve only if its data is whole and not older than before; ' +
-    '12 of 100 records would be retired after 3 within 24 hours, more than 10 and more than 10 %, and run 1 holds 2 of them' +
-    ', and the approval allows exactly the 9 records that were held, and these are others; if that is so: slotsync approve 1';
-  const overwriting = {
-    courses: { overwrite: { count: 2, reason: 'x', approvable: true, samples: [{ key: 'c1' }] } },
-    rooms: {
-      retire: {
-        count: 1,
-        reason: '1 of 9 records would be retired, but the source is empty',
-        approvable: false,
-      },
-    },
-  };
-  const plan = sql.json({ rooms: {} });
-  const none = sql.json({});
-  const add = (kind: string, status: string, holds: postgres.Parameter, range: string | null = null) => sql`
-    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, holds, range, finished_at)
-    VALUES (${kind}, 'sync', 'command', '{rooms,courses}', ${status}, ${plan}, ${holds}, ${range}::jsonb, now())`;
-  await add('sync', 'held', held(whole));
-  await add('backfill', 'succeeded', none, '{"limit": 5}');
-  await add('sync', 'cancelled', none);
-  await add('sync', 'held', held('12 of 100 records would be retired'));
-  await add('sync', 'held', sql.json(overwriting));
-  await sql`UPDATE slotsync.runs SET finished_at = NULL, status = 'planning', plan = '{}' WHERE id = 3`;
-  await sql`
-    INSERT INTO slotsync.approvals (run_id, for_run, used_by, stream, operation, allowed, same_keys, expires_at)
-    VALUES (4, 5, 5, 'rooms', 'retire', 12, true, now()), (5, 3, NULL, 'courses', 'overwrite', 2, NULL, now())`;
-  await migrate(url);
-  expect([
-    ...(await sql`
-      SELECT run_id::int AS run, operation, count, state, replaced_by::int AS replaced, allowed, for_run::int AS for_run,
-        approvable FROM slotsync.holds ORDER BY run_id, operation`),
-  ]).toEqual([
-    {
-      run: 1,
-      operation: 'retire',
-      count: 12,
-      state: 'replaced',
-      replaced: 4,
-      allowed: null,
-      for_run: null,
-      approvable: true,
-    },
-    {
-      run: 4,
-      operation: 'retire',
-      count: 12,
-      state: 'used',
-      replaced: 5,
-      allowed: 12,
-      for_run: 5,
-      approvable: true,
-    },
-    {
-      run: 5,
-      operation: 'overwrite',
-      count: 2,
-      state: 'approved',
-      replaced: null,
-      allowed: 2,
-      for_run: 3,
-      approvable: true,
-    },
-    {
-      run: 5,
-      operation: 'retire',
-      count: 1,
-      state: 'open',
-      replaced: null,
-      allowed: null,
-      for_run: null,
-      approvable: false,
-    },
-  ]);
-  const facts = await sql`SELECT facts, samples FROM slotsync.holds ORDER BY run_id, operation`;
-  expect(facts.map((row) => row['facts'])).toEqual([
-    {
-      accepted: 100,
-      earlier: 3,
-      limit: { count: 10, percent: 10 },
-      alsoHeld: { runId: 1, count: 2 },
-      approval: { allowed: 9, isOther: true },
-      mirrorChange: 'was restored',
-    },
-    { accepted: 100 },
-    { accepted: 0 },
-    { accepted: 9, isSourceEmpty: true },
-  ]);
-  expect(facts[2]?.['samples']).toEqual([{ key: 'c1' }]);
-  expect([
-    ...(await sql`SELECT run_id::int AS run, replaced_by::int AS later FROM slotsync.replaced_runs ORDER BY 1`),
-  ]).toEqual([
-    { run: 1, later: 4 },
-    { run: 3, later: 4 },
-    { run: 4, later: 5 },
-  ]);
 });

@@ -1,2 +1,0 @@
-DROP INDEX "slotsync"."reservations_verdict";--> statement-breakpoint
-CREATE INDEX "reservations_discrepancies" ON "slotsync"."reservations" USING btree ("verdict") WHERE verdict NOT IN ('agrees', 'agrees_cancelled', 'restored_there', 'not_compared') OR problem IS NOT NULL;

@@ -1,2 +1,0 @@
-ALTER TABLE "slotsync"."records" ADD COLUMN "renamed_to" text COLLATE "C";--> statement-breakpoint
-CREATE INDEX "records_renamed_to" ON "slotsync"."records" USING btree ("stream","renamed_to") WHERE renamed_to IS NOT NULL;

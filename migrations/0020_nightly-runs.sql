@@ -1,2 +1,0 @@
-ALTER TABLE "slotsync"."alerts" DROP CONSTRAINT "alerts_condition";--> statement-breakpoint
-ALTER TABLE "slotsync"."alerts" ADD CONSTRAINT "alerts_condition" CHECK (condition IN ('run_failed', 'run_partial', 'run_held', 'sending_stopped', 'no_success', 'drift', 'inbox', 'state_restored', 'needs_person', 'nightly_run'));
