@@ -57,8 +57,8 @@ function isTold(concern: Concern, rules: AlertRules, now: Date): boolean {
       return rules.runs.includes('failed');
     case 'run_partial':
       return rules.runs.includes('partial');
-    case 'run_held':
-      return rules.runs.includes('held');
+    case 'gate':
+      return needsPerson(concern) && rules.runs.includes('held');
     case 'sending_stopped':
       return after(rules.sendingStoppedMinutes);
     case 'drift':
@@ -78,11 +78,12 @@ function conditionOf({ kind }: Concern): AlertCondition {
     case 'source_stale':
     case 'run_failed':
     case 'run_partial':
-    case 'run_held':
     case 'sending_stopped':
     case 'drift':
     case 'inbox':
       return kind;
+    case 'gate':
+      return 'run_held';
     case 'inbox_unknown':
       return 'inbox';
     default:

@@ -5,15 +5,15 @@ import { needsPerson, type Concern } from '../situation/concerns.js';
 import type { Grounds } from '../situation/situation.js';
 import { listUnnotedNightly, noteCause, openAlert, recoverAlert } from '../state/alerts.js';
 import type { Queries } from '../state/database.js';
-import { listEndedBadly, type EndedBadly } from '../state/runs/ended-badly.js';
-import { readHolds, type RunHold } from '../state/runs/holds.js';
-import { readLatestNightly } from '../state/runs/nightly-runs.js';
+import { readGates, waitsForOperator } from '../state/gates/gates.js';
+import { readLatestNightly, type NightlyRun } from '../state/runs/nightly-runs.js';
+import { listStreams } from '../state/streams.js';
 import { inSnapshot } from '../state/snapshot.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import { namesOf, type Channel } from './channels.js';
 
 interface Found {
-  situation: Pick<Grounds, 'endedBadly' | 'holds' | 'unsettled'>;
+  situation: Pick<Grounds, 'streamStates' | 'gates' | 'unsettled'>;
   concerns: readonly Concern[];
   channels: readonly Channel[];
   report: ParsedConfig['report'];
@@ -23,7 +23,8 @@ export async function noteNightly(
   tx: Queries,
   { situation, concerns, channels, report }: Found,
 ): Promise<void> {
-  for (const { runId, status, hasEnded, alert } of await listUnnotedNightly(tx)) {
+  for (const { status, alert, ...nightly } of await listUnnotedNightly(tx)) {
+    const { id: runId, finishedAt } = nightly;
     const titleOf = (what: string) => ({ title: `Nightly sync, run ${runId}: ${what}` });
     const message = {
       ...titleOf('started'),
@@ -39,7 +40,7 @@ export async function noteNightly(
         { cause: `nightly_run ${runId}`, condition: 'nightly_run', message },
         namesOf(channels, 'nightly runs'),
       ));
-    if (id === undefined || run === undefined || !hasEnded) continue;
+    if (id === undefined || run === undefined || finishedAt === null) continue;
     const needed = concerns.filter(needsPerson).length;
     const isSomething = status !== 'succeeded' || needed > 0 || situation.unsettled > 0;
     const isReported = report !== undefined && (report.only === 'always' || isSomething);
@@ -48,7 +49,7 @@ export async function noteNightly(
       afterMinutes: 0,
       message: {
         ...titleOf(needed > 0 ? `${status}, needs a person: ${needed}` : status),
-        run: { ...run, isBad: isBad(runId, situation) },
+        run: { ...run, isBad: isBad(nightly, situation) },
       },
       channels: [
         ...namesOf(channels, 'nightly runs'),
@@ -64,17 +65,26 @@ export async function isLatestNightlyBad(db: Queries, limitMs: number): Promise<
     db,
     async (tx) => {
       const latest = await readLatestNightly(tx);
-      const situation = { endedBadly: await listEndedBadly(tx), holds: await readHolds(tx) };
+      const situation = { streamStates: await listStreams(tx), gates: await readGates(tx) };
       return latest !== undefined && isBad(latest, situation);
     },
     { limitMs },
   );
 }
 
-/** It failed, is partial, or holds something. What an operator decided, or a later run has done since, is not bad. */
+/**
+ * A stream of it has a problem that it found, or a gate that waits for an operator since it ended or before. What an operator
+ * decided, what a freeze keeps back, and what a later run has done since, is not bad.
+ */
 function isBad(
-  id: number,
-  { endedBadly, holds }: { endedBadly: readonly EndedBadly[]; holds: readonly RunHold[] },
+  { id, streams, finishedAt }: NightlyRun,
+  { streamStates, gates }: Pick<Grounds, 'streamStates' | 'gates'>,
 ): boolean {
-  return [...endedBadly, ...holds].some(({ runId }) => runId === id);
+  const isHeld = gates.some(
+    (gate) =>
+      waitsForOperator(gate) &&
+      streams.includes(gate.stream) &&
+      (finishedAt === null || gate.since <= finishedAt),
+  );
+  return isHeld || streamStates.some(({ problem }) => problem?.runId === id);
 }

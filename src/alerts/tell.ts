@@ -65,7 +65,7 @@ export async function evaluateAlerts(
       const isThere = causes.some((found) => found.cause === cause);
       await noteCause(tx, id, isThere);
       if (!isThere) {
-        // An operator has decided on what was held: what is held next is another decision.
+        // An operator has decided about the gate: what is held next is another decision.
         const afterMinutes = condition === 'run_held' ? 0 : OVER_AFTER_MINUTES;
         const afterwards = describeAfterwards(situation, condition);
         await recoverAlert(tx, id, { afterMinutes, message: { afterwards } });

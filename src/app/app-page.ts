@@ -12,7 +12,7 @@ interface PageParts {
   quotaUsage?: AppBase['quotaUsage'];
 }
 
-/** The page's routes; closed with the app. */
+/** The page's routes. */
 export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaUsage }: PageParts) {
   const { settings, state, timeZone, configuration, mirror, openMirror, log } = app;
   const destination = async () => {
@@ -20,7 +20,7 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
     return app.destination();
   };
   const configuredStreams = async () => (await configuration()).streams.map(({ name }) => name);
-  const page = createPage({
+  return createPage({
     host: settings.httpHost,
     token: settings.httpToken,
     signIn: settings.httpSignIn,
@@ -39,7 +39,6 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
     producer,
     log,
   });
-  return app.own(page, page.close);
 }
 
 /** Serves the page alone. Throws UsageError when the port cannot be had. */

@@ -19,7 +19,10 @@ export async function actions(app: App, options: ActionsOptions): Promise<void> 
   const timeZone = await app.timeZone();
   const listed = await listActions(db, {
     runId: options.run === undefined ? undefined : readRunNumber(options.run),
-    from: options.since === undefined ? undefined : readSince(options.since, '--since', await readClock(db)),
+    from:
+      options.since === undefined
+        ? undefined
+        : readSince(options.since, '--since', await readClock(db), timeZone),
     limit: readWholeNumber(options.limit, '--limit takes'),
   });
   printDocument(actionsDocument(listed), { json: options.json, timeZone }, { actions: listed });

@@ -20,7 +20,7 @@ export async function cancel(app: App, id: string, options: CommonOptions & Reas
   print(options, { cancelled: run.id }, [
     `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
     run.range?.force === true
-      ? 'What is as it was accepted last is not sent by a sync. To send it all the same: slotsync backfill --force'
+      ? 'It clears the wish to send again what it had not sent: a sync leaves out what has not changed. To send that all the same: slotsync backfill --force'
       : 'Its other records are sent by the next run: slotsync sync',
   ]);
 }

@@ -12,7 +12,6 @@ import { plain } from '../render/plain.js';
 import { print, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { readClock } from '../state/database.js';
-import { listFrozen } from '../state/freezes.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding } from '../sync/operator/check.js';
 import type { CommonOptions } from './command.js';
@@ -30,7 +29,6 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   const { writeProbe: number, externalId } = options;
   if (externalId !== undefined && number === undefined)
     throw new UsageError('--external-id names what an object gets by --write-probe <number>; name that too');
-  if (number !== undefined) await requireNothingFrozen(app);
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
     findings.push(finding);
@@ -50,7 +48,9 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   const configuration = await app.configuration();
   await app.alertChannels();
   const { settings } = app;
+  const timeZone = () => app.timeZone().catch(() => 'UTC');
   const deps = {
+    timeZone,
     configuration,
     confirmedState: app.confirmedState,
     mirror: await app.mirror(),
@@ -64,9 +64,8 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     async ({ db }) => ({ processes: await listProcesses(db), now: await readClock(db) }),
     () => ({ processes: [], now: new Date() }),
   ); // reported above
-  const timeZone = await app.timeZone().catch(() => 'UTC');
   for (const process of findFormerProcesses(processes, configuration.fingerprints)) {
-    const text = plain(describeFormer(process, now), timeZone);
+    const text = plain(describeFormer(process, now), await timeZone());
     add({ what: 'processes', result: 'warning', text });
   }
   for (const schedule of schedulesOf(configuration)) {
@@ -99,31 +98,11 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     : EXIT.failed;
 }
 
-/** The object of a probe may be of any stream. */
-async function requireNothingFrozen(app: App): Promise<void> {
-  const state = await app.confirmedState().catch(() => undefined); // a finding reports it
-  const [frozen] = state ? await listFrozen(state.db) : [];
-  if (!frozen) return;
-  const until = formatMinute(frozen.endsAt, await app.timeZone());
-  throw new UsageError(
-    `--write-probe writes nothing while a stream is frozen: ${frozen.stream}, until ${until}`,
-    {
-      remedy: `Try it then. To end a freeze: slotsync unfreeze ${frozen.stream}`,
-    },
-  );
-}
-
 function describeSettings({ settings: { api, redisUrl, requestsPerSecond } }: App): string {
   const queue = redisUrl === undefined ? 'queue and quota in the state database' : 'queue and quota on Redis';
   return `organization ${api?.organizationId} at ${api?.baseUrl}, ${requestsPerSecond} requests a second, ${queue}`;
 }
 
-/** As lines: a slow reading with its statement and its plan. */
-function describeFinding({ result, what, text, reading, remedy }: Finding): string[] {
-  const slow = reading ? `${reading.statement}\n${reading.plan}`.split('\n') : [];
-  return lines(
-    `${SIGNS[result]} ${what}: ${text}${reading ? ':' : ''}`,
-    slow.map((line) => `      ${line}`),
-    remedy !== undefined && `    → ${remedy}`,
-  );
+function describeFinding({ result, what, text, remedy }: Finding): string[] {
+  return lines(`${SIGNS[result]} ${what}: ${text}`, remedy !== undefined && `    → ${remedy}`);
 }

@@ -4,7 +4,7 @@ import type { Need } from '../config/settings.js';
 import { common, withApp, withoutApp } from './command.js';
 
 const STATE: readonly Need[] = ['state'];
-/** Statuses that `failures` lists. No record has the status `held`: its keys wait in batches. */
+/** Statuses that `failures` lists. No record has the status `held`: a gate keeps its key. */
 const FAILED_STATUSES = ['dead', 'failed', 'deferred', 'pending', 'held'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 
@@ -195,7 +195,6 @@ export function addCommands(program: Command): void {
     .description('what changed, what is held, what needs a person and why, and the requests it took')
     .option('--since <time>', 'a duration such as 12h or 7d, a day, or an ISO time')
     .option('--text', 'plain text of 80 columns (the default)')
-    .option('--markdown', 'Markdown, for a ticket or a chat')
     .option('--html', 'one HTML document without assets, to be mailed or printed')
     .option('--out <file>', 'write it to a file')
     .action(withApp({ needs: STATE }, async () => (await import('./report.js')).report));
@@ -244,15 +243,23 @@ export function addCommands(program: Command): void {
     .description('let the object of a row whose key changed follow it, with its bookings')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).rename));
 
+  noted(program.command('rename-stream'))
+    .argument('<old>', 'name that the stream had; it is not in the configuration any more')
+    .argument('<new>', 'name that the stream has in the configuration now')
+    .description('move everything that the state has of a stream to its new name, with its triggers')
+    .action(
+      withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename-stream.js')).renameStream),
+    );
+
   holdOptions(runOptions(noted(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')
     .option('--exactly', 'only the records that are held now: if others are due, they are held again')
-    .description('approve what a run holds, up to the number it names, and sync its streams')
+    .description('approve what a run holds, up to the number it names, and sync the streams as a whole')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
 
   holdOptions(noted(program.command('reject')))
     .argument('<run>', 'number of the run that holds something')
-    .description('discard what a run holds for approval; nothing of it is sent')
+    .description('leave what a run holds unsent, and be quiet about it until its records change')
     .action(withApp({ needs: STATE }, async () => (await import('./reject.js')).reject));
 
   noted(program.command('pause'))
@@ -276,8 +283,8 @@ export function addCommands(program: Command): void {
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).freeze));
 
   noted(program.command('unfreeze'))
-    .argument('[streams...]', 'streams to write again (default: all)')
-    .description('end a freeze before its time')
+    .argument('[streams...]', 'streams to write again (default: all); they need not be in the configuration')
+    .description('end freezes before their time')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).unfreeze));
 
   noted(program.command('cancel'))
@@ -357,7 +364,8 @@ function runOptions(command: Command): Command {
 function holdOptions(command: Command): Command {
   return command
     .option('--stream <name>', 'only of this stream')
-    .option('--operation <operation>', 'only create, update, retire, overwrite or repair');
+    .option('--operation <operation>', 'only create, update, retire, overwrite or repair')
+    .option('--gate <reason>', 'only what is held for this reason, such as limit or refused');
 }
 
 /** Commands whose actions are noted. */

@@ -1,5 +1,5 @@
 // Exit codes of the process: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval. What a freeze
-// holds needs nobody: a run that sent everything else is done.
+// holds, and what an operator has rejected, needs nobody: a run that sent everything else is done.
 import { errorEntry } from '../errors/error-catalogue.js';
 import type { Run } from '../state/runs/read-runs.js';
 
@@ -16,8 +16,8 @@ export function exitCodeOfRun({
 }: Pick<Run, 'status' | 'errorCode' | 'holds'>): number {
   if (status === 'succeeded') return EXIT.done;
   if (status === 'held') {
-    const operations = Object.values(holds).flatMap((held) => Object.keys(held));
-    return operations.every((operation) => operation === 'frozen') ? EXIT.done : EXIT.held;
+    const held = Object.values(holds).flatMap((ofStream) => Object.values(ofStream));
+    return held.every(({ reason, isRejected }) => reason === 'frozen' || isRejected) ? EXIT.done : EXIT.held;
   }
   return status === 'failed' ? exitCodeOfErrorCode(errorCode) : EXIT.failed;
 }

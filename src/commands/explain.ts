@@ -4,6 +4,7 @@ import { SlotsyncError } from '../errors/errors.js';
 import { bookingDocument } from '../documents/bookings.js';
 import { nextOfRecord, recordDocument, unownedDocument } from '../documents/record.js';
 import { readChainOf } from '../situation/chains.js';
+import { readHolder } from '../situation/holders.js';
 import { printDocument } from '../render/print-document.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
@@ -56,7 +57,9 @@ export async function explain(
     return;
   }
   const found = await explainRecord(deps, stream, named.key);
-  const explained = { ...found, chain: await readChainOf(deps.state.db, found.record) };
+  const { db } = deps.state;
+  const held = await readHolder(db, { stream: name, localKey: named.key });
+  const explained = { ...found, held, chain: await readChainOf(db, found.record) };
   const facts = { ...explained, next: nextOfRecord(explained) };
   printDocument(recordDocument(explained, found), shown, facts);
 }

@@ -51,7 +51,8 @@ async function prepare(app: App, name: string | undefined, options: FailuresOpti
   const limit = options.limit === undefined ? undefined : readWholeNumber(options.limit, '--limit takes');
   const state = await app.state();
   const now = await readClock(state.db);
-  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now);
+  const timeZone = await app.timeZone();
+  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now, timeZone);
   await requireKnownStream(app, state, stream);
   await requireKnownCode(state, code);
   const { db } = state;
@@ -62,7 +63,7 @@ async function prepare(app: App, name: string | undefined, options: FailuresOpti
   );
   const narrows = describeChoice(options);
   const read = () => readFailuresFacts(db, filter, { narrows, configured });
-  return { db, filter, narrows, read, configured, limit, json, out, now, timeZone: await app.timeZone() };
+  return { db, filter, narrows, read, configured, limit, json, out, now, timeZone };
 }
 
 async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show }: Show): Promise<void> {

@@ -104,8 +104,8 @@ function asUsageError(refusal: ForgetRefusal, stream: string): UsageError {
     return new UsageError(`a batch is writing the record of ${stream}`, { remedy });
   }
   const { runId } = refusal;
-  return new UsageError(`run ${runId} has the key, and has not ended or is held`, {
-    remedy: `Wait for its end, or end it: slotsync cancel ${runId}, or for what it holds: slotsync reject ${runId}`,
+  return new UsageError(`run ${runId} has the key, and has not ended`, {
+    remedy: `Wait for its end, or end it: slotsync cancel ${runId}`,
   });
 }
 

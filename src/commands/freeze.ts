@@ -1,11 +1,20 @@
 // `freeze` and `unfreeze`: nothing of these streams is written until a time, or from now on again.
 import type { App } from '../app/app.js';
-import { selectStreams } from '../config/config-file.js';
+import { selectStreams, type Configuration } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { actAs } from '../state/actions.js';
 import { readClock } from '../state/database.js';
-import { freezeStreams, listFrozen, unfreezeStreams } from '../state/freezes.js';
+
+import {
+  freezeStreams,
+  listFreezes,
+  listFrozen,
+  unfreezeStreams,
+  type StandingFreeze,
+  endFreezes,
+} from '../state/freezes.js';
+import { markDue } from '../state/streams.js';
 import { formatMinute, lines } from '../text/format.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { readUntil } from './read-time.js';
@@ -21,49 +30,86 @@ export async function freeze(app: App, names: string[], options: FreezeOptions):
   const timeZone = await app.timeZone();
   const endsAt = readUntil(options.until, '--until', await readClock(db), timeZone);
   const actor = await app.actor(options.reason);
-  const { reason } = actor;
+  const { by, reason } = actor;
   if (reason === undefined) throw new UsageError('--reason is empty: say why, for whoever sees what waits');
   const until = formatMinute(endsAt, timeZone);
+  const named = names.length === 0 ? 'all streams' : streams.join(', ');
+  const asked = { streams: names.length === 0 ? null : streams, endsAt, reason, by };
   await actAs(
     db,
     actor,
     'freeze',
-    (tx) => freezeStreams(tx, { streams, endsAt, reason }),
-    () => ({ subject: `${streams.join(', ')} until ${until}` }),
+    (tx) => freezeStreams(tx, asked),
+    () => ({ subject: `${named} until ${until}` }),
   );
   print(options, { frozen: await listFrozen(db, streams) }, [
-    `Frozen until ${until}: ${streams.join(', ')}. Requests in progress are answered.`,
+    `Frozen until ${until}: ${named}. Requests in progress are answered.`,
     'Runs plan as before and hold what they would send; changes wait in the inbox.',
     `To see what waits: slotsync status. To end it earlier: ${['slotsync unfreeze', ...names].join(' ')}`,
   ]);
 }
 
+/** A stream that a freeze names need not be in the configuration. Without names, every freeze of a command ends. */
 export async function unfreeze(
   app: App,
   names: string[],
   options: CommonOptions & ReasonOption,
 ): Promise<void> {
-  const streams = selectStreams(await app.configuration(), names).map(({ name }) => name);
+  const configuration = await app.configuration();
   const { db } = await app.state();
   const timeZone = await app.timeZone();
-  const unfrozen = await actAs(
+  const streams = selectFrozen(configuration, await listFreezes(db), names);
+  const before = await listFrozen(db, streams);
+  const after = await actAs(
     db,
     await app.actor(options.reason),
     'unfreeze',
-    (tx) => unfreezeStreams(tx, streams),
-    (ended) => (ended.length > 0 ? { subject: ended.join(', ') } : undefined),
+    async (tx) => {
+      if (names.length === 0) await endFreezes(tx);
+      else await unfreezeStreams(tx, streams);
+      const still = await listFrozen(tx, streams);
+      const ended = endedOf(before, still).filter((name) =>
+        configuration.streams.some((own) => own.name === name),
+      );
+      await markDue(tx, ended, 'frozen');
+      return still;
+    },
+    (still) => {
+      const ended = endedOf(before, still);
+      return ended.length > 0 ? { subject: ended.join(', ') } : undefined;
+    },
   );
-  const frozen = await listFrozen(db, streams);
-  const left = unfrozen.filter((stream) => !frozen.some((freeze) => freeze.stream === stream));
-  print(options, { unfrozen, frozen }, [
+  const unfrozen = endedOf(before, after);
+  print(options, { unfrozen, frozen: after }, [
     ...lines(
-      unfrozen.length === 0 && frozen.length === 0 && 'None of these streams is frozen.',
-      left.length > 0 &&
-        `No longer frozen: ${left.join(', ')}. A worker plans what waited within 15 seconds; without one: ${['slotsync sync', ...left].join(' ')}`,
+      before.length === 0 && 'None of these streams is frozen.',
+      unfrozen.length > 0 &&
+        `No longer frozen: ${unfrozen.join(', ')}. A worker plans what waited within 15 seconds; without one: ${['slotsync sync', ...unfrozen].join(' ')}`,
     ),
-    ...frozen.map(
+    ...after.map(
       ({ stream, endsAt, reason }) =>
         `${stream} is frozen by the configuration until ${formatMinute(endsAt, timeZone)} (${reason}). To end that: correct \`freeze\` there, and restart the worker.`,
     ),
   ]);
+}
+
+interface Frozen {
+  stream: string;
+}
+
+const endedOf = (before: readonly Frozen[], after: readonly Frozen[]) =>
+  before.flatMap(({ stream }) => (after.some((still) => still.stream === stream) ? [] : stream));
+
+/** The streams that are named, or all that are known. Throws UsageError for a name that no configuration and no freeze has. */
+function selectFrozen(
+  configuration: Configuration,
+  freezes: readonly StandingFreeze[],
+  names: readonly string[],
+): string[] {
+  const ofFreezes = freezes.flatMap(({ streams }) => streams ?? []);
+  const configured = names.filter((name) => !ofFreezes.includes(name));
+  if (names.length === 0)
+    return [...new Set([...configuration.streams.map(({ name }) => name), ...ofFreezes])];
+  if (configured.length > 0) selectStreams(configuration, configured);
+  return [...names];
 }

@@ -1,5 +1,6 @@
 // The output of `plan`: samples field by field, a table of the operations, what would be held, and the time it takes.
 import { isUnsendable, type Preview } from '../sync/plan/preview.js';
+import type { FrozenStream } from '../state/freezes.js';
 import type { PlanCounts } from '../state/schema.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { formatDuration, formatMinute, formatNumber, plural, shorten, lines } from '../text/format.js';
@@ -26,6 +27,8 @@ interface PlanCost {
   latencyMs: number;
   seconds: number;
   endsAt: Date;
+  /** Streams of which nothing is sent now: their requests are not among these. */
+  frozen: readonly FrozenStream[];
 }
 
 interface PlanLayout {
@@ -60,6 +63,10 @@ export function describePlans(
     ).split('\n'),
     '',
     plans.flatMap(describeProblems),
+    cost.frozen.map(
+      ({ stream, endsAt, reason }) =>
+        `${stream} is frozen until ${formatMinute(endsAt, timeZone)} (${reason}): nothing of it is sent before.`,
+    ),
     describeCost(cost, timeZone),
   );
 }
@@ -121,7 +128,9 @@ function describeProblems(preview: Preview): string[] {
     error && `${stream} cannot be planned: ${error.message}`,
     describeMet(stream, counts),
     load && Object.keys(holds).length === 0 && `${stream}: ${describeWholeLoad(load)}`,
-    Object.values(withReasons(holds, { stream })).map(({ reason }) => `${stream}: held: ${reason}`),
+    Object.values(withReasons(holdsOf(preview), { stream })).map(
+      ({ reason }) => `${stream}: held: ${reason}`,
+    ),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
     renamed.map((pair) => describeRenamed({ stream, ...pair })),
@@ -130,6 +139,10 @@ function describeProblems(preview: Preview): string[] {
   );
 }
 
+/** Without those of a freeze, of which a line of its own is shown. */
+const holdsOf = ({ holds }: Preview): Preview['holds'] =>
+  Object.fromEntries(Object.entries(holds).filter(([, { reason }]) => reason !== 'frozen'));
+
 /** The objects that records which were never accepted meet at the service, if any. */
 function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 }: PlanCounts) {
   if (equal + overwrite === 0) return undefined;
@@ -137,8 +150,11 @@ function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 
   return `${stream}: ${asked} never accepted: ${fresh} new, ${equal} at the service already and equal, ${overwrite} would overwrite what is there.`;
 }
 
-function describeCost({ requests, rate, latencyMs, seconds, endsAt }: PlanCost, timeZone: string): string {
-  if (requests === 0) return 'Nothing to send.';
+function describeCost(
+  { requests, rate, latencyMs, seconds, endsAt, frozen }: PlanCost,
+  timeZone: string,
+): string {
+  if (requests === 0) return frozen.length > 0 ? 'Nothing to send now.' : 'Nothing to send.';
   const pace = `${rate} requests a second and ${Math.round(latencyMs)} ms latency`;
   return `At most ${plural(requests, 'request')}: ${formatDuration(seconds)} at ${pace}, done at ${formatMinute(endsAt, timeZone)} if started now.`;
 }

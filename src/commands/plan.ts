@@ -3,6 +3,7 @@ import { selectStreams } from '../config/config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { UsageError } from '../errors/errors.js';
 import { print, printLines, printNote } from '../render/print.js';
+import { findFrozen } from '../sync/operator/find-frozen.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
 import { openPlanFile } from '../sync/plan/plan-file.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
@@ -52,18 +53,28 @@ export async function plan(
   if (isComplete) await file?.close();
   else if (file) printNote(`${options.out} was not written: a stream cannot be planned.`);
 
-  const batches = plans.reduce((sum, { requests }) => sum + requests, 0);
+  const planned = plans.map(({ stream }) => stream);
+  const frozen = await findFrozen(state.db, planned, configuration.freezes);
+  const freezeOf = ({ stream }: Preview) => frozen.find((freeze) => freeze.stream === stream) ?? null;
+  const sendable = plans.filter((plan) => freezeOf(plan) === null);
+  const batches = sendable.reduce((sum, { requests }) => sum + requests, 0);
   const requests = batches === 0 ? 0 : batches + REQUESTS_PER_RUN;
   const rate = app.settings.requestsPerSecond;
   const latencyMs = destination.meanLatencyMs() ?? ASSUMED_LATENCY_MS;
   const seconds = secondsAtQuota(requests, rate, latencyMs);
   const endsAt = new Date(Date.now() + seconds * 1000);
   const cost = { requests, rate, latencyMs, seconds, endsAt };
-  const streamsJson = plans.map((plan) => ({ ...plan, holds: withReasons(plan.holds, plan) }));
+  const streamsJson = plans.map((plan) => ({
+    ...plan,
+    frozen: freezeOf(plan),
+    holds: withReasons(plan.holds, plan),
+  }));
+  const layout = { samples: !options.full, timeZone: await app.timeZone() };
   print(options, { streams: streamsJson, requests, seconds, endsAt }, [
-    ...describePlans(plans, cost, { samples: !options.full, timeZone: await app.timeZone() }),
+    ...describePlans(plans, { ...cost, frozen }, layout),
     ...(file && isComplete ? [`Written to ${options.out}.`] : []),
   ]);
   if (plans.some((plan) => plan.error || isUnsendable(plan))) return EXIT.failed;
-  return plans.some(({ holds }) => Object.keys(holds).length > 0) ? EXIT.held : EXIT.done;
+  const isHeld = ({ holds }: Preview) => Object.values(holds).some(({ reason }) => reason !== 'frozen');
+  return plans.some(isHeld) ? EXIT.held : EXIT.done;
 }

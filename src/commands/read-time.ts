@@ -12,9 +12,9 @@ export function readTime(text: string, option: string): number {
   throw new UsageError(`${option} takes a day such as 2026-09-01, or an ISO time, not '${text}'`);
 }
 
-/** From when on: a duration before now, such as `12h`, `90m` or `7d`, or a time that is over. */
-export function readSince(text: string, option: string, now: Date): Date {
-  const at = readTimeOrDuration(text, option, (ms) => now.getTime() - ms);
+/** From when on: a duration before now, such as `12h`, `90m` or `7d`, or a time that is over, by the clock of the time zone. */
+export function readSince(text: string, option: string, now: Date, timeZone: string): Date {
+  const at = readTimeOrDuration(text, option, (ms) => now.getTime() - ms, timeZone);
   if (at > now.getTime()) throw new UsageError(`${option} is in the future: ${text}`);
   return new Date(at);
 }
@@ -30,7 +30,7 @@ function readTimeOrDuration(
   text: string,
   option: string,
   fromNow: (ms: number) => number,
-  timeZone?: string,
+  timeZone: string,
 ): number {
   const [, number, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   const at =

@@ -4,7 +4,6 @@ import { reportDocument } from '../documents/report.js';
 import { UsageError } from '../errors/errors.js';
 import { openOutputFile } from '../files/output-file.js';
 import { documentToHtml } from '../render/html.js';
-import { documentToMarkdown } from '../render/markdown.js';
 import { printJson, printLine, printLines } from '../render/print.js';
 import { documentToText } from '../render/text.js';
 import { readReport } from '../situation/report.js';
@@ -18,14 +17,12 @@ import { readSince } from './read-time.js';
 interface ReportOptions extends CommonOptions {
   since?: string;
   text?: boolean;
-  markdown?: boolean;
   html?: boolean;
   out?: string;
 }
 
 const FORMATS = {
   text: (document: Document, timeZone: string) => documentToText(document, { timeZone }),
-  markdown: documentToMarkdown,
   html: documentToHtml,
 } as const;
 
@@ -35,16 +32,15 @@ export async function report(app: App, id: string | undefined, options: ReportOp
     throw new UsageError('a run has its own period: leave out --since');
   const { db } = await app.state();
   const now = await readClock(db);
-  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now);
+  const timeZone = await app.timeZone();
+  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now, timeZone);
   const run = id === undefined ? undefined : await findRun(db, readRunNumber(id));
   const { requestsPerSecond } = app.settings;
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openOutputFile(options.out);
   const loadStreams = async () => (await app.configuration()).streams;
   const facts = await readReport(db, { since, run }, { requestsPerSecond, loadStreams, now });
-  const text = options.json
-    ? JSON.stringify(facts, null, 2)
-    : render(reportDocument(facts), await app.timeZone());
+  const text = options.json ? JSON.stringify(facts, null, 2) : render(reportDocument(facts), timeZone);
   if (!file) return options.json ? printJson(facts) : printLines(text.trimEnd().split('\n'));
   await file.write(`${visible(text).trimEnd()}\n`);
   await file.close();
@@ -53,7 +49,7 @@ export async function report(app: App, id: string | undefined, options: ReportOp
 
 /** Throws UsageError when several forms are asked for. */
 function chooseFormat(options: ReportOptions): (document: Document, timeZone: string) => string {
-  const asked = (['text', 'markdown', 'html', 'json'] as const).filter((name) => options[name]);
+  const asked = (['text', 'html', 'json'] as const).filter((name) => options[name]);
   if (asked.length > 1) throw new UsageError(`choose one of ${asked.map((name) => `--${name}`).join(', ')}`);
   const [format = 'text'] = asked;
   return FORMATS[format === 'json' ? 'text' : format];

@@ -4,11 +4,16 @@ import { UsageError } from '../errors/errors.js';
 import { nearestName } from '../text/nearest-name.js';
 import type { State } from '../state/database.js';
 import { listFailureCodes } from '../state/records/read/count-failures.js';
-import { HOLD_OPERATIONS } from '../state/schema.js';
+import { GATED_OPERATIONS, GATE_REASONS } from '../state/schema.js';
 
-/** Throws UsageError for a code that is in no record and in no catalogue. What is held has an operation instead. */
+/** Throws UsageError for a code that is in no record and in no catalogue. What is held has the operation or the reason of a gate. */
 export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string | undefined): Promise<void> {
-  if (code === undefined || isKnownCode(code) || HOLD_OPERATIONS.some((one) => one === code)) return;
+  if (
+    code === undefined ||
+    isKnownCode(code) ||
+    [...GATED_OPERATIONS, ...GATE_REASONS].some((one) => one === code)
+  )
+    return;
   const codes = await listFailureCodes(db);
   if (codes.includes(code)) return;
   throw new UsageError(`no record has the code '${code}'`, {

@@ -4,16 +4,19 @@ import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { deleteQueues } from '../queue/bullmq.js';
 import { print, printLine, printNote } from '../render/print.js';
-import { readBinding } from '../state/destination-binding.js';
-import { countLosses, dropState, requireIdle, type Losses } from '../state/reset.js';
+import { openState } from '../state/database.js';
+import { requireSchema } from '../state/migrate.js';
+import { countLosses, dropState, readDestination, requireIdle, type Losses } from '../state/reset.js';
 import { plural } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
 export async function reset(app: App, options: CommonOptions & { yes?: boolean }): Promise<number> {
-  const state = await app.state();
+  const state = openState({ url: app.stateUrl() });
+  app.own(state, state.close);
+  await requireSchema(state);
   await state.db.transaction(requireIdle);
-  const binding = await readBinding(state);
+  const binding = await readDestination(state.db);
   const triggers = await app.triggers();
   const lost = { ...(await countLosses(state.db)), triggers: (await triggers.list()).length };
   const what = `what slotsync knows of ${binding ? `organization ${binding.organizationId} at ${binding.baseUrl}` : 'no service yet'}: ${describe(lost)}`;
@@ -43,7 +46,7 @@ function describe({
   records,
   links,
   runs,
-  holds,
+  held,
   changes,
   bookings,
   triggers,
@@ -52,7 +55,7 @@ function describe({
     plural(records, 'record'),
     plural(links, 'link'),
     plural(runs, 'run'),
-    `${plural(holds, 'hold')} that wait or are approved`,
+    plural(held, 'held record'),
     `${plural(changes, 'change')} in the inbox`,
     plural(bookings, 'booking'),
     `triggers of ${plural(triggers, 'stream')}`,

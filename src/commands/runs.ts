@@ -23,8 +23,8 @@ export async function runs(app: App, id: string | undefined, options: RunsOption
   const shown = { json: options.json, timeZone: await app.timeZone() };
   if (id !== undefined) {
     const facts = await readRunFacts(db, await findRun(db, readRunNumber(id)));
-    const { run, approvals } = facts;
-    printDocument(runDocument(facts, await readClock(db)), shown, { run: runToJson(run), approvals });
+    const { run, gates } = facts;
+    printDocument(runDocument(facts, await readClock(db)), shown, { run: runToJson(run), gates });
     return;
   }
   const limit = readWholeNumber(options.limit, '--limit takes');

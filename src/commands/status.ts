@@ -73,7 +73,7 @@ async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFa
 export function statusToText(facts: SituationFacts, timeZone: string): string {
   const all = concerns(facts);
   const options = { timeZone, columns: columnsOf(process.stdout) };
-  const { lead, sections } = situationDocument(facts, { timeZone, all });
+  const { lead, sections } = situationDocument(facts, { all });
   const shown = sections.filter(({ id }) => id !== 'processes');
   return `${answerToText({ lead, sections: shown }, options)}\n\n${describeWhoseTurn(all)}`;
 }

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 import { UsageError } from '../errors/errors.js';
-import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
+import { FUNCTION_PREFIX, functionName } from '../streams/trigger-functions.js';
 import type { Triggers } from '../mirror/install-triggers.js';
 import { print, printJson, printLine, printText } from '../render/print.js';
 import { noteAction } from '../state/actions.js';

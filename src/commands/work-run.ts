@@ -16,9 +16,10 @@ import { readRunFacts } from '../situation/run-facts.js';
 import { readClock, type State } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import type { RunRequest } from '../state/runs/insert-run.js';
-import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
+import { isWhole, readProgress, readRun, type Run } from '../state/runs/read-runs.js';
 import { endLeftRuns } from '../state/runs/run-configuration.js';
 import { startRun } from '../state/runs/start-run.js';
+import { markDue } from '../state/streams.js';
 import type { Waiting } from '../state/locks.js';
 import type { Stream } from '../streams/stream.js';
 import { EXIT, exitCodeOfRun } from './exit-code.js';
@@ -76,27 +77,41 @@ export async function startAndWork(
   return beginAndWork(app, start, options, {
     ...work,
     continues: (run) => canContinue && isRunOf(run, request),
+    dueStreams: isWhole({ kind: wanted.kind, range: wanted.range ?? null }) ? names : [],
   });
 }
 
-/** The same with `start`, which returns an unfinished run over the same streams when there is one. */
+/**
+ * The same with `start`, which returns an unfinished run over the same streams when there is one. `dueStreams`: those of a whole
+ * sync that a worker starts when that run has ended.
+ */
 export async function beginAndWork(
   app: App,
   start: (waiting: Waiting) => Promise<{ run: Run; started: boolean }>,
   options: ParsedRunOptions,
-  { continues = () => false, ...work }: Omit<Work, 'begin'> & { continues?: (run: Run) => boolean },
+  {
+    continues = () => false,
+    dueStreams = [],
+    ...work
+  }: Omit<Work, 'begin'> & { continues?: (run: Run) => boolean; dueStreams?: readonly string[] },
 ): Promise<number> {
   if (options.detach) {
     const [{ producer }] = await Promise.all([app.queue(), noteFormerProcesses(app)]);
     const { run, started } = await start({ onWait: printNote });
     if (run.pausedAt) return printPaused(run, options, work.extraJson);
     await producer.enqueueRun(run.id, run.lane);
+    if (!started) await markDue((await app.state()).db, dueStreams, 'busy');
+    const isDue = dueStreams.length > 0;
+    const unfinished = `Run ${run.id} over the same streams is not finished yet`;
+    const due = `${dueStreams.join(', ')} ${dueStreams.length === 1 ? 'is' : 'are'} due`;
     print(options, { ...work.extraJson, run: runToJson(run), started }, [
       started
         ? `Run ${run.id} is queued. Watch it with: slotsync status`
-        : `Run ${run.id} over the same streams is not finished yet; nothing was queued.`,
+        : isDue
+          ? `${unfinished}. ${due}: a worker starts the sync when the run has ended.`
+          : `${unfinished}; nothing was queued. Run the command again when it has ended: slotsync status`,
     ]);
-    return EXIT.done;
+    return started || isDue ? EXIT.done : EXIT.failed;
   }
   const begin = async (waiting: Waiting) => {
     const { run, started } = await start(waiting);

@@ -9,10 +9,10 @@ import { withDeadline } from '../time/deadline.js';
 import { createTokenSource } from './access-token.js';
 import { openConnections } from './connections.js';
 import { createExchanges, type Context } from './exchange.js';
-import { invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
+import { forbidden, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Limiter } from './quota/limiter.js';
 import { createRedaction } from './redaction.js';
-import { authenticateAnswer, createPaths, toDetail, type ErrorBodies } from './wire.js';
+import { authenticateAnswer, createPaths, findAny, toDetail, type ErrorBodies } from './wire.js';
 
 export type { Context } from './exchange.js';
 
@@ -80,11 +80,33 @@ export function createClient({
     return untilAnswered(exchange, () => exchange.send(headers));
   }
 
+  /** The last token with which the service permitted a request. */
+  let permitted: string | undefined;
+
+  /** Why a fresh token did not help: the service permits nothing with it, or forbids this kind of request. */
+  async function explainRefused(
+    answer: Answer,
+    call: Call,
+    token: string,
+    context: Context,
+  ): Promise<unknown> {
+    const path = call.path === paths.findTypes ? paths.findFields : paths.findTypes;
+    const probe = openRequest({ method: 'POST', path }, context, { isProbe: true });
+    const isPermitted = async () =>
+      untilAnswered(probe, () => probe.send(findAny, () => true)).catch(() => false);
+    const isForbidden = permitted === token || (await isPermitted());
+    try {
+      return parseAnswer(answer, call, reading);
+    } catch (error) {
+      return isForbidden ? forbidden(error) : error;
+    }
+  }
+
   /**
    * A request, from its slot of the quota to its answer. Between the two its sender decides what is sent, and whether.
    * `end` is called in any case.
    */
-  function openRequest(call: Call, context: Context) {
+  function openRequest(call: Call, context: Context, { isProbe = false } = {}) {
     const exchange = exchanges.open(call, context);
     let token = '';
     let isRenewed = false;
@@ -107,8 +129,12 @@ export function createClient({
       ): Promise<T | undefined> {
         const answer = await exchange.send({ authorization: `Bearer ${token}` }, body, notes);
         if (!answer) return undefined;
-        if (!isUnauthorized(answer) || isRenewed)
+        if (!isUnauthorized(answer)) {
+          permitted = token;
           return parse(parseAnswer(answer, call, reading), answer.body.length);
+        }
+        if (isProbe) return parse(parseAnswer(answer, call, reading), 0);
+        if (isRenewed) throw await explainRefused(answer, call, token, context);
         isRenewed = true;
         tokens.refuse(token);
         return undefined;
@@ -119,19 +145,21 @@ export function createClient({
     };
   }
 
+  /** Sends, and returns what `parse` makes of the body of a 2xx answer, and of its characters. */
+  function send<T>(
+    { body, ...call }: Call,
+    context: Context,
+    parse: (body: unknown, characters: number) => T,
+  ): Promise<T> {
+    const request = openRequest(call, context);
+    return untilAnswered(request, () => request.send(body, parse));
+  }
+
   return {
     paths,
     openRequest,
 
-    /** Sends, and returns what `parse` makes of the body of a 2xx answer, and of its characters. */
-    send<T>(
-      { body, ...call }: Call,
-      context: Context,
-      parse: (body: unknown, characters: number) => T,
-    ): Promise<T> {
-      const request = openRequest(call, context);
-      return untilAnswered(request, () => request.send(body, parse));
-    },
+    send,
 
     /** The service's text of a failure, as a message: one short line without key and token. */
     toMessage: (text: string) => toDetail(text, redact),

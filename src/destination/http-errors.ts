@@ -62,6 +62,13 @@ function errorOf(status: number, call: Call, detail: string | undefined): Slotsy
   return new SlotsyncError(isFailure ? 'service_failed' : 'refused', message, context);
 }
 
+/** The service permits other requests with the same token: it forbids this kind of request. Other errors stay as they are. */
+export function forbidden(error: unknown): unknown {
+  if (!(error instanceof SlotsyncError) || error.code !== 'unauthorized') return error;
+  const { message, facts, detail } = error;
+  return new SlotsyncError('forbidden', message, { facts, detail });
+}
+
 /** Somebody else answered in the service's place. The body is kept out of it: it says nothing of any object. */
 function gatewayAnswered(status: number, { method, path }: Call): SlotsyncError {
   const message = `${method} ${path} answered ${status}, and the body is not the service’s JSON`;

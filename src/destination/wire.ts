@@ -273,6 +273,8 @@ export function toDetail(text: string, redact: FailureReading['redact']): string
 /** Whether a body that should be JSON is something else, rather than JSON that was cut off or nothing. */
 export const isForeignText = (body: string) => /^\s*[^\s{[]/.test(body);
 
+/** The smallest find there is: whether the service permits anything with a token. */
+export const findAny = findRequest({}, { page: 1, limit: 1 });
 /** Assumed: refused for its format, and nothing else happens. */
 export const refusedFind = { ...findRequest({}, { page: 1, limit: 1 }), idFormat: 'NONE' };
 

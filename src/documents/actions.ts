@@ -18,6 +18,7 @@ const VERBS: Record<OperatorAction, string> = {
   freeze: 'froze',
   unfreeze: 'ended the freeze of',
   triggers: 'changed triggers:',
+  rename_stream: 'renamed the stream',
 };
 
 export function actionsDocument(actions: readonly NotedAction[]): Document {

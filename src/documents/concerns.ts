@@ -6,14 +6,14 @@ import type { Cause } from '../situation/causes.js';
 import type { FormerProcess } from '../situation/configurations.js';
 import type { NotedLoad } from '../state/freshness.js';
 import type { Process } from '../state/processes.js';
-import type { RunHold } from '../state/runs/holds.js';
+import { isApprovable, type Gate } from '../state/gates/gates.js';
 import type { LoadProblem, RunKind } from '../state/schema.js';
 import { describeLoad, toLoadFacts } from '../sync/limits/load-age.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { addressOfRun, joinTexts, text, type Action, type Part, type Point, type Text } from './document.js';
-import { causeToPoint, recordsOf, statusInWords } from './failures.js';
-import { describeHeld, holdToPoint } from './holds.js';
+import { causeToPoint, DUE_IN_WORDS, recordsOf, statusInWords } from './failures.js';
+import { describeHeld, gateToPoint } from './holds.js';
 import { actionOnRun } from './runs.js';
 
 /** A concern in sentences. Only `named` and `samples` may name a key, a host, or what another system said. */
@@ -135,17 +135,21 @@ const SENTENCES: Describe = {
 
   run_failed: ({ facts: { runId, runKind, code, streams } }) => ({
     status: 'failed',
-    text: text`${nameRun(runId, runKind)} failed: ${code ?? 'unknown'}`,
+    text:
+      runId === null || runKind === null
+        ? `${shorten(streams)} cannot be read: ${code ?? 'unknown'}`
+        : text`${nameRun(runId, runKind)} failed: ${code ?? 'unknown'}`,
     details: [...namesOf(streams), ...meaningOf(code)],
     next: remedyOf(code),
   }),
 
   run_partial: ({ facts: { runId, runKind, code, streams, failed, dead, sentAgain } }) => {
     const [stream = ''] = streams;
+    const subject = runId === null || runKind === null ? shorten(streams) : nameRun(runId, runKind);
     if (code !== null)
       return {
         status: 'partial',
-        text: text`${nameRun(runId, runKind)} is partial: ${code}`,
+        text: text`${subject} is partial: ${code}`,
         details: [...namesOf(streams), ...meaningOf(code)],
         next: remedyOf(code),
       };
@@ -155,7 +159,7 @@ const SENTENCES: Describe = {
     );
     return {
       status: 'partial',
-      text: text`${nameRun(runId, runKind)} is partial: ${recordsOf(failed + dead, stream)} not accepted`,
+      text: text`${subject} is partial: ${recordsOf(failed + dead, stream)} not accepted`,
       details: [
         `${stream}: ${parts.join(', ')}.`,
         ...(sentAgain > 0
@@ -167,42 +171,57 @@ const SENTENCES: Describe = {
     };
   },
 
-  run_held: ({ since, facts: { holds } }) => {
-    const [hold, ...others] = holds;
-    const { details, samples, next, commands } = holdToPoint(hold);
+  gate: ({ since, facts: { isConfigured, ...gate } }) => {
+    const { stream, runId, operation, count } = gate;
+    const { status, details = [], samples, next, commands } = gateToPoint(gate);
+    const isAnswered = gate.approval !== null || gate.rejectedAt !== null;
+    const held = describeHeld({ stream, operation, count });
     return {
-      status: 'held',
-      text: text`${nameRun(hold.runId, hold.kind)} holds ${describeHeld(hold)}`,
-      details: [text`${since && text`Held since ${{ minute: since }}. `}${describeRelease(hold)}`],
-      named: present<Text>(
-        details,
-        others.length > 0 &&
-          `${formatNumber(others.length)} more of ${others.length === 1 ? 'an earlier run' : 'earlier runs'}: slotsync failures ${hold.stream} --status held`,
-      ),
+      status: status ?? 'held',
+      text: text`${linkToRunAtBegin(runId)} holds ${held}`,
+      details: [
+        text`${since && text`Held since ${{ minute: since }}. `}${
+          isAnswered ? next : isConfigured ? describeGate(gate) : `${stream} is not in the configuration.`
+        }`,
+      ],
+      named: details,
       samples,
-      next,
-      actions: commands,
+      next: isConfigured
+        ? isAnswered
+          ? undefined
+          : next
+        : `To have it sent, put ${stream} back. If ${stream} was renamed: slotsync rename-stream ${stream} <new>`,
+      actions: isConfigured ? commands : undefined,
     };
   },
 
-  frozen: ({ since, facts: { streams, endsAt, reason, frozenBy, held, waiting } }) => {
+  frozen: ({ since, facts: { streams, exceptStreams, endsAt, reason, isDeclared, held, waiting } }) => {
     const counted = present(
       held > 0 && `${plural(held, 'record')} held`,
       waiting > 0 && `${plural(waiting, 'key')} in the inbox`,
     ).join(' and ');
-    if (endsAt === null)
-      return {
-        status: 'held',
-        text: `The freeze of ${streams.join(', ')} has ended: ${counted} are planned by a worker, or by the next sync`,
-      };
+    const others = exceptStreams.length === 0 ? '' : ` but ${shorten(exceptStreams)}`;
     return {
       status: 'paused',
-      text: text`${streams.join(', ')}: frozen until ${{ minute: endsAt }}, nothing is written`,
+      text: text`${streams === null ? `All streams${others}` : streams.join(', ')}: frozen until ${{ minute: endsAt }}, nothing is written`,
       details: present<Text>(
         counted === '' ? 'Nothing waits yet.' : `What waits: ${counted}. It causes no alert.`,
-        frozenBy === 'configuration' && 'The configuration says so: `freeze`.',
+        isDeclared && 'The configuration says so: `freeze`.',
       ),
       named: [text`${since && text`Since ${{ minute: since }}. `}Reason: ${reason}`],
+    };
+  },
+
+  due: ({ since, facts: { streams, reason } }) => {
+    const are = streams.length === 1 ? 'is' : 'are';
+    return {
+      status: 'pending',
+      text: text`${shorten(streams)} ${are} due for a whole sync${since && text` since ${{ minute: since }}`}: ${DUE_IN_WORDS[reason]}`,
+      details: [
+        reason === 'cancelled'
+          ? 'No worker starts the sync. The schedule does, or the command.'
+          : 'A worker starts the sync. Without a worker, run the command.',
+      ],
     };
   },
 
@@ -271,6 +290,12 @@ const SENTENCES: Describe = {
         : 'Restart the worker: it was started with another configuration than the present one.',
   }),
 
+  triggers_gone: ({ facts: { streams } }) => ({
+    status: 'failed',
+    text: `The triggers of ${shorten(streams)} are gone or disabled: changes are found by the next sync only`,
+    details: ['A table that is dropped and made anew loses its triggers.'],
+  }),
+
   process_silent: ({ facts: { processes, isMissed } }) => {
     const more = processes.length - MOST_NAMED;
     return {
@@ -293,11 +318,6 @@ const SENTENCES: Describe = {
   claims_orphaned: ({ facts: { records, until } }) => ({
     status: 'pending',
     text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone${until && text`, until ${until} at the latest`}`,
-  }),
-
-  unsent: ({ facts: { records, runIds } }) => ({
-    status: 'cancelled',
-    text: `${plural(records, 'record')} in ${runIds.length === 1 ? `run ${runIds[0]}` : `${runIds.length} runs`} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since`,
   }),
 
   in_doubt: ({ facts: { count, latest } }) => ({
@@ -337,9 +357,13 @@ const shorten = (streams: readonly string[]) =>
     ? `${streams.slice(0, MOST_NAMED).join(', ')} and ${formatNumber(streams.length - MOST_NAMED)} more`
     : streams.join(', ');
 
-function describeRelease({ approvable, facts: { load } }: RunHold): string {
-  if (!approvable) return 'No approval releases it: the reason says what does.';
-  return load
+/** Without what the service has said, and without the reason of a freeze. */
+function describeGate(gate: Pick<Gate, 'reason' | 'facts'>): string {
+  if (!isApprovable(gate)) {
+    const why = gate.reason === 'forbidden' ? 'The service forbids the request' : 'Its source has no row';
+    return `${why}. An approval does not open the gate.`;
+  }
+  return gate.facts.load
     ? 'Nothing of it is sent until the mirror is loaded and synced again, or an operator approves it.'
     : 'Nothing of it is sent until an operator approves it.';
 }
@@ -387,7 +411,7 @@ const SHORT: { [Kind in ConcernKind]?: (facts: never[]) => string } = {
   no_success: () => 'no successful sync',
   source_stale: () => 'load of the mirror',
   run_failed: (all) => plural(all.length, 'failed run'),
-  run_held: (all) => plural(all.length, 'hold'),
+  gate: (all) => plural(all.length, 'hold'),
   run_paused: (all) => plural(all.length, 'paused run'),
   run_waiting: (all) => plural(all.length, 'waiting run'),
   configuration_former: (all) => plural(all.length, 'process to restart', 'processes to restart'),

@@ -2,6 +2,7 @@
 // that are printed.
 import type { Cause } from '../situation/causes.js';
 import type { FailureInChain, HeldRecord } from '../situation/failures.js';
+import { nameOfGate } from '../state/gates/gates.js';
 import { approveCommand, commandOfCause } from '../situation/commands.js';
 import { describeChain, headlineOf, nextOfCause, nextStep, reasonOf } from './failures.js';
 
@@ -97,19 +98,22 @@ export function failureToJson(failure: FailureInChain) {
 }
 
 export function heldToCsv(held: HeldRecord) {
-  const { stream, localKey, runId, operation, reason, since } = held;
+  const { stream, localKey, gate, runId, reason, since, next } = heldToJson(held);
   return {
     stream,
     reason,
+    next,
     key: localKey,
     status: 'held',
-    code: operation,
+    code: gate,
     run: runId,
     since: since.toISOString(),
-    next: heldToJson(held).next,
   };
 }
 
-export function heldToJson(held: HeldRecord) {
-  return { ...held, next: held.approvable ? approveCommand(held) : held.reason };
+/** `operation`: what would be sent. `gate`: the name of the gate that keeps the key back. */
+export function heldToJson({ gate: operation, reason, sentence, ...held }: HeldRecord) {
+  const gate = { ...held, operation, reason };
+  const next = held.approvable ? approveCommand(gate) : sentence;
+  return { ...held, gate: nameOfGate(gate), reason: sentence, next };
 }

@@ -6,7 +6,7 @@ import type { Chain } from '../situation/chains.js';
 import type { FailureInChain, HeldRecord } from '../situation/failures.js';
 import type { Failure } from '../state/records/read/list-failures.js';
 import type { OfferedRename } from '../state/records/read/renamed-rows.js';
-import type { Knowledge } from '../state/records/read/unsent-records.js';
+import type { DueStream, Knowledge } from '../state/records/read/unsent-records.js';
 import {
   linkToRecord,
   linkToRun,
@@ -26,7 +26,10 @@ import {
   retryCommandOf,
   type NamedCause,
 } from '../situation/commands.js';
+import { describeOpening } from '../sync/limits/hold-reason.js';
 import { describeHeld } from './holds.js';
+import { isApprovable, nameOfGate } from '../state/gates/gates.js';
+import type { DueReason, GatedOperation } from '../state/schema.js';
 
 /** `chain` and the others are undefined when they were not looked up. */
 type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'errorCode'> &
@@ -67,6 +70,7 @@ export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
     (total > 0 || held === undefined) && describeNumber(facts, ending),
     held && `${held}.`,
     total + causes.length > 0 && describeUnsent(known, stream),
+    total + causes.length > 0 && known.due.map(describeDue),
     describeFormerObjects(formerObjects, stream),
     renamed.map(describeRenamed),
     describeDriftLeft(drift),
@@ -80,11 +84,8 @@ function describeCauses({ causes, narrows }: FailuresFacts, most: number): strin
   return `, of ${plural(unsettled, 'cause')}${left}${narrows === '' ? '' : '; each is counted whole'}`;
 }
 
-function describeNumber(
-  { stream, status, narrows, total, all, known }: FailuresFacts,
-  ending: string,
-): string {
-  if (status === 'held' && total === 0) return 'No record is held for approval.';
+function describeNumber({ stream, status, narrows, total, all, known }: FailuresFacts, ending: string): Text {
+  if (status === 'held' && total === 0) return 'No record is held.';
   if (all === 0) return describeSettled(known, stream);
   if (narrows === '') return `${describeUnsettled(total, stream)}${ending}.`;
   if (total === 0) return `${describeUnsettled(all, stream)}, and none of them matches ${narrows}.`;
@@ -157,7 +158,7 @@ export const statusInWords = (status: Cause['status']): string =>
   (({ dead: 'given up', retired: 'deactivated' }) as Partial<Record<Cause['status'], string>>)[status] ??
   status;
 
-function whatOf({ stream, status, code, records, keys, runId, inInbox }: Cause): string {
+function whatOf({ stream, status, code, records, keys, reason, runId, inInbox }: Cause): string {
   const [key = ''] = keys;
   const isOne = records === 1;
   const named = keys.slice(0, MOST_NAMED).map((name) => `'${name}'`);
@@ -168,7 +169,7 @@ function whatOf({ stream, status, code, records, keys, runId, inInbox }: Cause):
   const why = code === null ? '' : ` (${code})`;
   switch (status) {
     case 'held':
-      return `${describeHeld({ count: records, operation: code as never, stream })} ${are} held in run ${runId}${named.length === 0 ? '' : `: ${named.join(', ')}${more}`}`;
+      return `${describeHeld({ count: records, operation: (code === reason ? '*' : code) as GatedOperation, stream })} ${are} held in run ${runId}${named.length === 0 ? '' : `: ${named.join(', ')}${more}`}`;
     case 'absent':
       return isOne
         ? `${subject} has no record`
@@ -198,7 +199,7 @@ export function reasonOf({ status, message, messages, records, keys: [key] }: Ca
 }
 
 export function nextOfCause(cause: NamedCause): string {
-  const { stream, status, code, records, approvable } = cause;
+  const { stream, status, code, records } = cause;
   const command = commandOfCause(cause);
   const them = records === 1 ? 'it' : 'them';
   if (cause.isConfigured === false)
@@ -208,10 +209,7 @@ export function nextOfCause(cause: NamedCause): string {
     );
   switch (status) {
     case 'held':
-      if (code === 'frozen') return 'No action needed: it is planned anew when the freeze has ended';
-      return approvable
-        ? `If this is intended: ${command}`
-        : 'No approval releases it: the reason says what does';
+      return nextOfHeld(cause, command);
     case 'absent':
       return `Add the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
     case 'cycle':
@@ -232,6 +230,21 @@ export function nextOfCause(cause: NamedCause): string {
     case 'deferred':
       return recordRemedy(code, (option) => retryCommandOf(cause, option));
   }
+}
+
+function nextOfHeld({ stream, reason, facts, answer, approvable }: NamedCause, command: string): string {
+  const opening = reason === null ? undefined : describeOpening({ stream, reason, facts });
+  if (!approvable && opening !== undefined) return opening;
+  if (answer === 'approved')
+    return (
+      (facts.waitsForWrites && opening) ||
+      'No action needed: an operator approved it, and the next whole sync sends it'
+    );
+  if (answer === 'rejected')
+    return `No action needed until its records change: an operator rejected it. To approve it nevertheless: ${command}`;
+  return opening === undefined
+    ? `If this is intended: ${command}`
+    : `${opening}; or if this is intended: ${command}`;
 }
 
 function describeSentAgain(cause: NamedCause): string {
@@ -284,20 +297,29 @@ function describeEnd({ status, code, message, runId }: Chain['end']): string {
   }
 }
 
-/** A record that waits for an operator's approval. */
-export const heldToPoint = ({ stream, localKey, runId, operation }: HeldRecord): Point => ({
+/** A key that a gate keeps back. */
+export const heldToPoint = ({ stream, localKey, runId, gate, reason }: HeldRecord): Point => ({
   status: 'held',
-  text: text`${linkToRecord(stream, localKey)}: held in ${linkToRun(runId)} (${operation})`,
+  text: text`${linkToRecord(stream, localKey)}: held in ${linkToRun(runId)} (${nameOfGate({ operation: gate, reason })})`,
 });
 
-/** `2 records are held for approval`, `3 records are held by a freeze`: of these causes, where no approval was given. */
+/** `2 records are held for approval, 3 records are held by a freeze`: of these causes. */
 export function describeHeldRecords(causes: readonly Cause[]): string | undefined {
-  const describe = (isFrozen: boolean, by: string) => {
-    const meant = causes.filter(({ status, code }) => status === 'held' && (code === 'frozen') === isFrozen);
+  const describe = (isMeant: (cause: Cause) => boolean, by: string) => {
+    const meant = causes.filter((cause) => cause.status === 'held' && isMeant(cause));
     const count = meant.reduce((sum, { records }) => sum + records, 0);
     return count > 0 && `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held ${by}`;
   };
-  const held = present(describe(false, 'for approval'), describe(true, 'by a freeze'));
+  const held = present(
+    describe(({ approvable, answer }) => approvable && answer === null, 'for approval'),
+    describe(({ answer }) => answer === 'approved', 'until their approved sync'),
+    describe(({ answer, reason }) => answer === 'rejected' && reason !== 'frozen', 'after a rejection'),
+    describe(({ reason }) => reason === 'frozen', 'by a freeze'),
+    describe(
+      ({ approvable, answer, reason }) => !approvable && answer === null && reason !== 'frozen',
+      'until the cause ends',
+    ),
+  );
   return held.length === 0 ? undefined : held.join(', ');
 }
 
@@ -313,35 +335,57 @@ const RESTORED_REMEDY = 'slotsync verify --repair';
 
 const UNKNOWN_SINCE_BACKUP = `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
 
-/** Only records that were planned and sent are in sync, where no record is out of sync and none is held. */
-export function describeSettled(known: Knowledge, stream?: string): string {
-  const { hasRecords, isPlanned, restored } = known;
+/** Only records that were planned and sent are in sync, where no record is out of sync, held or under way, and no stream is due. */
+export function describeSettled(known: Knowledge, stream?: string): Text {
+  const { hasRecords, isPlanned, held, due, restored } = known;
   if (restored) return UNKNOWN_SINCE_BACKUP;
   const of = stream === undefined ? '' : ` of ${stream}`;
-  const unsent = describeUnsent(known, stream);
-  if (unsent !== undefined) return hasRecords ? unsent : `No record${of} yet. ${unsent}`;
-  if (hasRecords) return `Every record${of} is in sync as it was last read.`;
   const name = stream === undefined ? '' : ` ${stream}`;
+  const open = present<Text>(
+    describeUnsent(known, stream),
+    held > 0 &&
+      `${recordsOf(held, stream)} ${held === 1 ? 'is' : 'are'} held: slotsync failures${name} --status held`,
+    (hasRecords || isPlanned) && due.map(describeDue),
+  );
+  if (open.length > 0) return joinTexts([!hasRecords && `No record${of} yet.`, ...open], ' ');
+  if (hasRecords) return `Every record${of} is in sync as it was last read.`;
   return isPlanned
     ? `No record${of} yet: no run has sent one. What the last one did: slotsync runs`
     : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
 }
 
-/** Records that a run has planned and not sent, whatever their records say: those say what was accepted last. */
-export function describeUnsent({ unsent }: Knowledge, stream?: string): string | undefined {
-  const [latest] = unsent;
+/** Records that an unfinished run has planned and not sent yet. */
+export function describeUnsent({ underWay }: Knowledge, stream?: string): string | undefined {
+  const [latest] = underWay;
   if (!latest) return undefined;
-  const records = unsent.reduce((sum, one) => sum + one.records, 0);
-  const run = unsent.length === 1 ? `run ${latest.runId}` : `${unsent.length} runs`;
-  return latest.isUnderWay
-    ? `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`
-    : `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since: slotsync plan${stream === undefined ? '' : ` ${stream}`}`;
+  const records = underWay.reduce((sum, one) => sum + one.records, 0);
+  const run = underWay.length === 1 ? `run ${latest.runId}` : `${underWay.length} runs`;
+  return `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`;
 }
+
+const describeDue = ({ stream, since, reason }: DueStream): Text =>
+  text`${stream} is due for a whole sync since ${{ minute: since }}: ${DUE_IN_WORDS[reason]}.`;
+
+/** Why a stream is due. */
+export const DUE_IN_WORDS: Record<DueReason, string> = {
+  new: 'it was never planned as a whole',
+  schedule: 'its schedule says so',
+  approved: 'an operator approved what was held',
+  frozen: 'a freeze of it has ended',
+  fresh_load: 'the mirror was loaded again',
+  verified: 'a verify has compared everything since the restore',
+  limited: 'a sync with --limit left changes out',
+  busy: 'another run was at work on it',
+  rows_gone: 'rows of it are gone from the mirror',
+  cancelled: 'an operator cancelled its sync',
+  failed: 'its last sync did not read all of it',
+};
 
 /** The next step of a record: a run sends it, or an operator acts, and with which command. */
 export function nextStep(failure: FailedRecord): string {
   const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = failure;
-  const one = { records: 1, runId: null, approvable: true, waitingByStream: { [stream]: 1 } };
+  const ofGate = { runId: null, reason: null, facts: { accepted: 0 }, answer: null, approvable: false };
+  const one = { ...ofGate, records: 1, waitingByStream: { [stream]: 1 } };
   if (!chain || isConfigured === false) {
     const inInbox = isInInbox ? 1 : 0;
     return nextOfCause({ ...one, stream, status, code: errorCode, keys: [localKey], inInbox, isConfigured });
@@ -350,6 +394,7 @@ export function nextStep(failure: FailedRecord): string {
   const next = nextOfCause({
     ...one,
     ...end,
+    approvable: end.reason !== null && isApprovable({ reason: end.reason }),
     isConfigured: end.isConfigured ?? null,
     keys: [end.localKey],
     inInbox: 0,

@@ -1,21 +1,10 @@
-// Holds: changes that wait for an operator, why, some of them field by field, and the two answers. And approvals.
+// Closed gates: changes that are held, why, some of them field by field, and the two answers of an operator. And what runs held.
 import { approveCommand, rejectCommand } from '../situation/commands.js';
-import type { Approval } from '../state/runs/approvals.js';
-import type { RunHold } from '../state/runs/holds.js';
-import type { Run } from '../state/runs/read-runs.js';
+import { isApprovable, waitsForOperator, type Gate } from '../state/gates/gates.js';
 import type { Hold } from '../state/schema.js';
-import { describeReason } from '../sync/limits/hold-reason.js';
-import { formatMinute, plural, present } from '../text/format.js';
-import {
-  addressOfRun,
-  joinTexts,
-  linkToRun,
-  text,
-  withQuery,
-  type Action,
-  type Point,
-  type Text,
-} from './document.js';
+import { describeOpening, describeReason } from '../sync/limits/hold-reason.js';
+import { formatMinute, plural } from '../text/format.js';
+import { addressOfRun, linkToRun, text, withQuery, type Action, type Point, type Text } from './document.js';
 import { describeChange } from './values.js';
 
 const NOUNS = {
@@ -24,123 +13,96 @@ const NOUNS = {
   retire: 'deactivation',
   overwrite: 'overwriting',
   repair: 'repair',
-  refused: 'record',
-  frozen: 'record',
+  '*': 'record',
 } as const;
 
 /** `12 deactivations of rooms`. */
-export function describeHeld({ count, operation, stream }: Pick<RunHold, 'count' | 'operation' | 'stream'>) {
+export function describeHeld({ count, operation, stream }: Pick<Gate, 'count' | 'operation' | 'stream'>) {
   return `${plural(count, NOUNS[operation])} of ${stream}`;
 }
 
-/** A hold with its reason, some of it field by field, and the answer of an operator, given or not. */
-export function holdToPoint(hold: RunHold): Point {
-  const { runId, approvable } = hold;
+/** A closed gate with its reason, some of its records field by field, and the answer of an operator, given or not. */
+export function gateToPoint(gate: Gate): Point {
   return {
-    status: isOpen(hold) ? 'held' : hold.state,
-    text: text`${describeHeld(hold)}, held in ${linkToRun(runId)}`,
-    details: [reasonOfHold(hold), describeKeys(hold)],
-    samples: describeSamples(hold),
-    next: describeAnswer(hold),
-    commands: waitsForOperator(hold)
+    status: gate.approval ? 'approved' : gate.rejectedAt ? 'rejected' : 'held',
+    text: text`${describeHeld(gate)}, held in ${linkToRun(gate.runId)}`,
+    details: [reasonOfHold(gate), describeKeys(gate)],
+    samples: describeSamples(gate),
+    next: describeNext(gate),
+    commands: waitsForOperator(gate)
       ? [
-          ...(approvable ? [answerTo(hold, 'approve', 'Approve …')] : []),
-          answerTo(hold, 'reject', 'Reject …'),
+          ...(isApprovable(gate) ? [answerTo(gate, 'approve', 'Approve …')] : []),
+          answerTo(gate, 'reject', 'Reject …'),
         ]
       : [],
   };
 }
 
-/** A hold that an operator is about to answer. */
-export const holdToQuestion = (hold: RunHold, isApproved: boolean): Point => ({
-  text: describeHeld(hold),
-  details: present(reasonOfHold(hold), describeKeys(hold), isApproved && describeApprovedRun(hold)),
+/** A hold of a run whose gate has opened since, or was met by a later run. */
+export const holdToPoint = (stream: string, hold: Hold): Point => ({
+  text: `${describeHeld({ ...hold, stream })}, held then`,
+  details: [reasonOfHold(hold)],
   samples: describeSamples(hold),
+  next: 'It was sent or planned again since. What is held now: slotsync status',
 });
 
-/** Nobody has decided about it, and no later run has planned it again. */
-export const isOpen = ({ state }: Pick<RunHold, 'state'>): boolean => state === 'open';
+/** A gate that an operator is about to answer. */
+export const gateToQuestion = (gate: Gate): Point => ({
+  text: describeHeld(gate),
+  details: [reasonOfHold(gate), describeKeys(gate)],
+  samples: describeSamples(gate),
+});
 
-/** Anything but what a freeze holds needs an answer. */
-export const waitsForOperator = (hold: Pick<RunHold, 'state' | 'operation'>): boolean =>
-  isOpen(hold) && hold.operation !== 'frozen';
-
-/** The answer to a hold and its end; undefined: it is open. */
-function describeAnswer({ operation, state, plannedAnewBy, approvedFor, usedBy }: RunHold): Text | undefined {
-  if (state === 'open')
-    return operation === 'frozen'
-      ? 'No action needed: it is planned anew when the freeze has ended.'
-      : undefined;
-  if (approvedFor !== null) return text`Approved: ${linkToRun(approvedFor)} does it.`;
-  if (usedBy !== null) return text`Approved, and done by ${linkToRun(usedBy)}.`;
-  return joinTexts(
-    [
-      state === 'expired' && 'Nothing of it was sent.',
-      plannedAnewBy !== null && text`Planned again by ${linkToRun(plannedAnewBy)}.`,
-    ],
-    ' ',
-  );
+/** The answer that was given; without one, the step that opens the gate. */
+function describeNext(gate: Gate): Text | undefined {
+  const { approval, rejectedAt, rejectedBy } = gate;
+  if (approval) {
+    const by = approval.runId !== null && text`, for ${linkToRun(approval.runId)}`;
+    const opening = gate.facts.waitsForWrites && ` ${describeOpening(gate)}.`;
+    return text`Approved until ${{ minute: approval.expiresAt }}${by}.${opening}`;
+  }
+  if (rejectedAt)
+    return text`Rejected ${{ minute: rejectedAt }}${rejectedBy !== null && ` by ${rejectedBy}`}. It needs nobody until its records change.`;
+  return describeOpening(gate);
 }
 
-function answerTo(hold: RunHold, verb: 'approve' | 'reject', label: string): Action {
-  const { runId, stream, operation } = hold;
+function answerTo(gate: Gate, verb: 'approve' | 'reject', label: string): Action {
+  const { runId, stream, operation, reason } = gate;
   return {
-    command: verb === 'approve' ? approveCommand(hold) : rejectCommand(hold),
-    href: withQuery(`${addressOfRun(runId)}/${verb}`, { stream, operation }),
+    command: verb === 'approve' ? approveCommand(gate) : rejectCommand(gate),
+    href: withQuery(`${addressOfRun(runId)}/${verb}`, {
+      stream,
+      operation: operation === '*' ? null : operation,
+      gate: reason,
+    }),
     label,
-    about: `${describeHeld(hold)} of run ${runId}`,
+    about: `${describeHeld(gate)} of run ${runId}`,
   };
 }
 
-/** An approval that its run has not used yet. */
-export function describeApproval(
-  { allowed, operation, stream, expiresAt, runId, forRun, exactly }: Approval,
-  timeZone: string,
-): string {
+/** The number that an approval allows, and the time until which it does. */
+export function describeApproval({ operation, stream, runId, approval }: Gate, timeZone: string): string {
+  if (!approval) return '';
+  const { allowed, digest, expiresAt, runId: by } = approval;
   const held = describeHeld({ count: allowed, operation, stream });
-  const what = exactly ? `exactly the ${held}` : `up to ${held}`;
-  return `Approved: ${what} until ${formatMinute(expiresAt, timeZone)} (held in run ${runId}), for run ${forRun}.`;
-}
-
-/** An approval that a run was started for, and what became of it. */
-export function approvalToPoint(
-  { allowed, operation, stream, runId, usedBy, sameKeys, expiresAt }: Approval,
-  { finishedAt, status }: Pick<Run, 'finishedAt' | 'status'>,
-  now: Date,
-): Point {
-  const ending = (): Text => {
-    if (usedBy !== null && operation === 'refused') return 'Used: what was refused before is not among it.';
-    if (usedBy !== null)
-      return `Used for ${sameKeys ? 'the same records' : 'not the same records, though no more'}.`;
-    if (expiresAt <= (finishedAt ?? now)) return text`Not used: it expired at ${{ minute: expiresAt }}.`;
-    if (status === 'planning') return text`The plan of this run uses it, until ${{ minute: expiresAt }}.`;
-    return 'Not used: it ended with the plan of this run.';
-  };
-  const held = describeHeld({ count: allowed, operation, stream });
-  return { text: text`Approved: ${held}, held in ${linkToRun(runId)}. ${ending()}` };
-}
-
-/** Limits are counted over a whole stream: after single keys, the approved run plans all of it. */
-export function describeApprovedRun({ kind, stream }: Pick<RunHold, 'kind' | 'stream'>): string | undefined {
-  return kind === 'incremental'
-    ? `It was held as single keys. The approved run plans all of ${stream}, because limits count the whole stream, and sends no more than the number approved.`
-    : undefined;
+  const what = digest === null ? `up to ${held}` : `exactly the ${held}`;
+  return `Approved: ${what} until ${formatMinute(expiresAt, timeZone)} (held in run ${runId}), for run ${by}.`;
 }
 
 /** `r001, r002, … All of them: slotsync failures rooms --status held --all` */
-export function describeKeys({ count, firstKeys, stream }: Pick<RunHold, 'count' | 'firstKeys' | 'stream'>) {
+export function describeKeys({ count, firstKeys, stream }: Pick<Gate, 'count' | 'firstKeys' | 'stream'>) {
   const named = firstKeys.map((key) => `'${key}'`).join(', ');
   if (count <= firstKeys.length) return `Held: ${named}.`;
-  return `Held: ${named}, … All of them, until they are planned again: ${listCommand(stream)}`;
+  return `Held: ${named}, … All of them: ${listCommand(stream)}`;
 }
 
 /** Lists every key that is held. */
 export const listCommand = (stream: string) => `slotsync failures ${stream} --status held --all`;
 
-/** The reason of a hold as a sentence, without the command that approves it: for where the command stands beside it. */
-export const reasonOfHold = (hold: RunHold): string => {
+/** The reason as a sentence, without the command that approves it: for where the command stands beside it. */
+export const reasonOfHold = (hold: Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>): string => {
   const reason = describeReason(hold);
-  return `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}${hold.approvable ? '.' : ''}`;
+  return `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}${reason.endsWith('.') ? '' : '.'}`;
 };
 
 /** Some of the held records as they would change at the service, field by field. */

@@ -1,6 +1,7 @@
 // A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
 import type { FoundObject } from '../destination/destination.js';
 import type { Chain } from '../situation/chains.js';
+import type { Holder } from '../situation/holders.js';
 import type { FieldValues } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import type { RecordExplained } from '../sync/operator/explain-record.js';
@@ -19,19 +20,20 @@ import { commandFor, retryCommand } from '../situation/commands.js';
 import { describeChain, nextStep } from './failures.js';
 import { describeChange, formatValue, formatValues } from './values.js';
 
-/** A record as the state knows it. `chain`: what it waits for, up to the end. */
+/** A record as the state knows it. `chain`: what it waits for, up to the end. `held`: the gate that keeps it back. */
 export interface KnownRecord extends Pick<
   RecordExplained,
   'stream' | 'key' | 'record' | 'link' | 'drift' | 'batches' | 'waitingChanges'
 > {
   former: readonly { externalId: string }[];
   chain?: Chain | undefined;
+  held?: Holder | undefined;
 }
 
 /** `sides`: the same record as it was read in the mirror and at the service. */
 export function recordDocument(known: KnownRecord, sides?: RecordExplained): Document {
   const { stream, key } = known;
-  const next = sides ? nextOfRecord({ ...sides, chain: known.chain }) : nextOfState(known);
+  const next = sides ? nextOfRecord({ ...sides, chain: known.chain, held: known.held }) : nextOfState(known);
   return {
     title: `${stream} '${key}'`,
     lead: present<Text>(next !== undefined && `Next: ${next}`),
@@ -40,7 +42,7 @@ export function recordDocument(known: KnownRecord, sides?: RecordExplained): Doc
 }
 
 function inState(
-  { stream, key, record, chain, link, former, drift, waitingChanges }: KnownRecord,
+  { stream, key, record, chain, held, link, former, drift, waitingChanges }: KnownRecord,
   sides?: RecordExplained,
 ): Section {
   const [parentStream, parentKey] = JSON.parse(record?.waitsFor ?? '[]') as string[];
@@ -52,6 +54,10 @@ function inState(
         'Waits for',
         chain ? text`it waits for ${describeChain(chain)}` : linkToRecord(parentStream, parentKey),
       ],
+    held && [
+      'Held',
+      text`${held.code}, since ${held.since}${held.runId !== null && text`, by ${linkToRun(held.runId)}`}`,
+    ],
     record?.inDoubt && [
       'In doubt',
       'the service may hold something other than what was accepted last; it is asked again',
@@ -232,25 +238,26 @@ export function unownedDocument({ name, type }: Stream, object: FoundObject): Do
 }
 
 /** Undefined: in sync as far as the state knows. */
-function nextOfState({ record, stream, key, chain, waitingChanges }: KnownRecord): string | undefined {
+function nextOfState({ record, stream, key, chain, held, waitingChanges }: KnownRecord): string | undefined {
+  if (held) return describeHeldNext(held);
   if (!record || record.status === 'synced' || record.status === 'retired') return undefined;
   const isInInbox = record.status === 'failed' && waitingChanges > 0;
   return nextStep({ ...record, stream, localKey: key, chain, isInInbox });
 }
 
-export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain'>): string {
-  const { stream, key, row, record, chain, there, problem, isWaiting, changes, isAccepted, waitingChanges } =
-    explained;
-  const [latest] = explained.batches;
-  const held = latest?.state === 'held' ? latest : undefined;
+const describeHeldNext = ({ stream, code }: Holder): string =>
+  `it is held (${code}); why, and what opens the gate: slotsync failures ${stream} --status held`;
+
+export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain' | 'held'>): string {
+  const { stream, key, row, record, chain, held, there, problem } = explained;
+  const { isWaiting, changes, isAccepted, waitingChanges } = explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
+  if (held && !isAccepted) return describeHeldNext(held);
   if (record && record.status !== 'synced' && record.status !== 'retired') {
     return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
   }
   if (!row && record?.status === 'retired') return 'no action needed: it is deactivated';
-  if (held && !isAccepted)
-    return `it is held in run ${held.runId}; why, and what releases it: slotsync runs ${held.runId}`;
   if (!row) return nextRun('decides');
   if (isWaiting) return 'it is sent by the run after the record that it refers to is accepted: slotsync sync';
   if (problem !== undefined) return nextRun('reports the same');

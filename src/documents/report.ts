@@ -50,8 +50,7 @@ export function reportDocument(facts: ReportFacts): Document {
 
 /** A run's report says nothing of other runs. */
 function isOfAnotherRun({ kind, facts }: Concern, id: number): boolean {
-  if (kind === 'run_held') return facts.holds.every(({ runId }) => runId !== id);
-  return (kind === 'run_failed' || kind === 'run_partial') && facts.runId !== id;
+  return (kind === 'gate' || kind === 'run_failed' || kind === 'run_partial') && facts.runId !== id;
 }
 
 const REASONS: Record<ReportFacts['period']['because'], string> = {

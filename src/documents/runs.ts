@@ -3,7 +3,7 @@ import { remedyFor } from '../errors/error-catalogue.js';
 import type { RunFacts } from '../situation/run-facts.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
 import { onlyReads, type Run } from '../state/runs/read-runs.js';
-import type { RunRange } from '../state/schema.js';
+import type { Hold, RunRange } from '../state/schema.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
 import {
   addressOfRun,
@@ -20,7 +20,8 @@ import {
 } from './document.js';
 import { actionsSection } from './actions.js';
 import { causesSection, describeUnsettled } from './failures.js';
-import { approvalToPoint, holdToPoint, isOpen, waitsForOperator } from './holds.js';
+import { nameOfGate, waitsForOperator } from '../state/gates/gates.js';
+import { gateToPoint, holdToPoint } from './holds.js';
 
 /** Causes and keys named one by one. */
 const MOST_NAMED = 5;
@@ -77,7 +78,7 @@ export function runsDocument(runs: readonly Run[], kind?: string): Document {
 
 /** `secondsLeft`: until it is done, at its pace. */
 export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Document {
-  const { run, holds, approvals, causes, unsettled } = facts;
+  const { run, gates, causes, unsettled } = facts;
   const took = run.finishedAt && ` in ${formatDuration(secondsOf(run))}`;
   return {
     title: `Run ${run.id}`,
@@ -89,11 +90,11 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
       outcomes(run),
       {
         id: 'holds',
-        title: titleOfHolds(holds),
-        isUrgent: holds.some(waitsForOperator),
+        title: titleOfHolds(gates),
+        isUrgent: gates.some(waitsForOperator),
         points: [
-          ...holds.map(holdToPoint),
-          ...approvals.map((approval) => approvalToPoint(approval, run, now)),
+          ...gates.map(gateToPoint),
+          ...openedHolds(facts).map(([stream, hold]) => holdToPoint(stream, hold)),
         ],
       },
       actionsSection(facts.actions),
@@ -109,9 +110,20 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
   };
 }
 
-function titleOfHolds(holds: RunFacts['holds']): string {
-  if (holds.some(waitsForOperator)) return 'Held for approval';
-  return holds.some(isOpen) ? 'Held by a freeze' : 'Was held for approval';
+function titleOfHolds(gates: RunFacts['gates']): string {
+  if (gates.some(waitsForOperator)) return 'Held for approval';
+  if (gates.length === 0) return 'Was held';
+  return gates.every(({ reason }) => reason === 'frozen') ? 'Held by a freeze' : 'Held';
+}
+
+/** The holds of the run whose gates are not closed now, or were met by a later run. */
+function openedHolds({ run, gates }: RunFacts): [stream: string, hold: Hold][] {
+  return Object.entries(run.holds).flatMap(([stream, holds]) =>
+    Object.entries(holds).flatMap(([name, hold]): [string, Hold][] => {
+      const isClosed = gates.some((gate) => gate.stream === stream && nameOfGate(gate) === name);
+      return isClosed ? [] : [[stream, hold]];
+    }),
+  );
 }
 
 function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Section {
@@ -193,7 +205,7 @@ function errorToPoint(run: Run): Point | undefined {
   if (run.errorMessage === null) return undefined;
   const ended = run.status === 'cancelled' ? 'Cancelled' : 'Failed';
   return {
-    text: `${run.errorCode === 'hold_rejected' ? 'Not sent' : ended}: ${run.errorMessage}`,
+    text: `${ended}: ${run.errorMessage}`,
     next: remedyFor(onlyReads(run) ? 'interrupted' : run.errorCode),
   };
 }

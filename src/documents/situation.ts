@@ -20,7 +20,6 @@ import {
   type Text,
 } from './document.js';
 import { describeSettled, describeUnsettled } from './failures.js';
-import { describeApproval } from './holds.js';
 import { runsTable, underWayToPoint } from './runs.js';
 
 export interface SituationFacts extends Situation {
@@ -38,7 +37,7 @@ const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] 
 /** `all`: the concerns of this situation. */
 export function situationDocument(
   facts: SituationFacts,
-  { timeZone, all = concerns(facts) }: { timeZone: string; all?: readonly Concern[] },
+  { all = concerns(facts) }: { all?: readonly Concern[] } = {},
 ): Document {
   const { binding } = facts;
   return {
@@ -52,7 +51,7 @@ export function situationDocument(
     sections: [
       attentionSection(all, facts.now),
       noticesSection(all, facts),
-      underWay(facts, timeZone),
+      underWay(facts),
       latestRuns(facts),
       records(facts),
       loadsSection(facts),
@@ -93,7 +92,7 @@ export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsett
 /** The command that lists all concerns of a kind. */
 const LISTED_BY: Partial<Record<Concern['kind'], string>> = {
   records: 'slotsync failures',
-  run_held: 'slotsync failures --status held',
+  gate: 'slotsync failures --status held',
 };
 
 /** The first of each kind. Of some more there is a line, and what is left out is listed by a command. */
@@ -111,8 +110,8 @@ function pointsOf(some: readonly Concern[], now: Date): Point[] {
   });
 }
 
-function underWay(facts: SituationFacts, timeZone: string): Section {
-  const { runs, now, approvals } = facts;
+function underWay(facts: SituationFacts): Section {
+  const { runs, now } = facts;
   // Nobody works on them: no end is near.
   const secondsLeft = facts.processes.some(({ isAlive }) => isAlive) ? facts.secondsLeft : undefined;
   return {
@@ -120,7 +119,6 @@ function underWay(facts: SituationFacts, timeZone: string): Section {
     title: 'Under way',
     paragraphs: present<Text>(
       ...[...(facts.nightly ? [facts.nightly] : []), ...facts.schedules].flatMap(describeSchedule),
-      approvals.map((approval) => describeApproval(approval, timeZone)),
       runs.underWay.length === 0 && 'No run is under way.',
     ),
     points: runs.underWay.map((run) =>
@@ -173,7 +171,7 @@ function latestRuns({ runs: { latest } }: SituationFacts): Section {
 
 /** A record says what the service accepted; only a verify says what it holds. */
 function records(facts: SituationFacts): Section {
-  const { records: counts, unsettled, holds, known } = facts;
+  const { records: counts, unsettled, known } = facts;
   const streams = [...new Set(counts.map(({ stream }) => stream))];
   const countOf = (stream: string, status: string) =>
     counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0;
@@ -185,7 +183,7 @@ function records(facts: SituationFacts): Section {
   return {
     id: 'records',
     title: 'Records',
-    paragraphs: unsettled === 0 && holds.length === 0 ? [describeSettled(known)] : describeNotInSync(facts),
+    paragraphs: unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts),
     tables: [
       {
         caption: 'Records by stream and status',
@@ -240,7 +238,7 @@ function inbox(facts: SituationFacts): Section {
         : []),
       ...watermarks.map(
         ({ stream, cursor, movedAt }) =>
-          text`Polled: ${stream} up to ${momentOf(cursor) ?? cursor}; the watermark last moved at ${movedAt}.`,
+          text`Polled: ${stream} up to ${momentOf(cursor) ?? cursor}${movedAt && text`; the watermark last moved at ${movedAt}`}.`,
       ),
       ...(reservations
         ? [text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`]

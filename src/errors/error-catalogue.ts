@@ -59,6 +59,10 @@ export const ERRORS = {
     'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check',
     { systemic: 'wait' },
   ),
+  forbidden: setup(
+    'the service forbids this kind of request, and permits others with the same token',
+    'Grant the key the right at the service, then: slotsync sync',
+  ),
   destination_changed: setup(
     'the state was bound to another service or organization while the process slept, or was taken for ended',
     'Stop the process, or correct API_BASE_URL and API_ORGANIZATION_ID and start it again: slotsync check',
@@ -227,10 +231,6 @@ export const ERRORS = {
     'the load of the mirror is too old, older than the one before, in the future, or of no known time',
     'Load the mirror, or correct `freshness` (slotsync check), then: slotsync sync',
   ),
-  hold_rejected: dead(
-    'an operator rejected what the run held, so it was not sent',
-    'No action needed: the next sync plans it again, and holds it again unless the mirror has changed. To do it now: slotsync sync',
-  ),
   reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
   verify_running: defer(
     'another process is verifying',
@@ -270,8 +270,8 @@ export const ERRORS = {
     'No action needed: the first sync after its bookings are over or cancelled deactivates it. To do it now: slotsync sync. If its row has another key now, let the object follow it: slotsync rename',
   ),
   retirement_postponed: defer(
-    'the row was deleted, and creates or updates of its stream were held or failed in that run',
-    'Approve or correct what was held or failed, then: slotsync sync. It is retired by the first run that sends the whole stream.',
+    'the row was deleted, and creates or updates of its stream are held, failed, given up or in doubt',
+    'Approve what is held, and correct what failed or was given up (slotsync failures), then: slotsync sync',
   ),
   external_id_shared: retry(
     'several rows have the same external id; none of them is sent',

@@ -3,6 +3,7 @@
 import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { isStopped } from '../situation/concerns.js';
+import { nameOfGate } from '../state/gates/gates.js';
 import { DRIFT_KINDS } from '../state/schema.js';
 import type { CountedFacts, GaugeFacts } from '../situation/metrics.js';
 
@@ -88,7 +89,7 @@ export const stateGauges = (lanes: readonly string[]) =>
     ]);
     const success = gauge(
       'slotsync_last_success_seconds',
-      'Since a run ended well for the stream; +Inf: never',
+      'Since a whole sync of the stream ended without a failed record; +Inf: never',
       ['stream'],
     );
     const drifting = gauge(
@@ -147,8 +148,9 @@ export const stateGauges = (lanes: readonly string[]) =>
         unfinished.inc(labels);
         oldestRun.set(labels, ageOf(requestedAt)); // the oldest is set last
       }
-      for (const { stream, ageSeconds } of facts.successes) success.set({ stream }, orNever(ageSeconds));
       for (const stream of facts.configured) {
+        const state = facts.streamStates.find((known) => known.stream === stream);
+        success.set({ stream }, ageOrNever(state?.syncedAt));
         const pass = facts.verifications.find((verification) => verification.stream === stream);
         verified.set({ stream }, ageOrNever(pass?.verifiedAt));
         for (const kind of DRIFT_KINDS) drifting.set({ stream, kind }, 0);
@@ -191,14 +193,19 @@ export const recordGauges = () =>
 
 export const runGauges = () =>
   gaugesOf<NonNullable<CountedFacts['runs']>>('runs', (gauge) => {
-    const held = gauge('slotsync_held_records', 'Records that wait for an operator', ['stream', 'operation']);
+    const held = gauge(
+      'slotsync_held_records',
+      'Records that a closed gate keeps back, by the name of the gate',
+      ['stream', 'operation'],
+    );
     const success = gauge(
       'slotsync_run_last_success_seconds',
-      'Since a run of the kind succeeded, of sync one of all streams; +Inf: there are runs, and none did',
+      'Since a run of the kind succeeded, of sync since every stream was synced whole; +Inf: never',
       ['kind'],
     );
     return (read) => {
-      for (const { stream, operation, count } of read.holds) held.inc({ stream, operation }, count);
+      for (const gate of read.gates)
+        held.inc({ stream: gate.stream, operation: nameOfGate(gate) }, gate.count);
       for (const { kind, ageSeconds } of read.successes) success.set({ kind }, orNever(ageSeconds));
     };
   });

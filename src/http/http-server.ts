@@ -1,6 +1,6 @@
 // The HTTP server of health, metrics and the operator's page: Hono, and what every answer has in common. Every answer forbids
 // a browser whatever it does not need: scripts and styles of other origins or within a page, frames, guessing of types, and
-// being kept. Every client has limits: of its connections, of the time it takes, and of what it does not read.
+// being kept. Every client has limits: of its connections, and of the time it takes.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,6 @@ import { getRequestListener, RequestError, type HttpBindings } from '@hono/node-
 import { Hono, type Context } from 'hono';
 import { HTTPException } from 'hono/http-exception';
 import { secureHeaders } from 'hono/secure-headers';
-import { stream } from 'hono/streaming';
 import { codeOf } from '../errors/errors.js';
 import { asListenError } from '../process/listen-error.js';
 import type { Logger } from '../process/logger.js';
@@ -18,8 +17,7 @@ const SECOND = 1000;
 const MOST_CONNECTIONS = 100;
 /** A form of the page is far smaller. */
 const MOST_BODY_BYTES = 16 * 1024;
-/** A client that does not read so much, or nothing of its answer for this long, is closed. */
-const MOST_UNREAD = 1024 * 1024;
+/** A client that reads nothing of its answer for this long is closed. */
 const LONGEST_UNREAD_MS = 60 * SECOND;
 
 /** A client that does not send its request in time is closed: connections are few. */
@@ -159,38 +157,6 @@ export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
     throw new HttpError(400, { message: 'the form was cut off', cause });
   });
   return new URLSearchParams(text);
-}
-
-/** A reader of an endless answer. */
-export interface EventClient {
-  /** Sends an event; data is one line. */
-  send(data: string): void;
-  end(): void;
-  /** Aborts when the client or the server has ended it. */
-  gone: AbortSignal;
-}
-
-/** Answers with events until either side ends them. `begin` gets their reader. */
-export function streamEvents(context: HttpContext, begin: (client: EventClient) => void): Response {
-  context.header('content-type', 'text/event-stream');
-  return stream(context, async (events) => {
-    const gone = new AbortController();
-    events.onAbort(() => gone.abort());
-    let unread = 0;
-    const write = async (text: string) => {
-      unread += text.length;
-      if (unread > MOST_UNREAD) context.env.outgoing.destroy();
-      await events.write(text);
-      unread -= text.length;
-    };
-    void write('retry: 2000\n\n');
-    begin({
-      gone: gone.signal,
-      send: (data) => void write(`data: ${data}\n\n`),
-      end: () => gone.abort(),
-    });
-    if (!gone.signal.aborted) await once(gone.signal, 'abort');
-  });
 }
 
 /** An answer in JSON, for programs. */

@@ -4,17 +4,11 @@ import { connectPostgres } from '../connections/postgres-connection.js';
 import type { SettingText } from '../config/setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { Stream } from '../streams/stream.js';
+import { FUNCTION_PREFIX, functionName } from '../streams/trigger-functions.js';
 import { dependsOnSession } from './mapped-text.js';
 import { findAbsent } from './source-reader.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
-import {
-  functionName,
-  FUNCTION_PREFIX,
-  grantInbox,
-  installTriggers,
-  removeTriggers,
-  type Owned,
-} from './trigger-sql.js';
+import { grantInbox, installTriggers, removeTriggers, type Owned, type OwnedTable } from './trigger-sql.js';
 
 /**
  * Writers of a table wait while a lock on it is requested, and while it is held, also by one of whom nothing is heard any more: not for
@@ -71,6 +65,11 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     WHERE (p.proname = ${name ?? null}::name OR ${name === undefined} AND starts_with(p.proname::text, ${FUNCTION_PREFIX}))
       AND p.prorettype = 'trigger'::regtype`;
 
+  const install = (stream: Stream, table: OwnedTable & { isOwn: boolean }) => [
+    ...(table.isOwn ? [] : grantInbox(table.owner)),
+    ...installTriggers(stream, channel, table),
+  ];
+
   return {
     /** The identity of this database, to be compared with the mirror's. */
     databaseIdentity: async () => (await sql.unsafe<DatabaseIdentity[]>(SELECT_DATABASE_IDENTITY))[0],
@@ -113,9 +112,17 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       await run(stream.name, [
         // Dropping the function drops its triggers, even on a table this role does not own.
         ...former.flatMap(removeTriggers),
-        ...(table.isOwn ? [] : grantInbox(table.owner)),
-        ...installTriggers(stream, channel, table),
+        ...install(stream, table),
       ]);
+    },
+
+    /** The statements that give the triggers of a stream's former name its present one, for one transaction. None: it had none. */
+    async renaming(former: string, stream: Stream): Promise<string[]> {
+      const installed = await findFunctions(functionName(former));
+      if (installed.length === 0) return [];
+      const table = await findTable(stream);
+      const installing = table ? install(stream, table) : [];
+      return [SHORT, ...installed.flatMap(removeTriggers), ...installing, 'RESET ROLE'];
     },
 
     /** Names of the installed functions, those of streams that are no longer configured included. */

@@ -19,8 +19,6 @@ import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
-import { SELECT_POLICIES, type Policies } from './policies.js';
-import { createReadingTimer, type SlowReading } from './slow-reading.js';
 import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import {
@@ -63,25 +61,22 @@ export interface HashOptions {
   noteLoad?: (load: LoadReading | undefined) => void;
 }
 
-export type { LoadReading, Selection, SharedExternalId, SlowReading };
+export type { LoadReading, Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /**
- * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `slowMs`: from how many
- * milliseconds on the reading of a batch is slow. `statementSeconds`: the longest that a statement may take.
+ * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `statementSeconds`:
+ * the longest that a statement may take.
  */
 export function createMirror({
   url,
-  slowMs,
   statementSeconds,
 }: {
   url: SettingText;
-  slowMs?: number | undefined;
   statementSeconds?: number | undefined;
 }) {
   const sessions = openReadOnlySessions(url, statementSeconds);
   const reader = createSourceReader(sessions);
-  const timer = createReadingTimer(sessions, slowMs);
   const turns = createTurns();
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.describedAs(stream)).types.get(column) ?? '';
@@ -109,7 +104,6 @@ export function createMirror({
   async function readPart(
     stream: Stream,
     keys: readonly string[],
-    ended: (statement: string, ms: number) => void,
   ): Promise<Map<string, MirrorRow | SlotsyncError>> {
     const found = new Map<string, MirrorRow | SlotsyncError>();
     const wanted = new Set(keys);
@@ -117,7 +111,6 @@ export function createMirror({
       stream,
       (described) => ({ hash: `${hashExpression(described)}::text` }),
       (described) => keyConditions(described, keys),
-      ended,
     );
     for (const { key, row, computed, bytes } of rows) {
       if (key === null || !wanted.has(key)) continue;
@@ -162,12 +155,6 @@ export function createMirror({
     async roleRights(): Promise<RoleRights> {
       const [row] = await read(() => sessions.ofCatalogue<RoleRights>(SELECT_ROLE_RIGHTS));
       return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
-    },
-
-    /** Policies of row-level security, where they concern the role. */
-    async policies(): Promise<Policies> {
-      const [row] = await read(() => sessions.ofCatalogue<Policies>(SELECT_POLICIES));
-      return row ?? { role: '', bypass: null, tables: [], concerned: [], views: [] };
     },
 
     /** The identity of this database, to be compared with another connection's. */
@@ -241,8 +228,29 @@ export function createMirror({
       for await (const lines of blocks) yield lines.map(toCursorRow);
     },
 
-    /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
-    isTimeCursor: async (stream: Stream) => sourceSql.isTimeType(await typeOf(stream, stream.cursor)),
+    /** The type of the stream's cursor. `isTime`: looking back by seconds has a meaning. */
+    async cursorType(stream: Stream): Promise<{ type: string; isTime: boolean }> {
+      const type = await typeOf(stream, stream.cursor);
+      return { type, isTime: sourceSql.isTimeType(type) };
+    },
+
+    /** Whether the source has a row at a watermark of the stream's cursor or beyond it. */
+    async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
+      const { cursor = '' } = stream;
+      const rows = reader.select(stream, (described) => [
+        sourceSql.findReached(described, cursor, watermark),
+      ]);
+      return (await collect(rows)).length > 0;
+    },
+
+    /** Number of rows that are never polled: the value of their cursor comes from no clock or sequence. */
+    async countImpossible(stream: Stream): Promise<number> {
+      const { cursor = '' } = stream;
+      const rows = reader.select<Stream, { count: number }>(stream, (described) =>
+        sourceSql.countImpossible(described, cursor),
+      );
+      return (await collect(rows))[0]?.count ?? 0;
+    },
 
     /** Whether one value of the stream's cursor comes before another, as PostgreSQL orders them. */
     async isBefore(stream: Stream, value: string, other: string): Promise<boolean> {
@@ -279,21 +287,16 @@ export function createMirror({
 
     /**
      * The rows of these keys as they are now; a key whose row is gone is not in the answer. One row that cannot be read must
-     * not stop the others: those keys are answered apart, with the reason. Throws what concerns all of them. `slow`: why the
-     * reading took long.
+     * not stop the others: those keys are answered apart, with the reason. Throws what concerns all of them.
      */
-    async readRows(
-      stream: Stream,
-      keys: readonly string[],
-    ): Promise<ReadApart<MirrorRow> & { slow: SlowReading | undefined }> {
-      const reading = timer.start();
-      const found = await readApart([...new Set(keys)], (part) => readPart(stream, part, reading.ended));
+    async readRows(stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> {
+      const found = await readApart([...new Set(keys)], (part) => readPart(stream, part));
       const rows = new Map<string, MirrorRow>();
       const unreadable = new Map(found.unreadable);
       for (const [key, row] of found.rows)
         if (row instanceof SlotsyncError) unreadable.set(key, row);
         else rows.set(key, row);
-      return { rows, unreadable, slow: await reading.explainSlowest(keys.length) };
+      return { rows, unreadable };
     },
 
     /** Keys of some rows, as many as wanted where there are so many. */

@@ -9,7 +9,7 @@ import { connectionClosed } from '../connections/postgres-socket.js';
 import { SERVER_ID } from '../connections/server-questions.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
-import { SlotsyncError } from '../errors/errors.js';
+import { codeOf, SlotsyncError } from '../errors/errors.js';
 import type { RowSecurity } from '../streams/source.js';
 import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
@@ -73,8 +73,6 @@ export interface Reading extends RowSecurity {
   writtenFor?: WrittenFor | undefined;
   /** Runs in the same transaction, before the first row is read, while the locks are held that keep the source as it is. */
   before?: ((ask: Ask) => Promise<void>) | undefined;
-  /** Gets the milliseconds that the server took, also when it failed. */
-  ended?: ((ms: number) => void) | undefined;
 }
 
 /** The columns of a source are no longer those that a statement was written for. Nothing of it was read. */
@@ -107,8 +105,8 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     let session = kept.pop();
     idle.push(...kept);
     return waitWhileFull(async () => {
-      session ??= openSession(url, statementSeconds);
-      const begun = session;
+      const rested = session;
+      const begun = rested ?? openSession(url, statementSeconds);
       session = undefined; // once more, with another one
       open.add(begun);
       try {
@@ -116,6 +114,8 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         return begun;
       } catch (error) {
         await end(begun);
+        // The driver closes a connection that has rested, maybe at this moment.
+        if (rested && codeOf(error) === 'CONNECTION_CLOSED') return begin(settings);
         throw error;
       }
     });
@@ -179,18 +179,11 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     /** The rows of one statement. Throws ColumnsChanged. */
     query: <T extends object = postgres.Row>(
       statement: string,
-      { writtenFor, ended, ...security }: Reading = {},
+      { writtenFor, ...security }: Reading = {},
     ): Promise<T[]> =>
-      one(security, async (client) => {
-        const startedAt = performance.now();
-        try {
-          return [
-            ...(await unlessChanged(client, writtenFor, client.unsafe<T[]>(statement, [], ONE_STATEMENT))),
-          ];
-        } finally {
-          ended?.(performance.now() - startedAt);
-        }
-      }),
+      one(security, async (client) => [
+        ...(await unlessChanged(client, writtenFor, client.unsafe<T[]>(statement, [], ONE_STATEMENT))),
+      ]),
 
     /** The rows of one statement over the catalogue, which names nothing of anybody's own. */
     ofCatalogue: async <T extends object>(statement: string): Promise<T[]> => [

@@ -120,10 +120,9 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   const select = <D extends { source: Source }, T extends object>(
     declared: D,
     statementsFor: (described: Described<D>) => readonly string[],
-    ended?: (statement: string, ms: number) => void,
   ): AsyncGenerator<T[]> =>
     readBlocks(declared, statementsFor, async function* (statement, reading) {
-      yield await sessions.query<T>(statement, { ...reading, ended: (ms) => ended?.(statement, ms) });
+      yield await sessions.query<T>(statement, reading);
     });
 
   /** The way out of a fault, where PostgreSQL's words do not name it. */
@@ -191,12 +190,11 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       }
     },
 
-    /** Rows that a condition selects, the first that works; each with the SQL expressions. `ended`: a statement, and how long it took. */
+    /** Rows that a condition selects, the first that works; each with the SQL expressions. */
     async readRows<D extends DeclaredSource>(
       declared: D,
       expressionsFor: (described: Described<D>) => Readonly<Record<string, string>>,
       conditionsFor: (described: Described<D>) => readonly string[],
-      ended?: (statement: string, ms: number) => void,
     ): Promise<SourceRow[]> {
       let names: string[] = [];
       let types: ColumnTypes = new Map();
@@ -211,7 +209,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
           sourceSql.selectRows(declared, computed, condition),
         );
       };
-      const rows = select<D, Row>(declared, statementsFor, ended);
+      const rows = select<D, Row>(declared, statementsFor);
       return toSourceRows(await collect(rows), names, types);
     },
 

@@ -71,36 +71,78 @@ function isFiniteValue(value: string, type: string): string | undefined {
   return ['numeric', 'real', 'double precision'].includes(type) ? `${value}::text !~ '[NI]'` : undefined;
 }
 
+/** No clock is further ahead, whatever its zone. */
+const MOST_AHEAD_SECONDS = 2 * 24 * 60 * 60;
+
+/** Counts the rows whose cursor comes from no clock or sequence. No statement: the type has no such values. */
+export function countImpossible(stream: Described<Stream>, cursor: string): string[] {
+  const type = stream.types.get(cursor) ?? 'text';
+  const value = column(cursor);
+  const finite = isFiniteValue(value, type);
+  if (finite === undefined) return [];
+  const isAhead = isTimeType(type)
+    ? ` OR ${value} > now()::timestamp + make_interval(secs => ${MOST_AHEAD_SECONDS})`
+    : '';
+  return [`SELECT count(*)::int AS count FROM ${relation(stream.source)} WHERE NOT (${finite})${isAhead}`];
+}
+
 /**
  * `(cursor, key, row hash, whether it is beyond the watermark)` in the order of the cursor, and of the key's bytes where
  * cursors are equal. Rows without a cursor, or with one that is not finite, are
  * not read.
  */
 export function selectByCursor(stream: Described<Stream>, cursor: string, range: CursorRange): string {
-  const type = stream.types.get(cursor) ?? 'text';
-  const { watermark, lagSeconds } = range;
-  const overlapSeconds =
-    type === TIME_WITHOUT_ZONE ? Math.max(range.overlapSeconds, SET_BACK_SECONDS) : range.overlapSeconds;
-  const value = column(cursor);
-  const mark = watermark && `${quoteLiteral(watermark.cursor)}::text::${type}`;
-  const isTime = isTimeType(type);
-  const conditions = [`${value} IS NOT NULL`];
-  const finite = isFiniteValue(value, type);
-  if (finite !== undefined) conditions.push(finite);
-  if (mark !== undefined)
-    conditions.push(`${value} >= ${mark}${isTime ? ` - make_interval(secs => ${overlapSeconds})` : ''}`);
-  if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
-  // A time without a zone may be one of any zone: up to fourteen hours ahead of this session's.
-  else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
+  const { watermark } = range;
+  const mark = watermark && markOf(stream, cursor, watermark);
   const isAhead =
     watermark && mark !== undefined
       ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
       : 'true';
   // Without its table, `c` would be the text that is put out, and 10 before 9.
   return `SELECT c::text, k, h, ${isAhead}
-    FROM (SELECT ${value} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
-      FROM ${relation(stream.source)} WHERE ${conditions.join(' AND ')}) AS polled
+    FROM (SELECT ${column(cursor)} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
+      FROM ${relation(stream.source)} WHERE ${inRange(stream, cursor, range)}) AS polled
     WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C"`;
+}
+
+/** Answers a row where the source has one at the watermark or beyond it. */
+export function findReached(
+  stream: Described<Stream>,
+  cursor: string,
+  watermark: NonNullable<CursorRange['watermark']>,
+): string {
+  const condition = inRange(stream, cursor, {
+    watermark,
+    overlapSeconds: 0,
+    lagSeconds: -MOST_AHEAD_SECONDS,
+  });
+  return `SELECT 1 FROM ${relation(stream.source)} WHERE ${condition} LIMIT 1`;
+}
+
+const markOf = (stream: Described<Stream>, cursor: string, watermark: { cursor: string }) =>
+  `${quoteLiteral(watermark.cursor)}::text::${stream.types.get(cursor) ?? 'text'}`;
+
+/** The condition of the rows of a range. */
+function inRange(
+  stream: Described<Stream>,
+  cursor: string,
+  { watermark, overlapSeconds, lagSeconds }: CursorRange,
+): string {
+  const type = stream.types.get(cursor) ?? 'text';
+  const overlap = type === TIME_WITHOUT_ZONE ? Math.max(overlapSeconds, SET_BACK_SECONDS) : overlapSeconds;
+  const value = column(cursor);
+  const isTime = isTimeType(type);
+  const conditions = [`${value} IS NOT NULL`];
+  const finite = isFiniteValue(value, type);
+  if (finite !== undefined) conditions.push(finite);
+  if (watermark) {
+    const before = isTime ? ` - make_interval(secs => ${overlap})` : '';
+    conditions.push(`${value} >= ${markOf(stream, cursor, watermark)}${before}`);
+  }
+  if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
+  // A time without a zone may be one of any zone: up to fourteen hours ahead of this session's.
+  else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
+  return conditions.join(' AND ');
 }
 
 /** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */

@@ -1,16 +1,13 @@
 // Triggers that write to the inbox which rows a statement changed: once for each statement, in its transaction. They run
 // in the organization's own writes, so every failure in them becomes a warning. Their function belongs to the owner of the
 // table: what it calls to print a key may be the owner's code, and must not run with the rights of the state's role.
-import { createHash } from 'node:crypto';
 import { quoteBody, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
+import { FUNCTION_COMMENT, functionName } from '../streams/trigger-functions.js';
 import { keyExpression } from './row-key-and-hash.js';
 import type { ColumnTypes } from './source-columns.js';
-
-/** PostgreSQL cuts names that are longer, in bytes. */
-const NAME_BYTES = 63;
 
 /** The events, and the rows of each whose keys are written. */
 const EVENTS = {
@@ -21,16 +18,6 @@ const EVENTS = {
   },
   DELETE: { transition: 'OLD TABLE AS slotsync_old', rows: ['slotsync_old'] },
 } as const;
-
-export const FUNCTION_PREFIX = 'slotsync_changes_';
-
-/** Name of a stream's function in the schema of its table; its triggers begin with it too. */
-export function functionName(stream: string): string {
-  const name = FUNCTION_PREFIX + stream;
-  // Leaves room for `_insert`; two long names that begin alike stay different.
-  if (name.length <= NAME_BYTES - 7) return name;
-  return `${name.slice(0, NAME_BYTES - 16)}_${createHash('sha256').update(stream).digest('hex').slice(0, 8)}`;
-}
 
 /** A table or a function, and the role that owns it. */
 export interface Owned {
@@ -62,6 +49,7 @@ export function installTriggers(stream: Stream, channel: string, table: OwnedTab
     `INSERT INTO slotsync.changes (stream, local_key) SELECT '', '' WHERE false`,
     createFunction({ ...stream, types: table.types }, channel, name),
     `REVOKE ALL ON FUNCTION ${name}() FROM PUBLIC`,
+    `COMMENT ON FUNCTION ${name}() IS ${quoteLiteral(FUNCTION_COMMENT + table.name).trim()}`,
     ...triggers,
   ];
 }

@@ -6,23 +6,20 @@ import { html, type Html } from '../text/html.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
 import { statusInWords } from '../documents/failures.js';
-import { describeApproval, describeHeld, holdToQuestion } from '../documents/holds.js';
+import { describeApproval, describeHeld, gateToQuestion } from '../documents/holds.js';
 import { actAs, noteAction, toRecords, toRuns, type Actor } from '../state/actions.js';
 import type { Queries, State } from '../state/database.js';
+import { chooseGates, rejectGates } from '../state/gates/answers.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { listProcesses } from '../state/processes.js';
 import { retryRecords } from '../state/records/retry-records.js';
-import { chooseHolds } from '../state/runs/choose-holds.js';
-import { rejectHolds } from '../state/runs/decide-holds.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
 import { setPaused } from '../state/runs/pause-runs.js';
 import { countRepairable } from '../state/drift/read-drift.js';
-import { approveHolds, requireStarted } from '../sync/operator/approve-holds.js';
+import { approve as approveGates, requireStarted, type ApproveDeps } from '../sync/operator/approve.js';
 import { startRepairRun } from '../sync/verify/start-repair-run.js';
 import { contentToHtml } from '../render/html.js';
-
-type ApproveDeps = Parameters<typeof approveHolds>[0];
 
 export interface ActionDeps {
   state: () => Promise<State>;
@@ -74,35 +71,37 @@ const runOf = ({ params }: ActionRequest): number => {
 const choiceOf = ({ query }: ActionRequest) => ({
   stream: query.get('stream') ?? undefined,
   operation: query.get('operation') ?? undefined,
+  gate: query.get('gate') ?? undefined,
 });
 const toRun = (request: ActionRequest) => `/runs/${runOf(request)}`;
 const toNow = () => '/';
 
-const numberOf = (holds: readonly { count: number }[]) => holds.reduce((sum, { count }) => sum + count, 0);
+const numberOf = (gates: readonly { count: number }[]) => gates.reduce((sum, { count }) => sum + count, 0);
 
-async function askAboutHolds(
+async function askAboutGates(
   { state, timeZone }: ActionDeps,
   request: ActionRequest,
   verb: 'Approve' | 'Reject',
   says: string,
 ): Promise<Question> {
-  const { run, holds } = await chooseHolds((await state()).db, runOf(request), choiceOf(request));
-  const what = holds.map(describeHeld).join(', ');
+  const run = runOf(request);
+  const gates = await chooseGates((await state()).db, run, choiceOf(request));
+  const what = gates.map(describeHeld).join(', ');
   return {
     title: `${verb} ${what}?`,
-    body: html`<p>Held in run ${run.id}:</p>${contentToHtml({ title: '', points: holds.map((hold) => holdToQuestion(hold, verb === 'Approve')) }, { timeZone: await timeZone() })}<p>${says}</p>`,
+    body: html`<p>Held in run ${run}:</p>${contentToHtml({ title: '', points: gates.map(gateToQuestion) }, { timeZone: await timeZone() })}<p>${says}</p>`,
     button: `${verb} ${what}`,
-    count: numberOf(holds),
+    count: numberOf(gates),
   };
 }
 
 const approve: Action = {
   ask: (deps, request) =>
-    askAboutHolds(
+    askAboutGates(
       deps,
       request,
       'Approve',
-      'This allows up to the number shown to the run that it queues, and to no later one. If more are due by then, nothing is sent and they are held again.',
+      'This queues a sync of the whole stream, and allows up to the number shown once. If more are due by then, nothing is sent and they are held again.',
     ),
   back: toNow,
   async act(deps, request) {
@@ -117,7 +116,7 @@ const approve: Action = {
       actor: request.actor,
     };
     const choice = { ...choiceOf(request), runId: runOf(request), shown: request.shown };
-    const approved = await approveHolds(given, choice);
+    const approved = await approveGates(given, choice);
     requireStarted(approved);
     const { run, approvals } = approved;
     await (await producer()).enqueueRun(run.id, run.lane);
@@ -128,19 +127,19 @@ const approve: Action = {
 
 const reject: Action = {
   ask: (deps, request) =>
-    askAboutHolds(
+    askAboutGates(
       deps,
       request,
       'Reject',
-      'Nothing of it is sent. The next run plans it again, and holds it again unless the mirror has changed.',
+      'Nothing of it is sent. The gate stays closed, and is quiet until its records change.',
     ),
   back: toNow,
   async act({ state }, request) {
     const { db } = await state();
-    const { run, holds } = await chooseHolds(db, runOf(request), choiceOf(request));
-    requireShown(request, numberOf(holds));
-    await rejectHolds(db, run.id, choiceOf(request), request.actor);
-    return `Rejected: ${holds.map(describeHeld).join(', ')}, held in run ${run.id}.`;
+    const run = runOf(request);
+    requireShown(request, numberOf(await chooseGates(db, run, choiceOf(request))));
+    const gates = await rejectGates(db, run, choiceOf(request), request.actor);
+    return `Rejected: ${gates.map(describeHeld).join(', ')}, held in run ${run}.`;
   },
 };
 

@@ -1,74 +1,70 @@
-// Brings the sections of an open page up to date. The page works without it.
+// Brings an open page up to date. The page works without it.
 'use strict';
 {
-  const address = document.body.dataset.live;
+  const EVERY_MS = 2000;
+  const LONGEST_MS = 15_000;
   const shown = document.getElementById('live');
-  /** Sections that somebody is at, and their latest text. */
-  const waiting = new Map();
+  /** The ETag of the page whose parts are all shown. */
+  let version = '""';
+  let isAsking = false;
 
-  const isInUse = (section) => {
-    if (section.contains(document.activeElement)) return true;
+  const isInUse = (part) => {
+    if (part.contains(document.activeElement)) return true;
     const selection = document.getSelection();
-    return selection !== null && !selection.isCollapsed && section.contains(selection.anchorNode);
+    return selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode);
   };
 
-  const replace = (id, text) => {
-    const section = document.getElementById(id);
-    const template = document.createElement('template');
-    template.innerHTML = text;
-    const next = template.content.firstElementChild;
-    if (!section || !next || next.dataset.version === section.dataset.version) return;
-    if (isInUse(section)) waiting.set(id, text);
-    else section.replaceWith(next);
-  };
-
-  const replaceWaiting = () => {
-    const late = [...waiting];
-    waiting.clear();
-    for (const [id, text] of late) replace(id, text);
+  /** Replaces the parts that have changed. Returns false if a part stays because somebody uses it. */
+  const replaceParts = (next) => {
+    let isAll = true;
+    for (const part of document.querySelectorAll('#header, #lead, section')) {
+      const newer = next.getElementById(part.id);
+      if (!newer || newer.isEqualNode(part)) continue;
+      if (isInUse(part)) isAll = false;
+      else part.replaceWith(newer);
+    }
+    return isAll;
   };
 
   const say = (text) => {
-    if (shown && shown.textContent !== text) shown.textContent = text;
+    if (shown.textContent !== text) shown.textContent = text;
   };
 
-  let events;
-
-  const disconnect = () => {
-    events?.close();
-    events = undefined;
-    say('Not up to date: not connected.');
+  const ask = async (signal) => {
+    const answer = await fetch(location.href, {
+      headers: { 'if-none-match': version },
+      redirect: 'manual',
+      signal,
+    });
+    if (answer.type === 'opaqueredirect') return location.reload(); // to sign in
+    if (answer.status !== 304) {
+      const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
+      if (!answer.ok) {
+        const reasons = [...next.querySelectorAll('#lead p')].map(({ textContent }) => textContent);
+        return say(`Not up to date: ${reasons.join(' ') || answer.status}`);
+      }
+      version = replaceParts(next) ? answer.headers.get('etag') : '""';
+    }
+    say('Up to date.');
   };
 
-  // Only while it is seen: a browser has six connections to a host, and a seventh open tab would not even load.
-  const connect = () => {
-    if (events || document.hidden) return;
-    events = new EventSource(address);
-    events.addEventListener('message', ({ data }) => {
-      const { id, html, problem, reload } = JSON.parse(data);
-      if (reload) return location.reload();
-      if (problem !== undefined) return say(`Not up to date: ${problem}`);
-      if (id !== undefined) return replace(id, html);
-      say('Up to date.');
-      replaceWaiting();
-    });
-    events.addEventListener('error', ({ target }) => {
-      say('Not up to date: no connection.');
-      if (target.readyState !== EventSource.CLOSED) return; // the browser tries again
-      disconnect();
-      setTimeout(connect, 15_000);
-    });
+  const update = () => {
+    if (document.hidden) return say('Not up to date: in the background.');
+    if (isAsking) return;
+    isAsking = true;
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(), LONGEST_MS);
+    void ask(late.signal)
+      .catch(() => say('Not up to date: no connection.'))
+      .finally(() => {
+        clearTimeout(timer);
+        isAsking = false;
+      });
   };
 
-  if (address) {
-    document.addEventListener('focusout', () => setTimeout(replaceWaiting));
-    document.addEventListener('selectionchange', replaceWaiting);
-    document.addEventListener('visibilitychange', () => (document.hidden ? disconnect() : connect()));
-    addEventListener('pagehide', disconnect);
-    // A page that comes back from the browser's memory is not live any more.
-    addEventListener('pageshow', ({ persisted }) => {
-      if (persisted) location.reload();
-    });
-    connect();
+  if ('live' in document.body.dataset) {
+    document.addEventListener('visibilitychange', update);
+    addEventListener('pageshow', update);
+    setInterval(update, EVERY_MS);
   }
 }

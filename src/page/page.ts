@@ -1,4 +1,5 @@
 // The operator's page: its addresses, who may ask for them, and what every answer has in common.
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
@@ -7,14 +8,7 @@ import { parseNetworks } from '../connections/networks.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { keyOfPart } from '../documents/document.js';
 import { html } from '../text/html.js';
-import {
-  HttpError,
-  readForm,
-  streamEvents,
-  type Handler,
-  type HttpContext,
-  type Routes,
-} from '../http/http-server.js';
+import { HttpError, readForm, type Handler, type HttpContext, type Routes } from '../http/http-server.js';
 import type { Logger } from '../process/logger.js';
 import type { SettingText } from '../config/setting-text.js';
 import type { Mirror } from '../mirror/mirror.js';
@@ -24,17 +18,21 @@ import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { CARDS } from '../render/html.js';
 import { clientOf, isFromOwnPage, isLocal, isSecure, userOf } from './access.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
-import { actionsPage } from './noted-actions.js';
-import { bookingPage, bookingsPage } from './bookings.js';
-import { driftPage } from './drift.js';
-import { failuresPage } from './failures.js';
 import { renderPage } from './frame.js';
-import { createLive } from './live.js';
-import { nowPage } from './now.js';
-import { formToken } from './parts.js';
-import { recordPage, searchPage } from './records.js';
-import { reportPage } from './report.js';
-import { runPage, runsPage } from './runs.js';
+import {
+  actionsPage,
+  bookingPage,
+  bookingsPage,
+  driftPage,
+  failuresPage,
+  nowPage,
+  recordPage,
+  reportPage,
+  runPage,
+  runsPage,
+  searchPage,
+} from './pages.js';
+import { formToken } from './render-document.js';
 import { COOKIE_SECONDS, createSessions, isEqual, type Session } from './sessions.js';
 import { SIDES, type Shown } from './sides.js';
 import { createSources, type SourceDeps } from './sources.js';
@@ -59,21 +57,19 @@ export interface PageDeps extends ActionDeps, SourceDeps {
 }
 
 /** Pages by their paths; those with `true` are brought up to date while they are open. */
-const PAGES = new Map<string, readonly [page: Page, isLive: boolean]>(
-  Object.entries({
-    '/': [nowPage, true],
-    '/runs': [runsPage, true],
-    '/runs/:run': [runPage, true],
-    '/failures': [failuresPage, true],
-    '/records': [searchPage, false],
-    '/records/:stream/:key': [recordPage, false],
-    '/drift': [driftPage, true],
-    '/bookings': [bookingsPage, true],
-    '/bookings/:key': [bookingPage, false],
-    '/report': [reportPage, false],
-    '/actions': [actionsPage, true],
-  }),
-);
+const PAGES: Readonly<Record<string, readonly [page: Page, isLive: boolean]>> = {
+  '/': [nowPage, true],
+  '/runs': [runsPage, true],
+  '/runs/:run': [runPage, true],
+  '/failures': [failuresPage, true],
+  '/records': [searchPage, false],
+  '/records/:stream/:key': [recordPage, false],
+  '/drift': [driftPage, true],
+  '/bookings': [bookingsPage, true],
+  '/bookings/:key': [bookingPage, false],
+  '/report': [reportPage, false],
+  '/actions': [actionsPage, true],
+};
 
 const ASSETS = {
   '/page.css': { file: 'page.css', contentType: 'text/css; charset=utf-8' },
@@ -84,14 +80,13 @@ const ASSETS = {
 /** A handler of somebody who may read. */
 type ReaderHandler = (context: HttpContext, session: Session | undefined) => Response | Promise<Response>;
 
-/** The routes of the page. To be closed before the server. */
+/** The routes of the page. */
 export function createPage(deps: PageDeps) {
   const { host, token, port, log, timeZone } = deps;
   const isOpenHere = deps.signIn !== 'always';
   const proxies = parseNetworks(deps.trustedProxies ?? '');
   const sources = createSources(deps);
   const sessions = token === undefined ? undefined : createSessions(token);
-  const live = createLive({ log });
   const cookieName = `slotsync_${port}`;
   const secretOf = (context: HttpContext) => getCookie(context, cookieName);
 
@@ -102,7 +97,7 @@ export function createPage(deps: PageDeps) {
     canSignIn: sessions !== undefined,
   });
 
-  /** Lets those read who may, and makes a page of every failure. */
+  /** Lets those read who may, at each request, and makes a page of every failure. */
   const reading =
     (handle: ReaderHandler): Handler =>
     async (context) => {
@@ -142,7 +137,8 @@ export function createPage(deps: PageDeps) {
     if (error instanceof HttpError) return plain(context, error.status, error.message);
     const isMissing = error instanceof PageNotFound;
     const isUsage = error instanceof UsageError;
-    if (!isMissing && !isUsage) log.warn({ code: codeOf(error) }, 'page could not be shown');
+    if (!isMissing && !isUsage)
+      log[isUpdate(context) ? 'debug' : 'warn']({ code: codeOf(error) }, 'page could not be shown');
     const remedy = error instanceof SlotsyncError ? error.remedy : '';
     const said = error instanceof SlotsyncError || isMissing ? messageOf(error) : codeOf(error);
     const faults = error instanceof UsageError ? error.faults : [];
@@ -159,31 +155,21 @@ export function createPage(deps: PageDeps) {
       canSignIn: !!sessions,
     }));
     const status = isMissing ? 404 : isUsage ? 409 : 503;
-    return page(context, status, renderPage(rendered, view, placeOf(context)));
+    return page(context, status, renderPage(rendered, view, { path: context.req.path }));
   }
 
   const showPage = (shown: Page, isLive: boolean) =>
     reading(async (context, session) => {
-      const request = requestOf(context);
-      const render = await shown(sources, request);
+      const render = await shown(sources, requestOf(context));
       const view = await viewFor(session);
-      const notices = session?.notices.splice(0) ?? [];
-      return page(context, 200, renderPage(render(view), view, { ...placeOf(context), notices, isLive }));
+      const notices = isUpdate(context) ? [] : session?.notices.splice(0);
+      const text = renderPage(render(view), view, { path: context.req.path, notices, isLive });
+      // Weak: a proxy that compresses changes any other.
+      const version = `W/"${createHash('sha256').update(text).digest('base64url')}"`;
+      if (context.req.header('if-none-match') === version) return context.body(null, 304);
+      context.header('etag', version);
+      return page(context, 200, text);
     });
-
-  /** Events of one live page: `of` is its address. */
-  const events = reading((context, session) => {
-    const found = findLivePage(context.req.query('of') ?? '');
-    if (!found) return plain(context, 404, 'no such page');
-    if (live.isFull()) {
-      context.header('retry-after', '60');
-      return plain(context, 503, 'too many open pages');
-    }
-    const render = async () => (await found.page(sources, found.request))(await viewFor(session));
-    const secret = secretOf(context);
-    const isAllowed = () => sessions?.find(secret) === session;
-    return streamEvents(context, (client) => live.add(client, { render, isAllowed }));
-  });
 
   const showSignIn: Handler = (context) => {
     if (!sessions) return plain(context, 404, NOT_SERVED);
@@ -230,7 +216,7 @@ export function createPage(deps: PageDeps) {
       const view = await viewFor(session);
       const { title, body, button, count } = question;
       const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason, if you want to leave one</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
-      return page(context, 200, renderPage({ title, lead, sections: [] }, view, placeOf(context)));
+      return page(context, 200, renderPage({ title, lead, sections: [] }, view, { path: context.req.path }));
     });
 
   const act = (name: string, action: Action) =>
@@ -282,7 +268,7 @@ export function createPage(deps: PageDeps) {
     });
 
   const pages = Object.fromEntries(
-    [...PAGES].map(([path, [shown, isLive]]) => [path, { GET: showPage(shown, isLive) }]),
+    Object.entries(PAGES).map(([path, [shown, isLive]]) => [path, { GET: showPage(shown, isLive) }]),
   );
   const actions = Object.fromEntries(
     Object.entries(ACTIONS).map(([path, action]) => [path, { GET: ask(action), POST: act(path, action) }]),
@@ -301,7 +287,6 @@ export function createPage(deps: PageDeps) {
     ...Object.fromEntries(
       Object.entries(SIDES).map(([path, sidesOf]) => [path, { ...pages[path], POST: readSides(sidesOf) }]),
     ),
-    '/events': events,
     '/sign-in': { GET: showSignIn, POST: signIn },
     '/sign-out': { POST: signOut },
   };
@@ -311,7 +296,6 @@ export function createPage(deps: PageDeps) {
     notFound: reading(() => {
       throw new PageNotFound('There is no such page.');
     }),
-    close: live.close,
   };
 }
 
@@ -328,20 +312,8 @@ function requestOf({ req }: HttpContext): PageRequest {
   return { params, query: searchParams, address: pathname + search };
 }
 
-/** The place of a page, for its frame. */
-const placeOf = (context: HttpContext) => ({ path: context.req.path, address: requestOf(context).address });
-
-/** The page of an address, if it is one that is brought up to date. */
-function findLivePage(address: string): { page: Page; request: PageRequest } | undefined {
-  const [path = '', search = ''] = address.split('?', 2);
-  const run = /^\/runs\/(\d{1,15})$/.exec(path)?.[1];
-  const [page, isLive] = PAGES.get(run === undefined ? path : '/runs/:run') ?? [];
-  if (!page || !isLive) return undefined;
-  return {
-    page,
-    request: { params: run === undefined ? {} : { run }, query: new URLSearchParams(search), address },
-  };
-}
+/** Whether an open page asks whether it is up to date. What an action did is said by the next page that an operator opens. */
+const isUpdate = ({ req }: HttpContext) => req.header('if-none-match') !== undefined;
 
 /**
  * Only an address of this server: another one would lead away. Browsers leave out tabs and line breaks, so `/`, a tab and

@@ -67,6 +67,16 @@ export function createInboxWorker(options: InboxWorkerOptions) {
       async () => {
         const polled = await poll(aborting);
         if (polled === 'busy') return Math.min(everyMs, POLL_BUSY_MS);
+        if (polled?.anew)
+          child.warn(
+            { column: stream.cursor, why: polled.anew },
+            'the stream is polled from its first row again',
+          );
+        if (polled?.impossible)
+          child.warn(
+            { column: stream.cursor, rows: polled.impossible },
+            'rows are not polled: the value of their cursor comes from no clock or sequence',
+          );
         if (polled && polled.put > 0) child.info({ ...polled }, 'stream polled');
         return polled?.more ? Math.min(everyMs, CONTINUE_POLL_MS) : everyMs;
       },

@@ -1,15 +1,23 @@
-// Starts syncs when they are due, and runs over what waited when a freeze has ended. Every worker reads the schedules' rows every 15 seconds; a row decides which occurrence is
-// due, and which process starts it.
+// Starts syncs of streams that are due. Every worker looks every 15 seconds; rows decide which occurrence and which stream is
+// due, and which process starts the run.
 import { codeOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
 import { keepSyncSchedules, registerSchedule } from '../state/runs/occurrences.js';
 import { createLoadWait, type LoadWaitDeps } from '../sync/run/await-load.js';
-import { skipMissedOccurrences, startDueSyncs, type ScheduleDeps } from '../sync/run/start-due-syncs.js';
-import { startThawed } from '../sync/run/start-thawed.js';
+import {
+  noticeLoads,
+  skipMissedOccurrences,
+  startDue,
+  startScheduled,
+  type ScheduleDeps,
+} from '../sync/run/start-due-syncs.js';
+import { registerStreams } from '../state/streams.js';
 import type { Schedule } from '../time/schedule.js';
 import type { Producer } from './producer.js';
 
 const POLL_EVERY_MS = 15_000;
+/** Looks for each question how old the load of the mirror is. */
+const LOADS_EVERY = 4;
 
 interface Configured extends Schedule {
   name: string;
@@ -27,8 +35,14 @@ export async function startScheduler(
   const closing = new AbortController();
   const mustWait = createLoadWait(deps);
 
+  let looks = 0;
+
   async function startDueRuns(): Promise<void> {
-    for (const run of [...(await startDueSyncs({ ...deps, mustWait })), ...(await startThawed(deps))])
+    if (looks++ % LOADS_EVERY === 0)
+      await noticeLoads(deps).catch((error: unknown) =>
+        log.warn({ code: codeOf(error) }, 'the load of the mirror could not be read'),
+      );
+    for (const run of [...(await startScheduled({ ...deps, mustWait })), ...(await startDue(deps))])
       await producer.enqueueRun(run.id, run.lane);
   }
 
@@ -38,6 +52,7 @@ export async function startScheduler(
     configured.map(({ name }) => name),
   );
   if (configured.some(({ catchUp }) => !catchUp)) await skipMissedOccurrences(deps);
+  await registerStreams(state.db, [...deps.streams.keys()]);
   await startDueRuns();
   const polling = repeat(startDueRuns, {
     everyMs: POLL_EVERY_MS,

@@ -17,8 +17,7 @@ import { readRun, type Run } from '../state/runs/read-runs.js';
 import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
-import { createRefusalTallies } from '../sync/limits/refusal-tallies.js';
-import { createSlowReadings } from '../sync/run/slow-readings.js';
+import { createRefusals } from '../sync/limits/refusals.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
 import { requestsPerBatch } from '../sync/plan/batches.js';
 import { createNameCheck } from '../sync/plan/unknown-names.js';
@@ -87,8 +86,7 @@ export function createWorkers(options: WorkersOptions) {
   // Now, since this process is seen at work: the state tells it from here on that it is put back. Whoever needs it waits for it.
   recognizer.both().catch(() => undefined);
   const requests = openRequests(options);
-  const slowReadings = createSlowReadings();
-  const refusals = createRefusalTallies();
+  const refusals = createRefusals();
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
@@ -218,7 +216,6 @@ export function createWorkers(options: WorkersOptions) {
         streams: await streamsOf(taken.runId),
         log: child,
         requests,
-        slowReadings,
         refusals,
         earlier,
       };

@@ -1,6 +1,7 @@
 // Why records are not in sync, by root cause: a record that waits for another one is counted with the record at the end
 // of its chain of waiting, so that one dead record and the thousand that wait for it are one cause.
-import { readClock, type Queries } from '../state/database.js';
+import type { Queries } from '../state/database.js';
+import { isApprovable, nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import {
   countFailures,
   listWaitedFor,
@@ -9,16 +10,14 @@ import {
 } from '../state/records/read/count-failures.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { recordName } from '../state/records/outcome-types.js';
-import { readHeldBatch } from '../state/runs/held-keys.js';
-import { readHolds, type RunHold } from '../state/runs/holds.js';
-import type { RecordStatus } from '../state/schema.js';
+import type { GateFacts, GateReason, RecordStatus } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import { createFollower, type End } from './ends-of-waiting.js';
 import { findHolders, isAccepted } from './holders.js';
 
 /**
- * `held`: they wait for an operator's approval. Of records that are waited for, also `absent`: the state has no record of
+ * `held`: a gate keeps them back. Of records that are waited for, also `absent`: the state has no record of
  * the key; `synced`, `retired`: the next run looks at what waits; `cycle`: they wait for each other.
  */
 export type CauseStatus = RecordStatus | 'held' | 'absent' | 'cycle';
@@ -27,9 +26,9 @@ export type CauseStatus = RecordStatus | 'held' | 'absent' | 'cycle';
 export interface Cause {
   stream: string;
   status: CauseStatus;
-  /** The error code; of what is held, the operation. */
+  /** The error code; of what is held, the name of the gate. */
   code: string | null;
-  /** The message of the first of `keys`; for holds, the reason. */
+  /** The message of the first of `keys`; of what is held, the reason as a sentence. */
   message: string | null;
   /** How many different messages the records have. */
   messages: number;
@@ -52,7 +51,10 @@ export interface Cause {
   since: Date;
   /** Attempts of the record that was tried most often since it was last accepted. */
   attempts: number;
-  /** Only of holds: the run that holds it, and whether an approval releases it. */
+  /** Only of what is held: why the gate is closed, its facts and answer, the run that met it last, and whether an approval opens it. */
+  reason: GateReason | null;
+  facts: GateFacts;
+  answer: 'approved' | 'rejected' | null;
   runId: number | null;
   approvable: boolean;
 }
@@ -82,14 +84,14 @@ export async function readCauses(
   configured: readonly string[] | undefined,
 ): Promise<Cause[]> {
   const causes = new Map<string, Cause>();
-  const [groups, holds, waitedFor] = await Promise.all([
+  const [groups, gates, waitedFor] = await Promise.all([
     countFailures(tx, filter, MOST_KEYS),
-    readHolds(tx),
+    readGates(tx),
     listWaitedFor(tx, filter),
   ]);
   for (const group of groups) note(causes, causeOf(group));
-  for (const hold of holds) note(causes, await causeOfHold(tx, hold, filter));
-  await addWaiting(tx, causes, holds, waitedFor);
+  for (const gate of gates) note(causes, causeOfGate(gate, filter));
+  await addWaiting(tx, causes, gates, waitedFor);
   const named = [...causes.values()].filter(({ matching }) => matching > 0);
   await addMessages(tx, named);
   for (const cause of named) cause.isConfigured = isConfigured(cause, configured);
@@ -103,7 +105,7 @@ export async function readCauses(
 async function addWaiting(
   tx: Queries,
   causes: Map<string, Cause>,
-  holds: readonly RunHold[],
+  gates: readonly Gate[],
   waitedFor: readonly WaitedFor[],
 ): Promise<void> {
   const follow = createFollower(waitedFor);
@@ -113,7 +115,8 @@ async function addWaiting(
     const { waiting = 0, matching = 0 } = ends.get(end) ?? {};
     ends.set(end, { waiting: waiting + record.waiting, matching: matching + record.matching });
   }
-  const holders = await findHolders(tx, holds, [...ends.keys()]);
+  const unsent = [...ends.keys()].filter((end) => !isAccepted(end));
+  const holders = await findHolders(tx, gates, unsent);
   // Records that the filter names come first, then those that most records wait for.
   const sorted = [...ends].toSorted(
     ([a, x], [b, y]) =>
@@ -172,8 +175,8 @@ function note(causes: Map<string, Cause>, cause: Cause): Cause {
 }
 
 /** The identity of a cause. */
-const nameOf = ({ stream, status, code, runId }: Partial<Cause>) =>
-  JSON.stringify([stream, status, code, runId ?? null]);
+const nameOf = ({ stream, status, code, reason }: Partial<Cause>) =>
+  JSON.stringify([stream, status, code, reason ?? null]);
 
 type Counted = Pick<
   Cause,
@@ -203,42 +206,43 @@ function causeOf({
   keys,
 }: Counted): Cause {
   const own = { stream, status, code, records, matching, inInbox, messages, attempts, since, keys };
-  const nothingElse = { waitingByStream: {}, waiting: 0, depth: 0, runId: null, approvable: false };
+  const nothingElse = {
+    waitingByStream: {},
+    waiting: 0,
+    depth: 0,
+    reason: null,
+    facts: { accepted: 0 },
+    answer: null,
+    runId: null,
+    approvable: false,
+  };
   return { ...own, ...nothingElse, message: null, isConfigured: null };
 }
 
-async function causeOfHold(tx: Queries, hold: RunHold, filter: FailureFilter): Promise<Cause> {
-  const { stream, operation, count, runId, approvable } = hold;
-  const { keys = [], since = await readClock(tx) } = (await readHeldBatch(tx, hold)) ?? {};
-  const cause = causeOf({
-    stream,
-    status: 'held',
-    code: operation,
-    records: count,
-    matching: isNamedBy(filter, hold, since) ? count : 0,
-    inInbox: 0,
-    messages: 1,
-    attempts: 0,
-    since,
-    keys: keys.slice(0, MOST_KEYS),
-  });
-  return { ...cause, message: describeReason(hold), runId, approvable };
+function causeOfGate(gate: Gate, filter: FailureFilter): Cause {
+  const { stream, count: records, since, reason, facts, runId, firstKeys: keys } = gate;
+  const answer = gate.approval ? 'approved' : gate.rejectedAt ? 'rejected' : null;
+  const matching = isNamedBy(filter, gate) ? records : 0;
+  const counted = { stream, records, matching, since, keys, inInbox: 0, messages: 1, attempts: 0 };
+  const cause = causeOf({ ...counted, status: 'held', code: nameOfGate(gate) });
+  return {
+    ...cause,
+    message: describeReason(gate),
+    reason,
+    facts,
+    answer,
+    runId,
+    approvable: isApprovable(gate),
+  };
 }
 
-/** Whether a filter names what is held since then. */
-export function isNamedBy(
-  { stream, status, code, since, runId }: FailureFilter,
-  hold: RunHold,
-  heldSince: Date,
-): boolean {
-  return (
-    (stream ?? hold.stream) === hold.stream &&
-    (status ?? 'held') === 'held' &&
-    (code ?? hold.operation) === hold.operation &&
-    (since ?? heldSince) <= heldSince &&
-    (runId ?? hold.runId) === hold.runId
-  );
-}
+/** Whether a filter names what a gate keeps back. A code is the name of the gate, or its reason. */
+export const isNamedBy = ({ stream, status, code, since, runId }: FailureFilter, gate: Gate): boolean =>
+  (stream ?? gate.stream) === gate.stream &&
+  (status ?? 'held') === 'held' &&
+  [undefined, nameOfGate(gate), gate.reason].includes(code) &&
+  (since ?? gate.since) <= gate.since &&
+  (runId ?? gate.runId) === gate.runId;
 
 /** Adds to each cause the message of its first key. */
 async function addMessages(tx: Queries, causes: readonly Cause[]): Promise<void> {

@@ -3,10 +3,11 @@ import type { Queries } from '../state/database.js';
 import { readChainLinks } from '../state/records/read/waiting-chains.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
-import { readHolds } from '../state/runs/holds.js';
+import { readGates } from '../state/gates/gates.js';
+import type { GateReason } from '../state/schema.js';
 import type { CauseStatus } from './causes.js';
 import { createFollower } from './ends-of-waiting.js';
-import { findHolders } from './holders.js';
+import { findHolders, isAccepted } from './holders.js';
 
 export interface Chain {
   /** The first of the records on the way to the end. */
@@ -17,7 +18,8 @@ export interface Chain {
     status: CauseStatus;
     code: string | null;
     message: string | null;
-    /** Only of held records: the run that holds them. */
+    /** Only of held records: the reason of the gate, and the run that met it last. */
+    reason: GateReason | null;
     runId: number | null;
     /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
     isConfigured?: boolean | null;
@@ -46,15 +48,19 @@ export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): 
   const places = new Map(waitedFor.map((record) => [recordName(record), { record, ...follow(record) }]));
   const holders = await findHolders(
     db,
-    await readHolds(db),
-    [...places.values()].map(({ end }) => end),
+    await readGates(db),
+    [...places.values()].flatMap(({ end }) => (isAccepted(end) ? [] : end)),
   );
   return new Map(
     [...places].map(([name, { record, steps, end }]) => {
       const { stream, localKey } = end;
-      const { status, code, runId } = holders.get(recordName(end)) ?? { ...end, runId: null };
+      const { status, code, reason, runId } = holders.get(recordName(end)) ?? {
+        ...end,
+        reason: null,
+        runId: null,
+      };
       const message = byName.get(recordName(end))?.message ?? null;
-      const whole = { stream, localKey, status, code, message, runId };
+      const whole = { stream, localKey, status, code, message, reason, runId };
       return [name, { via: viaOf(record, Math.min(steps, MOST_ON_THE_WAY)), between: steps, end: whole }];
     }),
   );

@@ -1,14 +1,16 @@
 // The commands that an operator runs about something, as a shell takes them.
 import { lines } from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
+import type { Gate } from '../state/gates/gates.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
+import { optionOfGate } from '../sync/limits/hold-reason.js';
 import type { Cause } from './causes.js';
 
 /** The facts of a cause that say which command helps. */
 export type NamedCause = Pick<
   Cause,
   | ('stream' | 'status' | 'code' | 'records' | 'keys' | 'runId' | 'approvable' | 'waitingByStream')
-  | ('inInbox' | 'isConfigured')
+  | ('inInbox' | 'isConfigured' | 'reason' | 'facts' | 'answer')
 >;
 
 /** Nothing happens to it until an operator acts. */
@@ -22,17 +24,15 @@ export function commandOfCause(cause: NamedCause): string {
   const {
     stream,
     status,
-    code,
     keys: [key = ''],
-    runId,
     waitingByStream,
     isConfigured,
   } = cause;
   if (isConfigured === false) return commandFor('slotsync forget', stream, key);
   switch (status) {
     case 'held':
-      if (code === 'frozen') return 'slotsync status';
-      return approveCommand({ runId, stream, operation: code });
+      if (cause.reason === 'frozen' || cause.answer === 'approved') return 'slotsync status';
+      return cause.approvable ? approveCommandOfCause(cause) : `slotsync sync ${stream}`;
     case 'absent':
     case 'cycle':
     case 'retired':
@@ -49,21 +49,21 @@ export function commandOfCause(cause: NamedCause): string {
   }
 }
 
-interface HeldPart {
-  runId: number | null;
-  stream: string;
-  operation: string | null;
-}
+type NamedGate = Pick<Gate, 'runId' | 'stream' | 'operation' | 'reason'>;
 
 const answerCommand =
   (verb: 'approve' | 'reject') =>
-  ({ runId, stream, operation }: HeldPart): string =>
-    `slotsync ${verb} ${runId} --stream ${stream} --operation ${operation}`;
+  ({ runId, stream, ...gate }: NamedGate): string =>
+    `slotsync ${verb} ${runId} --stream ${stream} ${optionOfGate(gate)}`;
 
-/** Approves one part of what a run holds. */
+/** Approves what one gate keeps back. */
 export const approveCommand = answerCommand('approve');
-/** Rejects one part of what a run holds. */
+/** Rejects what one gate keeps back. */
 export const rejectCommand = answerCommand('reject');
+
+/** A cause has the name of its gate alone: that of a gate of all operations is its reason. */
+const approveCommandOfCause = ({ runId, stream, code, reason }: NamedCause): string =>
+  `slotsync approve ${runId} --stream ${stream} --${code === reason ? 'gate' : 'operation'} ${code}`;
 
 /** An operator's retry sends its records again. */
 export const isRetryable = ({ status, isConfigured }: Cause): boolean =>

@@ -9,10 +9,9 @@ import type { StandingFreeze } from '../state/freezes.js';
 import type { Process } from '../state/processes.js';
 import type { Restored } from '../state/databases.js';
 import type { NotedLoad } from '../state/freshness.js';
-import type { EndedBadly } from '../state/runs/ended-badly.js';
-import type { RunHold } from '../state/runs/holds.js';
+import { isApprovable, waitsForOperator, type Gate } from '../state/gates/gates.js';
 import type { Run } from '../state/runs/read-runs.js';
-import type { DriftKind, LoadProblem, RunKind, Verdict } from '../state/schema.js';
+import type { DriftKind, DueReason, LoadProblem, RunKind, Verdict } from '../state/schema.js';
 import type { WhyReadOnly } from '../state/state-role.js';
 import { present } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
@@ -37,8 +36,13 @@ export interface ConcernFacts {
   state_read_only: { why: WhyReadOnly };
   quota_unavailable: { code: string };
   sending_stopped: { code: string; processes: readonly StoppedProcess[] };
-  /** The latest run, and the streams of all of them. */
-  run_failed: { runId: number; runKind: RunKind; code: string | null; streams: readonly string[] };
+  /** Streams that cannot be read or planned, or a run that only reads. `runId`: the latest run; null: none met it. */
+  run_failed: {
+    runId: number | null;
+    runKind: RunKind | null;
+    code: string | null;
+    streams: readonly string[];
+  };
   /** No sync of all streams of a schedule has succeeded, and one was due. `streams`: null for the nightly one. */
   no_success: { succeededAt: Date | null; streams: readonly string[] | null };
   /** Unfinished runs, and no process is alive. */
@@ -47,17 +51,15 @@ export interface ConcernFacts {
   no_worker: { nextDue: Date; streams: readonly string[] | null };
   /** Loads with one problem. */
   source_stale: { problem: LoadProblem; loads: readonly [NotedLoad, ...NotedLoad[]] };
-  /** Holds of one stream and operation, the latest run first. */
-  run_held: { holds: readonly [RunHold, ...RunHold[]] };
-  /** Streams that are frozen alike, and what of them waits: records held, and keys in the inbox. `endsAt`: null when it has ended. */
-  frozen: {
-    streams: readonly string[];
-    endsAt: Date | null;
-    reason: string;
-    frozenBy: StandingFreeze['frozenBy'] | null;
+  /** A closed gate. A gate that a freeze closed is one of the freeze. */
+  gate: Gate & { isConfigured: boolean };
+  /** Streams that are frozen alike, and what of them waits: records held, and keys in the inbox. `streams`: null for all. */
+  frozen: Pick<StandingFreeze, 'streams' | 'exceptStreams' | 'endsAt' | 'reason' | 'isDeclared'> & {
     held: number;
     waiting: number;
   };
+  /** Streams that need a whole sync for the same reason. */
+  due: { streams: readonly string[]; reason: DueReason };
   run_paused: { run: Run };
   run_waiting: WaitingRun;
   /** Processes of one command. */
@@ -77,10 +79,12 @@ export interface ConcernFacts {
   inbox: InboxOfStream;
   /** Streams in the inbox that are not in the configuration, or that no running worker has. */
   inbox_unknown: Untaken;
+  /** Streams whose triggers were installed, and are gone or disabled. */
+  triggers_gone: { streams: readonly string[] };
   /** `code`: why it is partial as a whole; null: records of the stream were not accepted. */
   run_partial: {
-    runId: number;
-    runKind: RunKind;
+    runId: number | null;
+    runKind: RunKind | null;
     code: string | null;
     streams: readonly string[];
     failed: number;
@@ -91,7 +95,6 @@ export interface ConcernFacts {
   /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: something waits for them. */
   process_silent: { processes: readonly Process[]; isMissed: boolean };
   claims_orphaned: { records: number; until: Date | null };
-  unsent: { records: number; runIds: readonly number[] };
   in_doubt: { count: number; latest: Date | null };
   former_objects: { objects: number };
 }
@@ -144,14 +147,16 @@ export function concerns(situation: Ground, limits: Limits = DEFAULT_LIMITS): Co
     ...findNoSuccess(situation, limits),
     ...findStaleLoads(situation),
     ...findFailed(situation),
-    ...findHeld(situation),
+    ...findGates(situation),
     ...findFrozen(situation),
+    ...findDue(situation),
     ...findPaused(situation),
     ...findConfiguration(situation),
     ...findRecords(situation),
     ...findDrift(situation),
     ...findBookings(situation),
     ...findInbox(situation, limits),
+    ...findTriggers(situation),
     ...findPartial(situation),
     ...findLeft(situation),
   ].toSorted((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
@@ -279,78 +284,146 @@ function findStaleLoads({ loads, configured }: Grounds): Concern[] {
   );
 }
 
-function findFailed({ endedBadly }: Grounds): Concern[] {
-  const failed = endedBadly.filter(({ status }) => status === 'failed');
-  return groupBy(failed, ({ kind, errorCode }) => `run_failed ${kind} ${errorCode ?? 'unknown'}`).map(
-    ([id, rows, { runId, kind: runKind, errorCode: code }]) =>
-      concern(
+/** A problem of a stream, or of a run that only reads, that stands. */
+interface Problem {
+  runId: number | null;
+  kind: RunKind | null;
+  status: 'failed' | 'partial';
+  code: string | null;
+  /** Null: a reconcile has no stream. */
+  stream: string | null;
+  failed: number;
+  dead: number;
+  since: Date;
+}
+
+/** A problem that a part of a stream had with its records stands only while a record of the stream is failed or given up. */
+function findProblems({ streamStates, badReadings, configured, causes }: ProblemGrounds): Problem[] {
+  const hasFailures = (name: string) =>
+    causes.some(({ stream, status }) => stream === name && (status === 'failed' || status === 'dead'));
+  const ofStreams = streamStates.flatMap(({ stream, problem }) => {
+    if (!problem || configured?.includes(stream) === false) return [];
+    const { status, code, runId, runKind: kind, failed, dead, isWhole } = problem;
+    const isOver = status === 'partial' && !isWhole && failed + dead > 0 && !hasFailures(stream);
+    const since = new Date(problem.since);
+    return isOver ? [] : [{ runId, kind, status, code, stream, failed, dead, since }];
+  });
+  const ofReadings = badReadings.flatMap(
+    ({ id: runId, errorCode: code, finishedAt: since, streams, ...reading }) =>
+      (streams.length === 0 ? [null] : streams).map((stream) => {
+        const { kind, status } = reading;
+        return { runId, kind, status, code, stream, failed: 0, dead: 0, since };
+      }),
+  );
+  return [...ofStreams, ...ofReadings];
+}
+
+type ProblemGrounds = Pick<Grounds, 'streamStates' | 'badReadings' | 'configured' | 'causes'>;
+
+function findFailed(situation: Grounds): Concern[] {
+  const failed = findProblems(situation).filter(({ status }) => status === 'failed');
+  return groupBy(failed, ({ kind, code }) => `run_failed ${kind ?? 'stream'} ${code ?? 'unknown'}`).map(
+    ([id, rows]) => {
+      const { runId, kind: runKind, code } = latestOf(rows);
+      const streams = streamsOf(rows);
+      return concern(
         'run_failed',
         'action',
-        { runId, runKind, code, streams: streamsOf(rows) },
-        { id, subject: `run ${runId}`, commands: [`slotsync runs ${runId}`] },
-      ),
-  );
-}
-
-const isFrozen = ({ operation }: Pick<RunHold, 'operation'>) => operation === 'frozen';
-
-/** Nobody has to act for what waits for the end of a freeze, so it is said here alone. Then a worker plans it. */
-function findFrozen({ freezes, holds, inbox }: Grounds): Concern[] {
-  const inForce = freezes.filter(({ isInForce }) => isInForce);
-  const frozen = groupBy(inForce, ({ endsAt, frozenBy, reason }) =>
-    JSON.stringify([endsAt, frozenBy, reason]),
-  );
-  const ended = holds.filter(
-    (hold) => isFrozen(hold) && !inForce.some(({ stream }) => stream === hold.stream),
-  );
-  const waitingOf = (streams: readonly string[]) => ({
-    streams,
-    held: sum(holds.map((hold) => (isFrozen(hold) && streams.includes(hold.stream) ? hold.count : 0))),
-    waiting: sum(inbox.streams.map(({ stream, waiting }) => (streams.includes(stream) ? waiting : 0))),
-  });
-  return [
-    ...frozen.map(([, group, { beginsAt: since, endsAt, reason, frozenBy }]) => {
-      const facts = { ...waitingOf(group.map(({ stream }) => stream)), endsAt, reason, frozenBy };
-      const commands = frozenBy === 'command' ? [['slotsync unfreeze', ...facts.streams].join(' ')] : [];
-      const subject = facts.streams.join(' ');
-      return concern('frozen', 'notice', facts, { id: `frozen ${subject}`, since, subject, commands });
-    }),
-    ...groupBy(ended, ({ stream }) => stream).map(
-      ([
-        subject,
-        ,
-        {
-          facts: { frozen: reason = '' },
-        },
-      ]) => {
-        const facts = { ...waitingOf([subject]), endsAt: null, reason, frozenBy: null };
-        const commands = [`slotsync sync ${subject}`];
-        return concern('frozen', 'notice', facts, { id: `frozen ${subject}`, subject, commands });
-      },
-    ),
-  ];
-}
-
-/** Nobody has to act while the run of an approval does what was held. */
-function findHeld({ holds }: Grounds): Concern[] {
-  const forApproval = holds.filter((hold) => !isFrozen(hold));
-  return groupBy(forApproval, ({ stream, operation }) => `run_held ${stream} ${operation}`).map(
-    ([id, group]) => {
-      const [hold] = group;
-      const isApproved = group.every(({ approvedFor }) => approvedFor !== null);
-      return concern(
-        'run_held',
-        isApproved ? 'notice' : 'action',
-        { holds: group },
+        { runId, runKind, code, streams },
         {
           id,
-          since: earliest(group.map(({ requestedAt }) => requestedAt)),
-          subject: hold.stream,
-          commands: isApproved ? [] : present(hold.approvable && approveCommand(hold), rejectCommand(hold)),
+          since: earliest(rows.map(({ since }) => since)),
+          subject: runId === null ? streams.join(' ') : `run ${runId}`,
+          commands: [runId === null ? ['slotsync sync', ...streams].join(' ') : `slotsync runs ${runId}`],
         },
       );
     },
   );
+}
+
+/** A freeze is no failure, so what it keeps back is a part of it. */
+function findFrozen({ freezes, gates, inbox }: Grounds): Concern[] {
+  const inForce = freezes.filter(({ isInForce }) => isInForce);
+  const alike = ({ endsAt, isDeclared, reason, frozenBy, streams, exceptStreams }: StandingFreeze) =>
+    JSON.stringify([endsAt, isDeclared, reason, frozenBy, streams === null && exceptStreams]);
+  return groupBy(inForce, alike).map(([, group, { endsAt, reason, isDeclared, exceptStreams }]) => {
+    const own = group[0].streams && group.flatMap(({ streams }) => streams ?? []);
+    const isMeant = (stream: string) => (own ? own.includes(stream) : !exceptStreams.includes(stream));
+    const held = sum(
+      gates.map((gate) => (gate.reason === 'frozen' && isMeant(gate.stream) ? gate.count : 0)),
+    );
+    const waiting = sum(inbox.streams.map(({ stream, waiting: keys }) => (isMeant(stream) ? keys : 0)));
+    return concern(
+      'frozen',
+      'notice',
+      { streams: own, exceptStreams, endsAt, reason, isDeclared, held, waiting },
+      {
+        id: `frozen ${group[0].id}`,
+        since: earliest(group.map(({ beginsAt }) => beginsAt)),
+        subject: (own ?? ['all streams']).join(' '),
+        commands: isDeclared ? [] : [['slotsync unfreeze', ...(own ?? [])].join(' ')],
+      },
+    );
+  });
+}
+
+/** Whether a stream is frozen now. */
+const isFrozen = ({ freezes }: Pick<Grounds, 'freezes'>, stream: string) =>
+  freezes.some(
+    ({ isInForce, streams, exceptStreams }) =>
+      isInForce && (streams ? streams.includes(stream) : !exceptStreams.includes(stream)),
+  );
+
+/** A gate that is answered needs nobody: an approval is used by its run, and a rejection stands until the keys change. */
+function findGates({ gates, configured }: Grounds): Concern[] {
+  return gates
+    .filter(({ reason }) => reason !== 'frozen')
+    .map((gate) => {
+      const { stream, operation, reason, since } = gate;
+      const isConfigured = configured?.includes(stream) !== false;
+      const isWaiting = waitsForOperator(gate);
+      return concern(
+        'gate',
+        isWaiting ? 'action' : 'notice',
+        { ...gate, isConfigured },
+        {
+          id: `gate ${stream} ${operation} ${reason}`,
+          since,
+          subject: stream,
+          commands: isWaiting ? commandsOfGate(gate, isConfigured) : [],
+        },
+      );
+    });
+}
+
+function commandsOfGate(gate: Gate, isConfigured: boolean): string[] {
+  const { stream, reason, facts } = gate;
+  if (!isConfigured) return [`slotsync rename-stream ${stream} <new>`];
+  const [former] = Object.keys(facts.formerStreams ?? {});
+  return present<string>(
+    former !== undefined && `slotsync rename-stream ${former} ${stream}`,
+    (reason === 'empty_source' || reason === 'forbidden') && `slotsync sync ${stream}`,
+    isApprovable(gate) && approveCommand(gate),
+    rejectCommand(gate),
+  );
+}
+
+/** A worker starts these syncs, unless an operator has cancelled them. */
+function findDue({ known: { due } }: Grounds): Concern[] {
+  return groupBy(due, ({ reason }) => `due ${reason}`).map(([id, group, { reason }]) => {
+    const streams = group.map(({ stream }) => stream);
+    return concern(
+      'due',
+      'notice',
+      { streams, reason },
+      {
+        id,
+        since: earliest(group.map(({ since }) => since)),
+        subject: streams.join(' '),
+        commands: [['slotsync sync', ...streams].join(' ')],
+      },
+    );
+  });
 }
 
 function findPaused({ unfinished }: Grounds): Concern[] {
@@ -461,13 +534,11 @@ function findInbox(situation: Grounds, { inboxMinutes }: Limits): Concern[] {
   const unknown = findUntaken(situation).flatMap(({ why, ...of }) =>
     why === 'no_worker' ? [] : [{ why, ...of }],
   );
-  const isFrozenNow = ({ stream }: InboxOfStream) =>
-    situation.freezes.some((freeze) => freeze.isInForce && freeze.stream === stream);
   const isUnknown = ({ stream }: InboxOfStream) => unknown.some(({ streams }) => streams.includes(stream));
   const old = inbox.streams.filter(
     (waiting) =>
       !isUnknown(waiting) &&
-      !isFrozenNow(waiting) &&
+      !isFrozen(situation, waiting.stream) &&
       inboxMinutes !== false &&
       waiting.oldestSeconds * 1000 >= inboxMinutes * MINUTE,
   );
@@ -489,56 +560,59 @@ function findInbox(situation: Grounds, { inboxMinutes }: Limits): Concern[] {
 const CONCERNS_OF_THEIR_OWN = ['state_restored', 'source_stale'];
 
 /** The records that were not accepted are concerns themselves, for as long as they are not in sync. */
-function findPartial({ endedBadly, causes }: Grounds): Concern[] {
-  const partial = endedBadly.filter(({ status }) => status === 'partial');
+function findTriggers({ lostTriggers: streams }: Grounds): Concern[] {
+  if (streams.length === 0) return [];
+  const commands = [['slotsync triggers install', ...streams].join(' ')];
+  return [concern('triggers_gone', 'action', { streams }, { subject: streams.join(', '), commands })];
+}
+
+function findPartial(situation: Grounds): Concern[] {
+  const partial = findProblems(situation).filter(({ status }) => status === 'partial');
   const byStream = groupBy(
     partial.filter(({ failed, dead }) => failed + dead > 0),
     ({ kind, stream }) => `run_partial ${kind} ${stream}`,
   );
   const asWhole = groupBy(
-    partial.filter(({ errorCode }) => errorCode !== null && !CONCERNS_OF_THEIR_OWN.includes(errorCode)),
-    ({ kind, errorCode }) => `run_partial ${kind} ${errorCode}`,
-  );
-  return [
-    ...byStream.map(([id, , { runId, kind: runKind, stream, failed, dead }]) => {
-      const sentAgain = causes.reduce((sum, cause) => sum + (cause.stream === stream ? cause.inInbox : 0), 0);
-      const streams = stream === null ? [] : [stream];
-      return concern(
-        'run_partial',
-        'notice',
-        { runId, runKind, code: null, streams, failed, dead, sentAgain },
-        {
-          id,
-          subject: `run ${runId}`,
-          commands: [`slotsync failures ${streams.join('')}`.trim(), `slotsync runs ${runId}`],
-        },
-      );
-    }),
-    ...asWhole.map(([id, rows, { runId, kind: runKind, errorCode: code }]) =>
-      concern(
-        'run_partial',
-        'notice',
-        { runId, runKind, code, streams: streamsOf(rows), failed: 0, dead: 0, sentAgain: 0 },
-        { id, subject: `run ${runId}`, commands: [`slotsync runs ${runId}`] },
-      ),
+    partial.filter(
+      ({ code, failed, dead }) =>
+        failed + dead === 0 && code !== null && !CONCERNS_OF_THEIR_OWN.includes(code),
     ),
-  ];
+    ({ kind, code }) => `run_partial ${kind} ${code}`,
+  );
+  return [...byStream, ...asWhole].map(([id, rows]) => {
+    const { runId, kind: runKind, stream, failed, dead, ...latestRow } = latestOf(rows);
+    const code = failed + dead > 0 ? null : latestRow.code;
+    const sentAgain = sum(situation.causes.map((cause) => (cause.stream === stream ? cause.inInbox : 0)));
+    return concern(
+      'run_partial',
+      'notice',
+      { runId, runKind, code, streams: streamsOf(rows), failed, dead, sentAgain },
+      {
+        id,
+        since: earliest(rows.map(({ since }) => since)),
+        subject: runId === null ? (stream ?? '') : `run ${runId}`,
+        commands: present<string>(
+          code === null && `slotsync failures ${stream ?? ''}`.trim(),
+          runId !== null && `slotsync runs ${runId}`,
+        ),
+      },
+    );
+  });
 }
+
+/** The row of the latest run. */
+const latestOf = (rows: readonly [Problem, ...Problem[]]): Problem =>
+  rows.reduce((last, row) => ((row.runId ?? 0) > (last.runId ?? 0) ? row : last));
 
 /** Leftovers that are cleared up without anybody. */
 function findLeft(situation: Ground): Concern[] {
-  const { processes, known, orphanedClaims, inDoubt, formerObjects, now } = situation;
+  const { processes, orphanedClaims, inDoubt, formerObjects, now } = situation;
   const isMissed = (orphanedClaims?.records ?? 0) > 0 || findUnworkedRuns(situation).length > 0;
   const isShown = ({ command, seenAt }: Process) =>
     isMissed || (command === 'worker' && now.getTime() - seenAt.getTime() < SILENT_SHOWN_MS);
   const silent = processes
     .filter((process) => !process.isAlive && isShown(process))
     .toSorted((a, b) => b.seenAt.getTime() - a.seenAt.getTime());
-  const unsent = known.unsent.filter(({ isUnderWay }) => !isUnderWay);
-  const unsentFacts = {
-    records: unsent.reduce((sum, { records }) => sum + records, 0),
-    runIds: unsent.map(({ runId }) => runId),
-  };
   return present<Concern>(
     silent.length > 0 &&
       concern(
@@ -548,7 +622,6 @@ function findLeft(situation: Ground): Concern[] {
         { since: silent[0]?.seenAt ?? null },
       ),
     orphanedClaims && orphanedClaims.records > 0 && concern('claims_orphaned', 'notice', orphanedClaims),
-    unsent.length > 0 && concern('unsent', 'notice', unsentFacts, { commands: ['slotsync plan'] }),
     inDoubt && inDoubt.count > 0 && concern('in_doubt', 'notice', inDoubt),
     formerObjects !== undefined &&
       formerObjects > 0 &&
@@ -571,7 +644,7 @@ function concern<Kind extends ConcernKind>(
   return { id, kind, severity, since, subject, facts, commands } as Concern;
 }
 
-const streamsOf = (rows: readonly EndedBadly[]) => [
+const streamsOf = (rows: readonly Problem[]) => [
   ...new Set(rows.flatMap(({ stream }) => (stream === null ? [] : [stream]))),
 ];
 

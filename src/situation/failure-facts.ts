@@ -30,7 +30,7 @@ export async function readFailuresFacts(
     /** Records not in sync that the filter names, and all of the stream. */
     total,
     all: narrows === '' ? total : await countUnsettled(db, { stream }),
-    known: await readKnowledge(db, stream),
+    known: await readKnowledge(db, { stream, configured }),
     causes: await listCauses(db, filter, configured),
     formerObjects: await countFormerObjects(db, stream),
     renamed: await listRenamedRows(db, stream),

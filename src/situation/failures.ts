@@ -4,8 +4,8 @@ import type { Queries } from '../state/database.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { listFailures, type Failure } from '../state/records/read/list-failures.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
-import { readHeldBatch } from '../state/runs/held-keys.js';
-import { readHolds, type RunHold } from '../state/runs/holds.js';
+import { isApprovable, readGates } from '../state/gates/gates.js';
+import { listHeldKeys, type HeldKey } from '../state/gates/held.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import { isConfigured, isNamedBy } from './causes.js';
@@ -14,11 +14,13 @@ import { readChains, type Chain } from './chains.js';
 /** `chain`: of one that waits for another record. `isConfigured`: as in a cause, of its stream. */
 export type FailureInChain = Failure & { chain?: Chain | undefined; isConfigured?: boolean | null };
 
-/** A record that an operator's approval is waited for. */
-export interface HeldRecord extends RecordKey, Pick<RunHold, 'runId' | 'operation' | 'approvable'> {
-  /** Why, without the command that approves it. */
-  reason: string;
-  since: Date;
+/** A key that a gate keeps back. */
+export interface HeldRecord extends HeldKey {
+  /** The run that met the gate last. */
+  runId: number;
+  /** Why the gate is closed, without the command that opens it. */
+  sentence: string;
+  approvable: boolean;
 }
 
 const PAGE = 1000;
@@ -69,16 +71,16 @@ export async function* eachHeld(
   limit = Infinity,
 ): AsyncGenerator<HeldRecord[]> {
   let left = limit;
-  for (const hold of await readHolds(db)) {
-    const { stream, runId, operation, approvable } = hold;
-    const reason = describeReason(hold);
-    let batch = await readHeldBatch(db, hold);
-    while (batch && left > 0 && isNamedBy(filter, hold, batch.since)) {
-      const { since } = batch;
-      const keys = batch.keys.slice(0, left);
-      yield keys.map((localKey) => ({ stream, localKey, runId, operation, reason, approvable, since }));
-      left -= keys.length;
-      batch = await readHeldBatch(db, hold, batch.id);
+  for (const gate of await readGates(db)) {
+    if (!isNamedBy(filter, gate)) continue;
+    const ofGate = { runId: gate.runId, sentence: describeReason(gate), approvable: isApprovable(gate) };
+    let after: string | undefined;
+    while (left > 0) {
+      const page = await listHeldKeys(db, gate, { after, limit: Math.min(left, PAGE) });
+      if (page.length === 0) break;
+      yield page.map((key) => ({ ...key, ...ofGate }));
+      left -= page.length;
+      after = page.at(-1)?.localKey;
     }
   }
 }

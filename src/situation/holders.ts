@@ -1,34 +1,47 @@
-// The hold at the end of a chain of waiting: an operator's approval is waited for then, whatever the record says.
+// The gate that keeps back a key: an operator, or the cause of the gate, is waited for then, whatever the record says.
 import type { Queries } from '../state/database.js';
-import { recordName } from '../state/records/outcome-types.js';
-import { findHeldKeys } from '../state/runs/held-keys.js';
-import type { RunHold } from '../state/runs/holds.js';
-import type { HoldOperation } from '../state/schema.js';
+import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
+import { findHeld } from '../state/gates/held.js';
+import { recordName, type RecordKey } from '../state/records/outcome-types.js';
+import type { GateReason } from '../state/schema.js';
 import type { End } from './ends-of-waiting.js';
 
-/** A stream's holds, as a cause. */
+/** A gate, as the cause of a record. */
 export interface Holder {
   stream: string;
   status: 'held';
-  code: HoldOperation;
-  runId: number;
+  /** `nameOfGate`. */
+  code: string;
+  reason: GateReason;
+  /** The run that met the gate last; null: the gate has opened meanwhile. */
+  runId: number | null;
+  since: Date;
 }
 
-/** The ends that were never accepted and are held: by `recordName`. */
+/** The gates of these keys that are held, by `recordName`. `gates`: all that are closed. */
 export async function findHolders(
   db: Queries,
-  holds: readonly RunHold[],
-  ends: readonly End[],
+  gates: readonly Gate[],
+  keys: readonly RecordKey[],
 ): Promise<Map<string, Holder>> {
   const holders = new Map<string, Holder>();
-  for (const hold of holds) {
-    const { stream, operation, runId } = hold;
-    const unsent = ends.filter((end) => end.stream === stream && !isAccepted(end));
-    const keys = [...new Set(unsent.map(({ localKey }) => localKey))];
-    for (const localKey of await findHeldKeys(db, hold, keys))
-      holders.set(recordName({ stream, localKey }), { stream, status: 'held', code: operation, runId });
+  for (const stream of new Set(gates.map((gate) => gate.stream))) {
+    const own = new Set(keys.flatMap((key) => (key.stream === stream ? key.localKey : [])));
+    for (const [localKey, { gate: operation, reason, since }] of await findHeld(db, stream, [...own])) {
+      const gate = gates.find(
+        (one) => one.stream === stream && one.operation === operation && one.reason === reason,
+      );
+      const code = nameOfGate({ operation, reason });
+      const holder = { stream, status: 'held', code, reason, runId: gate?.runId ?? null, since } as const;
+      holders.set(recordName({ stream, localKey }), holder);
+    }
   }
   return holders;
+}
+
+/** The gate that keeps back one key; undefined: none does. */
+export async function readHolder(db: Queries, key: RecordKey): Promise<Holder | undefined> {
+  return (await findHolders(db, await readGates(db, { stream: key.stream }), [key])).get(recordName(key));
 }
 
 /** Records behind it wait for the next run. */

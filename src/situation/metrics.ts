@@ -1,15 +1,15 @@
 // Facts for gauges: those of the situation, read as for every other surface, and some that only monitoring has a use for.
 // Whole tables are counted apart: one that is too large, or locked, takes nothing else away.
 import { countBookings } from '../state/bookings/read-reservations.js';
-import type { Queries } from '../state/database.js';
+import { readClock, type Queries } from '../state/database.js';
+import { readGates } from '../state/gates/gates.js';
 import { listVerifications } from '../state/drift/verifications.js';
 import { readInboxAge } from '../state/inbox/read-inbox.js';
 import { countConnections } from '../state/processes.js';
 import { countRecords } from '../state/records/read/count-records.js';
 import { listRequestSizes } from '../state/request-sizes.js';
-import { listDurations, readBacklog } from '../state/runs/backlog.js';
-import { readHolds } from '../state/runs/holds.js';
-import { listKindSuccesses, listStreamSuccesses } from '../state/runs/last-success.js';
+import { listDurations, listKindSuccesses, readBacklog, type KindSuccess } from '../state/runs/backlog.js';
+import { listStreams, readWholeSuccess } from '../state/streams.js';
 import { readMoment } from './situation.js';
 
 export type GaugeFacts = Awaited<ReturnType<typeof readGaugeFacts>>;
@@ -26,7 +26,7 @@ export async function readGaugeFacts(tx: Queries, streams: readonly string[]) {
     backlog: await readBacklog(tx),
     inboxAge: await readInboxAge(tx),
     durations: await listDurations(tx),
-    successes: await listStreamSuccesses(tx, streams),
+    streamStates: await listStreams(tx),
   };
 }
 
@@ -36,10 +36,16 @@ export async function readCountedFacts(tx: Queries, streams: readonly string[]) 
   return {
     connections: await orNull(countConnections),
     runs: await orNull(async (part) => ({
-      holds: await readHolds(part),
-      successes: await listKindSuccesses(part, streams),
+      gates: await readGates(part),
+      successes: [...(await listKindSuccesses(part)), await readSyncSuccess(part, streams)],
     })),
     bookings: await orNull(countBookings),
     records: await orNull(countRecords),
   };
+}
+
+/** Since all of these streams were synced whole. */
+async function readSyncSuccess(tx: Queries, streams: readonly string[]): Promise<KindSuccess> {
+  const [at, now] = [await readWholeSuccess(tx, streams), await readClock(tx)];
+  return { kind: 'sync', ageSeconds: at && Math.max(0, (now.getTime() - at.getTime()) / 1000) };
 }

@@ -6,8 +6,7 @@ import type { Queries } from '../state/database.js';
 import { listActions } from '../state/actions.js';
 import { countDriftEvents } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
-import { listApprovalsOfRun } from '../state/runs/approvals.js';
-import { readHolds } from '../state/runs/holds.js';
+import { readGates } from '../state/gates/gates.js';
 import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/read-runs.js';
 
 /** Actions that are shown. */
@@ -19,15 +18,14 @@ export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
   const { id, kind } = run;
   const readsBack = kind === 'verify' || kind === 'repair';
-  const [[newest], causes, soFar, progress, planning, holds, approvals, actions, unsettled, verdicts, drift] =
+  const [[newest], causes, soFar, progress, planning, gates, actions, unsettled, verdicts, drift] =
     await Promise.all([
       listRuns(db, 1),
       listCauses(db, { runId: id }, configured),
       readSoFar(db, run),
       readProgress(db, id),
       readPlanning(db, run),
-      readHolds(db, id),
-      listApprovalsOfRun(db, id),
+      readGates(db, { runId: id }),
       listActions(db, { runId: id, limit: MOST_ACTIONS }),
       countUnsettled(db),
       kind === 'reconcile' ? countVerdicts(db, id) : undefined,
@@ -37,8 +35,8 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     run: soFar,
     progress,
     planning,
-    holds,
-    approvals,
+    /** Closed gates that this run met last. */
+    gates,
     actions,
     /** A cause is counted whole, with what other runs left. The holds are named with the run. */
     causes: causes.filter(({ status }) => status !== 'held'),

@@ -10,7 +10,7 @@ import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listLoads } from '../state/freshness.js';
 import { listVerifications } from '../state/drift/verifications.js';
 import { listFreezes } from '../state/freezes.js';
-import { listWatermarks } from '../state/inbox/poll-watermarks.js';
+import { readGates } from '../state/gates/gates.js';
 import { hasChanges, readInbox } from '../state/inbox/read-inbox.js';
 import { countOrphanedClaims, listProcesses } from '../state/processes.js';
 import { countFormerObjects } from '../state/records/read/former-objects.js';
@@ -22,15 +22,13 @@ import {
 } from '../state/records/read/count-records.js';
 import { readKnowledge } from '../state/records/read/unsent-records.js';
 import { listRequestSizes } from '../state/request-sizes.js';
-import { listOpenApprovals } from '../state/runs/approvals.js';
-import { listEndedBadly } from '../state/runs/ended-badly.js';
-import { readHolds } from '../state/runs/holds.js';
-import { readWholeSuccess } from '../state/runs/last-success.js';
 import { listSyncSchedules, type RegisteredSchedule } from '../state/runs/occurrences.js';
-import { LISTED_KINDS, listUnfinishedRuns, readFirstRequest, readProgress } from '../state/runs/read-runs.js';
+import { LISTED_KINDS, listBadReadings, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
+import { listStreams, readWholeSuccess } from '../state/streams.js';
 import type { Stream } from '../streams/stream.js';
+import { listLostTriggers } from '../state/inbox/lost-triggers.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
@@ -60,7 +58,7 @@ const MAY_TAKE_MS = 120 * MINUTE_MS;
 interface GroundsDeps {
   /** Names of the streams of the configuration, where it is loaded. */
   streams?: readonly string[] | undefined;
-  /** Loads them as they are now. Called only to compare them with streams that are in the inbox, not in sync, or of which a load is noted. */
+  /** Loads them as they are now. Called only to compare them with streams that are in the inbox, not in sync, held, due, in trouble, or of which a load is noted. */
   loadStreams?: (() => Promise<readonly Pick<Stream, 'name' | 'freshness'>[]>) | undefined;
   /** By the database's clock unless it is set. */
   now?: Date | undefined;
@@ -86,7 +84,6 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
     orphanedClaims: await countOrphanedClaims(tx),
     verifications: await listVerifications(tx),
     requestSizes: await listRequestSizes(tx),
-    approvals: await listOpenApprovals(tx),
     records: await countRecords(tx),
     runs: {
       underWay: await Promise.all(
@@ -107,20 +104,28 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
 export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
   const moment = await readMoment(tx, setNow);
   const { now, binding } = moment;
-  const firstRequest = await readFirstRequest(tx);
+  const streamStates = await listStreams(tx);
+  const gates = await readGates(tx);
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
-  const isNeeded = unsettled > 0 || (await hasChanges(tx));
+  const isUnsent = gates.length > 0 || streamStates.some(({ dueSince, problem }) => dueSince ?? problem);
+  const isNeeded = unsettled > 0 || isUnsent || (await hasChanges(tx));
   const hasLoads = moment.loads.length > 0;
   const loaded = hasLoads || isNeeded ? await loadStreams?.().catch(() => undefined) : undefined;
   const configured = streams ?? (isNeeded ? loaded?.map(({ name }) => name) : undefined);
   const all = configured ?? recordedStreams;
   const schedules: ScheduleFacts[] = [];
+  /** A stream that was added since the last success is not missing in it. */
+  const readSuccess = (names: readonly string[]) => {
+    const begun = streamStates.filter(({ syncedAt, attemptedAt }) => syncedAt ?? attemptedAt);
+    const known = names.filter((name) => begun.some(({ stream }) => stream === name));
+    return readWholeSuccess(tx, known.length === 0 ? names : known);
+  };
   for (const schedule of await listSyncSchedules(tx))
     schedules.push({
       ...schedule,
       ...(await readDue(schedule, now)),
-      succeededAt: await readWholeSuccess(tx, schedule.streams.length === 0 ? all : schedule.streams),
+      succeededAt: await readSuccess(schedule.streams.length === 0 ? all : schedule.streams),
     });
   const nightly = schedules.find(({ name }) => name === NIGHTLY) ?? null;
   /** Streams that no schedule syncs: without a nightly one, those of cron. */
@@ -142,23 +147,29 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     /** Every stream has a time of its own: no sync of all of them is expected. */
     hasOwnTimes: nightly === null && schedules.length > 0 && unscheduled.length === 0,
     /** When a sync of all streams of the nightly one, or of all without a schedule, last succeeded; null: none is known. */
-    succeededAt: nightly ? nightly.succeededAt : await readWholeSuccess(tx, unscheduled),
-    /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
-    begunAt: earliest([binding?.boundAt, firstRequest]),
-    holds: await readHolds(tx),
+    succeededAt: nightly ? nightly.succeededAt : await readSuccess(unscheduled),
+    /** When there was first something to succeed: the state was bound to a service. */
+    begunAt: binding?.boundAt ?? null,
+    /** Every stream that the state knows. */
+    streamStates,
+    gates,
     /** In force or to come. */
     freezes: await listFreezes(tx),
     inbox: {
       ...(await readInbox(tx, all)),
-      watermarks: await listWatermarks(tx),
+      watermarks: streamStates.flatMap(({ stream, cursor, cursorMovedAt }) =>
+        cursor === null ? [] : [{ stream, cursor, movedAt: cursorMovedAt }],
+      ),
       reservations: (await readReservationsWatermark(tx)) ?? null,
     },
-    known: await readKnowledge(tx),
+    /** Streams whose triggers were installed, and are gone or disabled. */
+    lostTriggers: await listLostTriggers(tx, all),
+    known: await readKnowledge(tx, { configured }),
     unsettled,
     /** Why they are not in sync; and what is held. */
     causes: await readCauses(tx, {}, configured),
-    /** Runs that failed or are partial, whenever, and that no later run has replaced. */
-    endedBadly: await listEndedBadly(tx),
+    /** The latest runs that only read, where they ended badly. */
+    badReadings: await listBadReadings(tx),
     discrepancies: await countDiscrepancies(tx),
   };
 }
@@ -226,9 +237,4 @@ async function readDue(schedule: RegisteredSchedule, now: Date) {
     waitsUntil: unstarted <= now && now < waitEnd ? waitEnd : null,
     successDueAt: latestDue(schedule, schedule.registeredAt, endedBy) ?? null,
   };
-}
-
-function earliest(times: readonly (Date | null | undefined)[]): Date | null {
-  const known = times.filter((time) => time instanceof Date);
-  return known.length === 0 ? null : new Date(Math.min(...known.map((time) => time.getTime())));
 }

@@ -3,7 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
-import { IS_NIGHTLY } from './runs/nightly-runs.js';
+import { IS_NIGHTLY, type NightlyRun } from './runs/nightly-runs.js';
 import type { AlertCondition, AlertEvent, AlertText, RunStatus, alerts } from './schema.js';
 
 /** A cause that is there now. */
@@ -126,10 +126,8 @@ function listAlerts(db: Queries, isMeant: SQL): Promise<OpenAlert[]> {
 }
 
 /** A nightly run whose start or end was not noted yet. `alert`: the one of its start; null: that was not noted either. */
-export interface UnnotedNightly {
-  runId: number;
+export interface UnnotedNightly extends NightlyRun {
   status: RunStatus;
-  hasEnded: boolean;
   alert: { id: number; message: AlertText } | null;
 }
 
@@ -139,7 +137,7 @@ export interface UnnotedNightly {
  */
 export async function listUnnotedNightly(db: Queries): Promise<UnnotedNightly[]> {
   return query<UnnotedNightly>(db)`
-    SELECT r.id::float8 AS "runId", r.status, r.finished_at IS NOT NULL AS "hasEnded",
+    SELECT r.id::float8 AS id, r.streams, r.status, r.finished_at AS "finishedAt",
       CASE WHEN a.id IS NOT NULL THEN jsonb_build_object('id', a.id, 'message', a.message) END AS alert
     FROM slotsync.runs AS r LEFT JOIN slotsync.alerts AS a ON a.condition = 'nightly_run' AND a.cause = 'nightly_run ' || r.id
     WHERE ${IS_NIGHTLY} AND a.recovered_at IS NULL AND (a.id IS NOT NULL OR (

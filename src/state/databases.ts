@@ -9,6 +9,7 @@ import {
 } from '../connections/database-facts.js';
 import { arrayLiteral } from '../text/sql-text.js';
 import { query, queryTogether, type Queries, type RowOf } from './database.js';
+import { markDue } from './streams.js';
 import type { databases } from './schema.js';
 
 type DatabaseName = (typeof databases.$inferSelect)['name'];
@@ -18,12 +19,6 @@ export type NotedDatabase = RowOf<typeof databases>;
 /** Since when a state counts as restored, and why; `since` is null where that is not noted yet. */
 export interface Restored {
   since: Date | null;
-  why: string;
-}
-
-/** The mirror is another one than before; `at` as the state has it. */
-export interface MirrorChange {
-  at: string;
   why: string;
 }
 
@@ -80,7 +75,7 @@ const notingSeen = (name: DatabaseName, seen: DatabaseFacts) => sql`
 /** From now on it counts as restored; what was settled before says nothing any more. */
 export async function markRestored(db: Queries, name: DatabaseName, why: string): Promise<void> {
   await query(db)`
-    UPDATE slotsync.databases SET restored_at = clock_timestamp(), restored_why = ${why}, passed = '{}'
+    UPDATE slotsync.databases SET restored_at = clock_timestamp(), restored_why = ${why}
     WHERE name = ${name}`;
 }
 
@@ -92,7 +87,7 @@ export async function readDatabase(db: Queries, name: DatabaseName): Promise<Not
 const selectDatabase = (name: DatabaseName) => sql`
   SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
     wal_position::float8 AS "walPosition", seen_at AS "seenAt", restored_at AS "restoredAt",
-    restored_why AS "restoredWhy", passed
+    restored_why AS "restoredWhy"
   FROM slotsync.databases WHERE name = ${name}`;
 
 /** Whether the state was restored, and no whole verify has compared it since; also before any process has noted it. */
@@ -104,34 +99,16 @@ export async function readRestored(db: Queries): Promise<Restored | undefined> {
   return recognition.is === 'other' ? { since: null, why: recognition.why } : undefined;
 }
 
-/** Every stream was read back as a whole since the state was found to be restored: it is known again what the service holds. */
+/**
+ * Every stream was read back as a whole since the state was found to be restored: it is known again what the service holds, and
+ * the streams are due.
+ */
 export async function settleRestored(db: Queries, streams: readonly string[]): Promise<void> {
-  await query(db)`
+  const settled = await query(db)`
     UPDATE slotsync.databases AS d SET restored_at = NULL, restored_why = NULL
     WHERE d.name = 'state' AND NOT EXISTS (
       SELECT FROM unnest(${arrayLiteral(streams)}::text[]) AS s(stream)
       LEFT JOIN slotsync.verifications AS v USING (stream)
-      WHERE v.verified_at IS NULL OR v.verified_at < d.restored_at)`;
-}
-
-/** Undefined: the mirror is as before, a plan of this whole stream has passed since, or nothing was sent of it before. */
-export async function readMirrorChange(db: Queries, stream: string): Promise<MirrorChange | undefined> {
-  const [change] = await query<MirrorChange>(db)`
-    SELECT restored_at::text AS at, restored_why AS why FROM slotsync.databases
-    WHERE name = 'mirror' AND restored_at IS NOT NULL AND NOT ${stream} = ANY (passed)
-      AND EXISTS (SELECT FROM slotsync.records WHERE stream = ${stream} AND synced_at < restored_at)`;
-  return change;
-}
-
-/** A whole plan of these streams, of which nothing was held, was made after the change. */
-export async function passMirrorChange(
-  db: Queries,
-  { at }: MirrorChange,
-  streams: readonly string[],
-): Promise<void> {
-  await query(db)`
-    UPDATE slotsync.databases AS d SET passed = passed || ${arrayLiteral(streams)}::text[]
-    WHERE name = 'mirror' AND restored_at = ${at}::timestamptz
-      -- A state that was put back as well is as old as the mirror: that they agree says nothing.
-      AND NOT EXISTS (SELECT FROM slotsync.databases AS s WHERE s.name = 'state' AND s.restored_at IS NOT NULL)`;
+      WHERE v.verified_at IS NULL OR v.verified_at < d.restored_at) AND d.restored_at IS NOT NULL`;
+  if (settled.count > 0) await markDue(db, streams, 'verified');
 }

@@ -1,70 +1,113 @@
-// Freezes: times in which nothing of a stream is written, whatever asks for it. Rows, also those of the configuration, so that
-// every process obeys them, and everybody who reads the state sees them. The time is the database's.
+// Freezes: times in which nothing of a stream is written, whatever asks for it. A stream is frozen while any freeze applies to it.
+// Rows, also those of the configuration, so that every process obeys them. The time is the database's.
 import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../text/sql-text.js';
 import type { Freeze } from '../streams/freezes.js';
-import { anyOf, query, type Queries, type RowOf } from './database.js';
+import { query, type Queries, type RowOf } from './database.js';
 import type { freezes } from './schema.js';
 
 /** A freeze that has not ended. `isInForce`: it has begun. */
-export type StandingFreeze = Omit<RowOf<typeof freezes>, 'id'> & { isInForce: boolean };
+export type StandingFreeze = RowOf<typeof freezes> & { isInForce: boolean };
 
-/** The streams that are frozen now: an expression. */
-export const FROZEN_STREAMS = sql`ARRAY(
-  SELECT f.stream FROM slotsync.freezes AS f WHERE f.begins_at <= now() AND f.ends_at > now())`;
+/** A stream that is frozen now, with the freeze that ends last. */
+export interface FrozenStream extends Pick<StandingFreeze, 'endsAt' | 'reason' | 'isDeclared'> {
+  stream: string;
+}
+
+/** A freeze `f` is in force. */
+const IS_IN_FORCE = sql`(f.begins_at <= now() AND f.ends_at > now())`;
+
+/** A freeze `f` is one of this stream. `stream`: an expression. */
+const isOf = (stream: SQL) =>
+  sql`(${stream} = ANY (f.streams) OR f.streams IS NULL AND ${stream} <> ALL (f.except_streams))`;
+
+/** Whether a stream is frozen now: a condition. */
+export const isFrozen = (stream: SQL) =>
+  sql`EXISTS (SELECT FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)})`;
+
+/** The streams, of these, that are not frozen now: an expression that is worked out once for a statement. */
+export const unfrozen = (streams: readonly string[]) =>
+  sql`ARRAY(SELECT name FROM unnest(${arrayLiteral(streams)}::text[]) AS name WHERE NOT ${isFrozen(sql`name`)})`;
 
 /** Why a stream is frozen now, by the freeze that ends last; null: it is not. `stream`: an expression. */
 export const reasonFrozen = (stream: SQL) => sql`(
-  SELECT f.reason FROM slotsync.freezes AS f
-  WHERE f.stream = ${stream} AND f.begins_at <= now() AND f.ends_at > now() ORDER BY f.ends_at DESC LIMIT 1)`;
+  SELECT f.reason FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)} ORDER BY f.ends_at DESC LIMIT 1)`;
 
-/** The freezes that are in force or to come, those that end first first; of all streams, or of these. */
-export async function listFreezes(db: Queries, streams?: readonly string[]): Promise<StandingFreeze[]> {
+/** The freezes that are in force or to come, those that end first first. */
+export async function listFreezes(db: Queries): Promise<StandingFreeze[]> {
   return query<StandingFreeze>(db)`
-    SELECT stream, begins_at AS "beginsAt", ends_at AS "endsAt", reason, frozen_by AS "frozenBy",
-      begins_at <= now() AS "isInForce"
-    FROM slotsync.freezes WHERE ends_at > now() AND ${streams ? sql`stream = ${anyOf(streams)}` : sql`true`}
-    ORDER BY ends_at, begins_at, stream`;
+    SELECT id::float8 AS id, streams, except_streams AS "exceptStreams", begins_at AS "beginsAt", ends_at AS "endsAt", reason, frozen_by AS "frozenBy",
+      is_declared AS "isDeclared", begins_at <= now() AS "isInForce"
+    FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
 }
 
-/** The streams of these, or of all, that are frozen now, each by the freeze that ends last. */
-export async function listFrozen(db: Queries, streams?: readonly string[]): Promise<StandingFreeze[]> {
-  const inForce = (await listFreezes(db, streams)).filter(({ isInForce }) => isInForce);
-  return [...new Map(inForce.map((freeze) => [freeze.stream, freeze])).values()];
+/** The streams, of these, that are frozen now. */
+export async function listFrozen(db: Queries, streams: readonly string[]): Promise<FrozenStream[]> {
+  return query<FrozenStream>(db)`
+    SELECT DISTINCT ON (name) name AS stream, f.ends_at AS "endsAt", f.reason, f.is_declared AS "isDeclared"
+    FROM unnest(${arrayLiteral(streams)}::text[]) AS name JOIN slotsync.freezes AS f ON ${isOf(sql`name`)}
+    WHERE ${IS_IN_FORCE} ORDER BY name, f.ends_at DESC`;
 }
 
-/** Freezes streams from now on, at an operator's command. An earlier command's freeze of one of them is replaced. */
+/** Freezes streams, or all of them, from now on. Freezes of before stay as they are. */
 export async function freezeStreams(
   db: Queries,
-  { streams, endsAt, reason }: { streams: readonly string[]; endsAt: Date; reason: string },
+  {
+    streams,
+    endsAt,
+    reason,
+    by,
+  }: { streams: readonly string[] | null; endsAt: Date; reason: string; by: string | null },
 ): Promise<void> {
   await query(db)`
-    INSERT INTO slotsync.freezes AS f (stream, begins_at, ends_at, reason, frozen_by)
-    SELECT stream, now(), ${endsAt.toISOString()}::text::timestamptz, ${reason}, 'command'
-    FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS s(stream)
-    ON CONFLICT (stream) WHERE frozen_by = 'command'
-      DO UPDATE SET begins_at = now(), ends_at = excluded.ends_at, reason = excluded.reason`;
+    INSERT INTO slotsync.freezes (streams, ends_at, reason, frozen_by)
+    VALUES (${streams && arrayLiteral(streams)}::text[], ${endsAt.toISOString()}::text::timestamptz, ${reason}, ${by})`;
 }
 
-/** Ends what commands have frozen of these streams. Returns those that were frozen. */
+/**
+ * Ends the freezes that commands have put on these streams, or on all: one of other streams too goes on for those. A freeze that
+ * has ended keeps its row for some time, because changes that waited for its end are as old as that end. Returns the streams that
+ * a freeze was ended for.
+ */
 export async function unfreezeStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
-  const ended = await query<{ stream: string; wasFrozen: boolean }>(db)`
-    DELETE FROM slotsync.freezes WHERE frozen_by = 'command' AND stream = ${anyOf(streams)}
-    RETURNING stream, ends_at > now() AS "wasFrozen"`;
-  return ended.flatMap(({ stream, wasFrozen }) => (wasFrozen ? stream : [])).toSorted();
+  const names = sql`${arrayLiteral(streams)}::text[]`;
+  const ended = await query<{ stream: string }>(db)`
+    WITH meant AS MATERIALIZED (
+      SELECT f.id, name AS stream FROM slotsync.freezes AS f CROSS JOIN unnest(${names}) AS name
+      WHERE NOT f.is_declared AND f.ends_at > now() AND ${isOf(sql`name`)}
+    ), cut AS (
+      UPDATE slotsync.freezes AS f SET
+        streams = CASE WHEN NOT f.streams <@ ${names} THEN ARRAY(SELECT unnest(f.streams) EXCEPT SELECT unnest(${names})) ELSE f.streams END,
+        except_streams = CASE WHEN f.streams IS NULL THEN f.except_streams || ${names} ELSE '{}' END,
+        ends_at = CASE WHEN f.streams <@ ${names} THEN now() ELSE f.ends_at END
+      WHERE f.id IN (SELECT id FROM meant) RETURNING f.*
+    ), left_behind AS (
+      INSERT INTO slotsync.freezes (streams, begins_at, ends_at, reason, frozen_by)
+      SELECT ARRAY(SELECT stream FROM meant AS m WHERE m.id = c.id), begins_at, now(), reason, frozen_by
+      FROM cut AS c WHERE c.ends_at > now() AND c.begins_at < now()
+    )
+    SELECT DISTINCT stream FROM meant ORDER BY stream`;
+  return ended.map(({ stream }) => stream);
+}
+
+/** Ends every freeze that a command has put on streams. Those of the configuration go on. */
+export async function endFreezes(db: Queries): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.freezes SET ends_at = now() WHERE NOT is_declared AND ends_at > now() AND begins_at < now()`;
 }
 
 /** Registers the freezes of the configuration in place of those that it had before. */
 export async function registerFreezes(db: Queries, declared: readonly Freeze[]): Promise<void> {
   await query(db)`
     WITH declared AS MATERIALIZED (
-      SELECT DISTINCT * FROM jsonb_to_recordset(${JSON.stringify(declared)}::text::jsonb)
+      SELECT DISTINCT ARRAY[stream] AS streams, "beginsAt", "endsAt", reason
+      FROM jsonb_to_recordset(${JSON.stringify(declared)}::text::jsonb)
         AS d(stream text, "beginsAt" timestamptz, "endsAt" timestamptz, reason text)
     ), removed AS (
-      DELETE FROM slotsync.freezes WHERE frozen_by = 'configuration'
-        AND (stream, begins_at, ends_at, reason) NOT IN (TABLE declared)
+      DELETE FROM slotsync.freezes WHERE is_declared AND (streams, begins_at, ends_at, reason) NOT IN (TABLE declared)
     )
-    INSERT INTO slotsync.freezes (stream, begins_at, ends_at, reason, frozen_by)
-    SELECT d.*, 'configuration' FROM declared AS d WHERE NOT EXISTS (
-      SELECT FROM slotsync.freezes WHERE frozen_by = 'configuration'
-        AND (stream, begins_at, ends_at, reason) = (d.stream, d."beginsAt", d."endsAt", d.reason))`;
+    INSERT INTO slotsync.freezes (streams, begins_at, ends_at, reason, is_declared)
+    SELECT d.*, true FROM declared AS d WHERE NOT EXISTS (
+      SELECT FROM slotsync.freezes WHERE is_declared
+        AND (streams, begins_at, ends_at, reason) = (d.streams, d."beginsAt", d."endsAt", d.reason))`;
 }

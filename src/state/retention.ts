@@ -10,7 +10,6 @@ const KEEP_FREQUENT_RUNS_DAYS = 14;
 const KEEP_MANY_RUNS_DAYS = 4;
 /** So many latest runs are not very many. */
 const NOT_MANY_RUNS = 10_000;
-/** Held batches are kept as long as their run. */
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;
 const KEEP_DRIFT_DAYS = 365;
@@ -24,20 +23,17 @@ const KEEP_ALERTS_DAYS = 90;
 
 const daysAgo = (days: number) => sql`now() - make_interval(days => ${days})`;
 
-/** An incremental run `r` that succeeded, held nothing, and says nothing anew of another run. */
-const SAYS_NOTHING_ELSE = sql`(r.kind = 'incremental' AND r.status = 'succeeded'
-  AND NOT EXISTS (SELECT FROM slotsync.holds AS h WHERE h.run_id = r.id)
-  AND NOT EXISTS (SELECT FROM slotsync.replaced_runs AS p WHERE p.replaced_by = r.id))`;
-
 /** Deletes runs and batches that are older than they are kept. */
 export async function pruneRuns(db: Queries): Promise<void> {
   await queryTogether(db, [
     sql`DELETE FROM slotsync.runs AS r WHERE finished_at < ${daysAgo(KEEP_RUNS_DAYS)}
       OR (kind IN ('incremental', 'reconcile') AND finished_at < ${daysAgo(KEEP_FREQUENT_RUNS_DAYS)})
       OR (id <= (SELECT max(id) FROM slotsync.runs) - ${NOT_MANY_RUNS}::bigint
-        AND finished_at < ${daysAgo(KEEP_MANY_RUNS_DAYS)} AND ${SAYS_NOTHING_ELSE})`,
+        AND finished_at < ${daysAgo(KEEP_MANY_RUNS_DAYS)} AND kind = 'incremental' AND status = 'succeeded')`,
     sql`DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
-      WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`,
+      WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)}`,
+    sql`DELETE FROM slotsync.freezes WHERE ends_at < ${daysAgo(KEEP_ALERTS_DAYS)} AND NOT is_declared`,
+    sql`DELETE FROM slotsync.sent WHERE hour < ${daysAgo(2)}`,
     // Claims on objects that a process left behind: nothing it sent then can still be carried out.
     sql`DELETE FROM slotsync.object_claims WHERE claimed_until < ${daysAgo(1)}`,
   ]);

@@ -49,7 +49,7 @@ export const RUN_STATUSES = [
   'cancelled',
 ] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
-export const BATCH_STATES = ['planned', 'queued', 'held', 'done', 'failed', 'cancelled'] as const;
+export const BATCH_STATES = ['planned', 'queued', 'done', 'failed', 'cancelled'] as const;
 export type BatchState = (typeof BATCH_STATES)[number];
 export const RECORD_STATUSES = ['pending', 'synced', 'retired', 'deferred', 'failed', 'dead'] as const;
 export type RecordStatus = (typeof RECORD_STATUSES)[number];
@@ -61,16 +61,46 @@ export type RecordStatus = (typeof RECORD_STATUSES)[number];
 export const LIMITED_OPERATIONS = ['create', 'update', 'retire', 'overwrite', 'repair'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
-/**
- * The parts of a run that a hold is about: an operation, or the rest of a stream, of whatever operation, that was to be sent
- * when the service had refused too much of it (`refused`) or the stream was frozen (`frozen`).
- */
-export const HOLD_OPERATIONS = [...LIMITED_OPERATIONS, 'refused', 'frozen'] as const;
-export type HoldOperation = (typeof HOLD_OPERATIONS)[number];
+/** A gate closes one operation, or `*`: all of them. */
+export const GATED_OPERATIONS = [...LIMITED_OPERATIONS, '*'] as const;
+export type GatedOperation = (typeof GATED_OPERATIONS)[number];
 
-/** The life of a hold. `open` and `approved` stand: somebody has to decide, or has. */
-export const HOLD_STATES = ['open', 'approved', 'used', 'rejected', 'replaced', 'expired'] as const;
-export type HoldState = (typeof HOLD_STATES)[number];
+/**
+ * Why a gate is closed. A plan closes the first six, `limit` to `owned_by_former_stream`. The others are met while a batch is
+ * sent: too many objects refused, a freeze, a kind of request that the service forbids.
+ */
+export const GATE_REASONS = [
+  'limit',
+  'empty_source',
+  'stale',
+  'restored',
+  'owned_by_former_stream',
+  'refused',
+  'frozen',
+  'forbidden',
+] as const;
+export type GateReason = (typeof GATE_REASONS)[number];
+
+/** Why a stream needs a whole sync. The first reason is kept until a whole plan has ended. */
+export const DUE_REASONS = [
+  'new',
+  'schedule',
+  'approved',
+  'frozen',
+  'fresh_load',
+  'verified',
+  'limited',
+  'busy',
+  'rows_gone',
+  'cancelled',
+  'failed',
+] as const;
+export type DueReason = (typeof DUE_REASONS)[number];
+
+/** Why a record is sent again although nothing of it has changed. */
+export const RESEND_REASONS = ['forced', 'repair', 'retry'] as const;
+export type ResendReason = (typeof RESEND_REASONS)[number];
+
 /** The actions of operators that others ask about later. */
 export const OPERATOR_ACTIONS = [
   'approve',
@@ -87,6 +117,7 @@ export const OPERATOR_ACTIONS = [
   'freeze',
   'unfreeze',
   'triggers',
+  'rename_stream',
 ] as const;
 export type OperatorAction = (typeof OPERATOR_ACTIONS)[number];
 /** The surface where an operator acted. */
@@ -230,31 +261,34 @@ export interface RunRange {
   adopt?: boolean;
 }
 
-/** The facts that a hold's reason is made from, where it is shown: numbers and names, no sentence. */
-export interface HoldFacts {
+/** Numbers and names from which the sentence about a closed gate is made. */
+export interface GateFacts {
   /** Records the service is believed to hold; of `overwrite`, those that the plan would create. */
   accepted: number;
   /** Other records of which other runs did the same within a day. */
   earlier?: number;
-  /** The limit that is exceeded; without one it is held for `alsoHeld` or for the source alone. */
+  /** The limit that is exceeded. */
   limit?: { count: number; percent: number };
-  /** The records among them that another run holds. */
-  alsoHeld?: { runId: number; count: number };
+  /** Records that the gate held before: the plan of single keys is weighed together with them. */
+  held?: number;
   /** The number that an approval allows, which did not suffice. `isOther`: it is for exactly the keys that were held, and these are others. */
   approval?: { allowed: number; isOther: boolean };
+  /** The approval stands, and is not used yet: creates or updates of the stream are not sent. */
+  waitsForWrites?: true;
   /** The mirror is another one than before. */
   mirrorChange?: string;
   /** The load of the mirror has a problem. */
   load?: LoadFacts;
   /** Only of a repair: the objects that drift. */
   drift?: DriftSummary;
-  isSourceEmpty?: true;
-  /** Only of `refused`: what the service refused of what was sent, and the commonest reason. */
+  /** Streams that left the configuration and own the objects, with the number of their objects. */
+  formerStreams?: Record<string, number>;
+  /** Only of `refused`: the number of objects that the service refused, and one of its reasons. */
   refused?: { records: number; sent: number; code: string; message: string };
-  /** Only of `refused`: records of the rest by operation, which the plan had released. */
-  released?: Partial<Record<LimitedOperation, number>>;
-  /** Only of `frozen`: why the stream was. */
-  frozen?: string;
+  /** Only of a gate of all operations: records held by operation. */
+  byOperation?: Partial<Record<LimitedOperation, number>>;
+  /** Only of `frozen` and `forbidden`: the reason of the freeze, or the message of the service. */
+  message?: string;
 }
 
 /** The problem of a load as numbers; times are as they were when it was read. */
@@ -279,15 +313,17 @@ export interface DriftSummary {
   commonField: string | null;
 }
 
-/** Why an operation waits for an operator. */
+/** A gate that a run found closed, as the history of the run keeps it. The gate itself may have opened since. */
 export interface Hold {
+  operation: GatedOperation;
+  reason: GateReason;
   /** Records held. */
   count: number;
-  facts: HoldFacts;
-  /** False: no approval releases it; the reason says what does. */
-  approvable: boolean;
+  facts: GateFacts;
   /** With `overwrite`: some of the records, and what would be changed. */
   samples?: HeldSample[];
+  /** An operator had rejected exactly these records before. */
+  isRejected?: true;
 }
 
 /** A change that a write would make at the service: the values it holds, and those it would hold. */
@@ -296,7 +332,25 @@ export interface HeldSample {
   externalId: string;
   changes: { field: string; old: readonly string[]; new: readonly string[] }[];
 }
-export type Holds = Record<string, Partial<Record<HoldOperation, Hold>>>;
+/** By stream and `nameOfGate`. */
+export type Holds = Record<string, Record<string, Hold>>;
+
+/** A fault of a stream as a whole, whatever its records say. */
+export interface StreamProblem {
+  /** `failed`: it could not be read or planned, or nothing of its last whole run was accepted. */
+  status: 'failed' | 'partial';
+  code: string | null;
+  message: string | null;
+  /** ISO time. */
+  since: string;
+  runId: number | null;
+  runKind: RunKind | null;
+  /** Only a whole run ends it. */
+  isWhole: boolean;
+  /** Records that the run left failed or dead. */
+  failed: number;
+  dead: number;
+}
 
 /** Records by outcome. */
 export type OutcomeCounts = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
@@ -320,6 +374,8 @@ export const runs = slotsync.table(
     counts: jsonb('counts').$type<Record<string, OutcomeCounts>>().notNull().default({}),
     /** Per stream, what the service accepted; written when the run ends. Null: a run of before. */
     accepted: jsonb('accepted').$type<Record<string, AcceptedCounts>>(),
+    /** Per stream, what its plan and its batches found held. For display only. */
+    holds: jsonb('holds').$type<Holds>().notNull().default({}),
     /** Null: its streams as a whole. */
     range: jsonb('range').$type<RunRange>(),
     /** Paused since; nothing of it is sent until it is resumed. */
@@ -355,8 +411,8 @@ export const batches = slotsync.table(
     stream: text('stream').notNull(),
     /** The batches of a level are queued when those of all lower levels are finished. */
     level: smallint('level').notNull(),
-    /** Set for operations with a limit, which have batches of their own, and for the rest that is held. Null: whatever the rows ask for. */
-    operation: text('operation').$type<HoldOperation>(),
+    /** The operation whose limit counts its records. Null: no limit does, and the rows say what is sent. */
+    operation: text('operation').$type<LimitedOperation>(),
     /** Does not count towards later limits: it was approved, released before, or is part of the first filling. */
     exempt: boolean('exempt').notNull().default(false),
     /** While it is under way, those without an outcome: keys that are settled earlier get a finished batch of their own. */
@@ -365,8 +421,6 @@ export const batches = slotsync.table(
     counts: jsonb('counts').$type<OutcomeCounts>(),
     /** Writes of it that the service accepted; null: none, or a batch of before. */
     accepted: jsonb('accepted').$type<AcceptedCounts>(),
-    /** Records of it that the service refused, second looks left out, with the commonest reason as its error; null: none. */
-    refused: integer('refused'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
     createdAt: time('created_at').notNull().defaultNow(),
@@ -374,10 +428,9 @@ export const batches = slotsync.table(
   },
   (table) => [
     oneOf('batches', 'state', BATCH_STATES),
-    oneOf('batches', 'operation', HOLD_OPERATIONS),
+    oneOf('batches', 'operation', LIMITED_OPERATIONS),
     index('batches_run').on(table.runId, table.state, table.level),
-    partialIndex('batches_limited', 'operation IS NOT NULL', table.stream, table.operation, table.createdAt),
-    partialIndex('batches_refused', 'refused IS NOT NULL', table.stream, table.createdAt),
+    partialIndex('batches_unsent', "state IN ('planned', 'queued')", table.stream, table.operation),
   ],
 );
 
@@ -423,16 +476,27 @@ export const records = slotsync.table(
     claimedBy: text('claimed_by'),
     claimedUntil: time('claimed_until'),
     runId: big('run_id'),
+    /** The wish to send it again although nothing changed; null: none. The acceptance of the record clears it. */
+    resend: text('resend').$type<ResendReason>(),
+    resendSince: time('resend_since'),
+    /** The run whose plan made the wish; null: a retry of an operator. */
+    resendRun: big('resend_run'),
+    /** The operation that its last acceptance counted as; null: it counted as none. Limits count each key once by it. */
+    countedAs: text('counted_as').$type<LimitedOperation>(),
     syncedAt: time('synced_at'),
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (table) => [
     primaryKey({ columns: [table.stream, table.localKey] }),
     oneOf('records', 'status', RECORD_STATUSES),
+    oneOf('records', 'resend', RESEND_REASONS),
+    oneOf('records', 'counted_as', LIMITED_OPERATIONS),
     uniqueIndex('records_external_id').on(table.externalId),
     partialIndex('records_row_external_id', 'row_external_id IS NOT NULL', table.rowExternalId),
     partialIndex('records_unsettled', "status NOT IN ('synced', 'retired')", table.stream, table.status),
     partialIndex('records_waits_for', 'waits_for IS NOT NULL', table.waitsFor),
+    partialIndex('records_in_doubt', 'in_doubt', table.stream),
+    partialIndex('records_resend', 'resend IS NOT NULL', table.stream),
     partialIndex('records_check_after', 'check_after IS NOT NULL', table.checkAfter),
     partialIndex('records_renamed_to', 'renamed_to IS NOT NULL', table.stream, table.renamedTo),
     partialIndex('records_former_key', 'former_key IS NOT NULL', table.stream, table.formerKey),
@@ -571,57 +635,123 @@ export const changes = slotsync.table(
   ],
 );
 
-/** How far each stream was polled by its cursor: every row up to this position is settled. */
-export const watermarks = slotsync.table('watermarks', {
-  stream: text('stream').primaryKey(),
-  /** As text, at full precision. */
-  cursor: text('cursor').notNull(),
-  localKey: keyText('local_key').notNull(),
-  movedAt: time('moved_at').notNull().defaultNow(),
-});
-
-/**
- * A part of a run that waits, or waited, for an operator: one operation of one stream. An approval belongs to its hold, and only
- * the run that it starts can use it. docs/architecture.md draws the states.
- */
-export const holds = slotsync.table(
-  'holds',
+/** A stream that the state knows, in the configuration or not. Whoever asks whether it was synced whole, or is due, reads this row. */
+export const streams = slotsync.table(
+  'streams',
   {
-    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-    runId: big('run_id')
-      .notNull()
-      .references(() => runs.id, { onDelete: 'cascade' }),
-    stream: text('stream').notNull(),
-    operation: text('operation').$type<HoldOperation>().notNull(),
-    count: integer('count').notNull(),
-    facts: jsonb('facts').$type<HoldFacts>().notNull(),
-    approvable: boolean('approvable').notNull(),
-    samples: jsonb('samples').$type<HeldSample[]>().notNull().default([]),
-    state: text('state').$type<HoldState>().notNull().default('open'),
-    /** The later run whose plan decides now; null: none. */
-    replacedBy: big('replaced_by'),
-    /** How many an approval allows; null: it was never approved. */
-    allowed: integer('allowed'),
-    /** SHA-256 of the keys that were held. */
-    keysDigest: text('keys_digest'),
-    /** The approval allows those keys alone. */
-    exactly: boolean('exactly').notNull().default(false),
-    /** The run that the approval started. */
-    forRun: big('for_run'),
-    /** Whether that run had the same keys when it used the approval; null: it did not use it. */
-    sameKeys: boolean('same_keys'),
-    /** The approval is not valid after this. */
-    expiresAt: time('expires_at'),
-    /** When an operator approved or rejected it; null: none did. */
-    decidedAt: time('decided_at'),
+    stream: text('stream').primaryKey(),
+    /** That of the declaration with which the stream was last planned whole. */
+    fingerprint: text('fingerprint'),
+    /** When a plan last read all of it. */
+    plannedAt: time('planned_at'),
+    /** When a whole sync of it last ended without a failed record. */
+    syncedAt: time('synced_at'),
+    /** Needs a whole sync since then; null: it does not. */
+    dueSince: time('due_since'),
+    dueReason: text('due_reason').$type<DueReason>(),
+    /** When a whole sync of it was last begun, whatever became of that. */
+    attemptedAt: time('attempted_at'),
+    problem: jsonb('problem').$type<StreamProblem>(),
+    /** Every row up to this position of the cursor is settled. Text, at full precision; null: it was never polled. */
+    cursor: text('cursor'),
+    cursorKey: keyText('cursor_key'),
+    /** The column and the type that the position was read of. */
+    cursorColumn: text('cursor_column'),
+    cursorType: text('cursor_type'),
+    cursorMovedAt: time('cursor_moved_at'),
+    /** A whole plan since this time found nothing to hold although the mirror is another database than before. */
+    mirrorPassedAt: time('mirror_passed_at'),
+    /** Objects that the service answered and refused since the last whole plan, with the latest reason. */
+    answered: integer('answered').notNull().default(0),
+    refused: integer('refused').notNull().default(0),
+    refusedCode: text('refused_code'),
+    refusedMessage: text('refused_message'),
+    /** Refusals that an approval allows until the next whole plan. */
+    refusalsAllowed: integer('refusals_allowed').notNull().default(0),
   },
   (table) => [
-    oneOf('holds', 'operation', HOLD_OPERATIONS),
-    oneOf('holds', 'state', HOLD_STATES),
-    uniqueIndex('holds_run').on(table.runId, table.stream, table.operation),
-    partialIndex('holds_standing', "state IN ('open', 'approved')", table.id),
-    index('holds_for_run').on(table.forRun),
-    index('holds_replaced_by').on(table.replacedBy),
+    oneOf('streams', 'due_reason', DUE_REASONS),
+    partialIndex('streams_due', 'due_since IS NOT NULL', table.dueSince),
+  ],
+);
+
+/**
+ * A reason why something of a stream is not sent now, and an operator's answer to it. The row is there while it keeps a key
+ * back.
+ */
+export const gates = slotsync.table(
+  'gates',
+  {
+    stream: text('stream').notNull(),
+    operation: text('operation').$type<GatedOperation>().notNull(),
+    reason: text('reason').$type<GateReason>().notNull(),
+    since: time('since').notNull().defaultNow(),
+    /** The run that closed it, or the last whole sync that met it. An operator names the gate by it; the run may be deleted. */
+    runId: big('run_id').notNull(),
+    /** Keys that it keeps back, and their digest. */
+    count: integer('count').notNull(),
+    digest: text('digest').notNull(),
+    facts: jsonb('facts').$type<GateFacts>().notNull(),
+    samples: jsonb('samples').$type<HeldSample[]>().notNull().default([]),
+    /** How many an approval allows; null: it is not approved. */
+    allowed: integer('allowed'),
+    /** The approval allows exactly the keys with this digest; null: any keys. */
+    allowedDigest: text('allowed_digest'),
+    approvedAt: time('approved_at'),
+    approvedBy: text('approved_by'),
+    /** The run that the approval started. */
+    approvedRun: big('approved_run'),
+    expiresAt: time('expires_at'),
+    /** When an operator rejected these keys; null: nobody did. */
+    rejectedAt: time('rejected_at'),
+    rejectedBy: text('rejected_by'),
+    /** The reason that the operator gave for the approval or the rejection. */
+    answerReason: text('answer_reason'),
+  },
+  (table) => [
+    primaryKey({ columns: [table.stream, table.operation, table.reason] }),
+    oneOf('gates', 'operation', GATED_OPERATIONS),
+    oneOf('gates', 'reason', GATE_REASONS),
+    index('gates_run').on(table.runId),
+  ],
+);
+
+/** A key that a gate keeps back. A whole plan replaces the rows of its streams, a partial plan those of its own keys. */
+export const held = slotsync.table(
+  'held',
+  {
+    stream: text('stream').notNull(),
+    localKey: keyText('local_key').notNull(),
+    /** The operation that would be sent. Null: no limit counts it, and its row says what is sent. */
+    operation: text('operation').$type<LimitedOperation>(),
+    /** The gate: its operation and its reason. */
+    gate: text('gate').$type<GatedOperation>().notNull(),
+    reason: text('reason').$type<GateReason>().notNull(),
+    since: time('since').notNull().defaultNow(),
+    /** When a plan last found it so. */
+    plannedAt: time('planned_at').notNull().defaultNow(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.stream, table.localKey] }),
+    oneOf('held', 'operation', LIMITED_OPERATIONS),
+  ],
+);
+
+/**
+ * Records that the service accepted, by the hour in which it did. Limits are weighed against the last 23 hours.
+ * `unasked`: creates that a plan sent without asking the service what they meet.
+ */
+export const sent = slotsync.table(
+  'sent',
+  {
+    stream: text('stream').notNull(),
+    operation: text('operation').$type<LimitedOperation | 'unasked'>().notNull(),
+    hour: time('hour').notNull(),
+    records: integer('records').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.stream, table.operation, table.hour] }),
+    oneOf('sent', 'operation', [...LIMITED_OPERATIONS, 'unasked']),
   ],
 );
 
@@ -649,50 +779,22 @@ export const actions = slotsync.table(
   ],
 );
 
-/** The place that a freeze was declared in. */
-export const FROZEN_BY = ['command', 'configuration'] as const;
-
-/** A time in which nothing of a stream is written. Those of the configuration are registered by the processes that load it. */
-export const freezes = slotsync.table(
-  'freezes',
-  {
-    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-    stream: text('stream').notNull(),
-    beginsAt: time('begins_at').notNull(),
-    endsAt: time('ends_at').notNull(),
-    reason: text('reason').notNull(),
-    frozenBy: text('frozen_by').$type<(typeof FROZEN_BY)[number]>().notNull(),
-  },
-  (table) => [
-    oneOf('freezes', 'frozen_by', FROZEN_BY),
-    // An operator freezes a stream once; the configuration has any number of times.
-    uniqueIndex('freezes_of_commands')
-      .on(table.stream)
-      .where(sql`frozen_by = 'command'`),
-  ],
-);
-
 /**
- * The word of a run that has not succeeded on a stream is replaced by that of a later run. Written when the later one is
- * planned, or ends where it has no plan.
+ * A time in which nothing of its streams is written. Several may apply to one stream. Those of the configuration are rows too, so
+ * that a process with another configuration obeys them.
  */
-export const replacedRuns = slotsync.table(
-  'replaced_runs',
-  {
-    runId: big('run_id')
-      .notNull()
-      .references(() => runs.id, { onDelete: 'cascade' }),
-    /** Empty for a reconcile, which covers bookings. */
-    stream: text('stream').notNull(),
-    replacedBy: big('replaced_by')
-      .notNull()
-      .references(() => runs.id, { onDelete: 'cascade' }),
-  },
-  (table) => [
-    primaryKey({ columns: [table.runId, table.stream] }),
-    index('replaced_runs_by').on(table.replacedBy),
-  ],
-);
+export const freezes = slotsync.table('freezes', {
+  id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+  /** Null: all streams, except those of `exceptStreams`. */
+  streams: text('streams').array(),
+  exceptStreams: text('except_streams').array().notNull().default([]),
+  beginsAt: time('begins_at').notNull().defaultNow(),
+  endsAt: time('ends_at').notNull(),
+  reason: text('reason').notNull(),
+  /** The operator; null: nobody was named, or the configuration declares it. */
+  frozenBy: text('frozen_by'),
+  isDeclared: boolean('is_declared').notNull().default(false),
+});
 
 /**
  * A process that works the queue: a worker, or a command until its run has ended. It renews its row while it lives and
@@ -971,8 +1073,6 @@ export const databases = slotsync.table(
     /** When it was found to be another one, or put back. Of the state: null again after a whole verify. */
     restoredAt: time('restored_at'),
     restoredWhy: text('restored_why'),
-    /** For the mirror: streams of which a whole plan was made since, and nothing of it held. */
-    passed: text('passed').array().notNull().default([]),
   },
   () => [oneOf('databases', 'name', DATABASES)],
 );

@@ -74,8 +74,9 @@ export function resolveStreams(
   );
   const levels = levelStreams(new Map(parents), faults);
   const known = new Map(declarations.map(([name, { key }]) => [name, toList(key)]));
+  const templates = new Map(declarations.map(([name, { externalId }]) => [name, externalId]));
   const resolved = declarations.map(([name, declaration]) =>
-    resolveStream(name, declaration, { known, unreadable, lookups, modules }, faults),
+    resolveStream(name, declaration, { known, templates, unreadable, lookups, modules }, faults),
   );
   return resolved
     .map((stream) => {
@@ -117,6 +118,8 @@ interface DeclaredStreams {
 }
 
 interface Declared extends Required<Surroundings>, DeclaredStreams {
+  /** Templates of external ids, by stream. */
+  templates: ReadonlyMap<string, string>;
   unreadable: ReadonlySet<string>;
 }
 
@@ -148,7 +151,7 @@ function resolveStream(
       return { fieldId, ...resolveReference(reference, path, streams, faults) };
     }),
     owned,
-    fingerprint: fingerprint(declaration, source.lookups, streams.modules),
+    fingerprint: fingerprint(declaration, source.lookups, streams),
   };
 }
 
@@ -201,20 +204,25 @@ export function resolveReference(
 
 /**
  * 64 bits over everything that decides how a row becomes an object. Functions count by their source text, and by the modules
- * that they may reach for.
+ * that they may reach for; a stream that is referred to counts by its external ids, so that it may be renamed.
  */
 function fingerprint(
   { key, type, externalId, fields, references }: StreamDeclaration,
   { contents, tables }: UsedLookups,
-  modules: string,
+  { modules, templates }: Pick<Declared, 'modules' | 'templates'>,
 ): bigint {
   const isComputed = Object.values(fields).some((from) => typeof from === 'function');
   const surroundings = [
     ...(isComputed && modules !== '' ? [modules] : []),
     ...(contents.size + tables.size > 0 ? [[...contents].map(listContent), [...tables]] : []),
   ];
+  const referred = Object.entries(references).map(([field, { stream, key: of }]) => [
+    field,
+    of,
+    templates.get(stream) ?? stream,
+  ]);
   const text = JSON.stringify(
-    [key, type, externalId, fields, references, ...surroundings],
+    [key, type, externalId, fields, referred, ...surroundings],
     (_, value: unknown) => (typeof value === 'function' ? value.toString() : value),
   );
   return createHash('sha256').update(text).digest().readBigInt64BE();

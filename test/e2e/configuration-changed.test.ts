@@ -48,9 +48,10 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
     const names = () => Array.from({ length: ROWS }, (_, at) => nameOf(`room_R${at + 1}`));
     const areAll = (prefix: string) =>
       expect(names()).toEqual(Array.from({ length: ROWS }, (_, at) => `${prefix}Sal ${at + 1}`));
+    /** Without those of `halls` alone, which a worker begins because the stream is new. */
     const runs = () =>
       world.sql<RunRow[]>`SELECT id::int, status, error_code AS "errorCode", configuration
-        FROM slotsync.runs WHERE kind <> 'incremental' ORDER BY id`;
+        FROM slotsync.runs WHERE kind <> 'incremental' AND streams <> '{halls}' ORDER BY id`;
     const latest = async () => {
       const run = (await runs()).at(-1);
       if (!run) throw new Error('there is no run');

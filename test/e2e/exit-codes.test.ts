@@ -72,7 +72,7 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['plan', 3],
   ['sync', 3],
   ['reject 7', 0],
-  ['approve 7', 2],
+  ['approve 7', 0],
   'a row changes',
   'the service refuses an object',
   ['sync courses', 0],

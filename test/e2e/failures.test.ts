@@ -120,7 +120,7 @@ it('failures: filters name records; JSON and CSV have the same facts, safe for a
   expect(await stdoutOf('failures', '--status', 'failed')).toBe(
     '7 records are not in sync, and none of them matches --status failed.\n',
   );
-  expect(await stdoutOf('failures', '--status', 'held')).toBe('No record is held for approval.\n');
+  expect(await stdoutOf('failures', '--status', 'held')).toBe('No record is held.\n');
 
   const columns = ['stream', 'key', 'reason', 'cause_stream', 'cause_key', 'next'];
   const file = path.join(world.folder, 'failures.csv');
@@ -186,7 +186,11 @@ it('failures: what is held is a cause with the command that approves it, and --a
   expect(text).toContain('20 records are held for approval.');
   expect(text.match(/slotsync approve/g)).toHaveLength(1);
   const [, held] = /^- 20 deactivations of courses are held in run (\d+)/m.exec(text) ?? [];
-  expect(await stdoutOf('explain', 'courses', '21')).toContain(`Next: it is held in run ${held}; why, `);
+  const explained = await stdoutOf('explain', 'courses', '21');
+  expect(explained).toContain(
+    'Next: it is held (retire); why, and what opens the gate: slotsync failures courses --status held\n',
+  );
+  expect(explained).toMatch(new RegExp(`^Held: retire, since .*, by run ${held}$`, 'm'));
   const all = await stdoutOf('failures', '--all');
   expect(all.match(/^- courses '\d+': held in run \d+ \(retire\)$/gm)).toHaveLength(20);
   const [, command = ''] = / slotsync (approve .*)$/m.exec(text) ?? [];

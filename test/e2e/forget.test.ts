@@ -96,7 +96,19 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
     INSERT INTO slotsync.drift_events (stream, local_key, to_kind) VALUES ('rooms', ${PERSON}, 'missing')`;
   await nameElsewhere();
   expect(await placesWith(PERSON)).toEqual(
-    expect.arrayContaining(['batches', 'drift', 'links', 'records', 'runs']),
+    expect.arrayContaining([
+      'actions',
+      'batches',
+      'drift',
+      'freezes',
+      'gates',
+      'held',
+      'links',
+      'processes',
+      'records',
+      'runs',
+      'streams',
+    ]),
   );
 
   const quoting = await world.run(['forget', 'rooms', PERSON, '--reason', `asked for by ${PERSON}`]);
@@ -111,8 +123,15 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   for (const text of [PERSON, 'too long for', 'short']) expect(await placesWith(text)).toEqual([]);
   const removals = await world.sql`SELECT stream, deleted FROM slotsync.removals`;
   expect(removals).toMatchObject([
-    { stream: 'rooms', deleted: { records: 2, links: 1, drift: 2, drift_events: 1 } },
+    { stream: 'rooms', deleted: { records: 2, links: 1, held: 1, drift: 2, drift_events: 1 } },
   ]);
+  // The gate and the run keep what they say of other keys.
+  expect(await world.sql`SELECT count, samples FROM slotsync.gates`).toMatchObject([
+    { count: 1, samples: [{ key: 'R2' }] },
+  ]);
+  const [first] =
+    await world.sql`SELECT holds #> '{rooms,overwrite,samples}' AS samples FROM slotsync.runs WHERE id = 1`;
+  expect(first).toMatchObject({ samples: [{ key: 'R2' }] });
 
   const again = await world.run(['forget', 'rooms', PERSON]);
   expect(again.code).toBe(1);
@@ -133,11 +152,33 @@ async function nameElsewhere(): Promise<void> {
   const of = { stream: 'courses', local_key: '1', external_id: 'course_1', kind: 'changed' };
   await world.sql`
     INSERT INTO slotsync.drift ${world.sql({ ...of, fields: world.sql.json(fields), seen_at: new Date() })}`;
-  const [run] = await world.sql<{ id: number }[]>`SELECT id::int FROM slotsync.runs LIMIT 1`;
-  const samples = [{ key: 'R1', externalId: 'room_R1', changes: [{ field: 'x', old: [PERSON], new: [] }] }];
+  const samples = world.sql.json([
+    { key: 'R1', externalId: 'room_R1', changes: [{ field: 'x', old: [PERSON], new: [] }] },
+    { key: 'R2', externalId: 'room_R2', changes: [{ field: 'x', old: ['red'], new: ['blue'] }] },
+  ]);
+  const facts = world.sql.json({
+    accepted: 1,
+    message,
+    refused: { records: 1, sent: 1, code: 'x', message },
+  });
+  const gate = { stream: 'rooms', operation: 'overwrite', reason: 'limit', run_id: 1, count: 2, digest: '' };
+  await world.sql`INSERT INTO slotsync.gates ${world.sql({ ...gate, facts, samples, answer_reason: message })}`;
+  for (const local_key of [PERSON, 'R1']) {
+    const held = { stream: 'rooms', local_key, operation: 'overwrite', gate: 'overwrite', reason: 'limit' };
+    await world.sql`INSERT INTO slotsync.held ${world.sql(held)}`;
+  }
   await world.sql`
-    INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, samples)
-    VALUES (${run?.id ?? 0}, 'rooms', 'overwrite', 1, '{"accepted": 1}', true, ${world.sql.json(samples)})`;
+    UPDATE slotsync.runs SET holds = jsonb_build_object('rooms', jsonb_build_object('overwrite',
+      jsonb_build_object('operation', 'overwrite', 'reason', 'limit', 'count', 2,
+        'facts', ${facts}::jsonb, 'samples', ${samples}::jsonb)))
+    WHERE id = 1`;
+  await world.sql`
+    UPDATE slotsync.streams SET cursor = '2026', cursor_key = ${PERSON}, refused_message = ${message},
+      problem = ${world.sql.json({ status: 'failed', code: 'x', message })}
+    WHERE stream = 'rooms'`;
+  await world.sql`
+    INSERT INTO slotsync.freezes (streams, begins_at, ends_at, reason)
+    VALUES ('{courses}', now() - interval '2 days', now() - interval '1 day', ${message})`;
   await world.sql`
     INSERT INTO slotsync.actions (by, via, action, subject, reason)
     VALUES ('ada', 'command', 'retry', ${message}, ${message})`;
@@ -225,15 +266,63 @@ it('forget: an object that nothing would retire is left only when --force says s
   expect(world.sandbox.object('course_3')?.active).toBe(true);
 });
 
-it('forget: a key in a batch that has not ended is left, with the commands that end it', async () => {
+it('forget: a key in a batch that has not ended is left, with the command that ends its run', async () => {
+  await world.run(['sync']);
+  await world.sql`INSERT INTO rooms VALUES ('N7', 'Ny', 7)`;
+  world.sandbox.closeGate({ method: 'PUT' });
+  const sync = world.start(['sync']);
+  await until(() => world.sandbox.gate().held, { describe: () => `the write: ${sync.output()}` });
+  await world.sql`DELETE FROM rooms WHERE code = 'N7'`;
+  const forget = () => world.run(['forget', 'rooms', 'N7', '--force']);
+  expect(await forget()).toMatchObject({
+    code: 2,
+    stderr:
+      'slotsync: run 2 has the key, and has not ended\n  → Wait for its end, or end it: slotsync cancel 2\n',
+  });
+  expect((await world.run(['cancel', '2'])).code).toBe(0);
+  expect(await forget()).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('a batch is writing the record of rooms'),
+  });
+  world.sandbox.openGate();
+  await sync.finished;
+  expect(await forget()).toMatchObject({ code: 0, stdout: expect.stringMatching(/records 1, .*batches 1/) });
+  expect(await placesWith('room_N7')).toEqual([]);
+});
+
+it('forget: a key that a gate keeps back is forgotten, and the gate keeps the others', async () => {
   await world.run(['sync']);
   await world.sql`INSERT INTO rooms SELECT 'N' || i, 'Ny', i FROM generate_series(1, 30) AS i`;
   await world.run(['sync']);
   await world.sql`DELETE FROM rooms WHERE code LIKE 'N%'`;
-  const held = await world.run(['sync', 'rooms']);
-  expect(held.code).toBe(3);
-  const { code, stderr } = await world.run(['forget', 'rooms', 'N7', '--force']);
-  expect(code).toBe(2);
-  expect(stderr).toMatch(/run \d+ has the key, and has not ended or is held/);
-  expect(stderr).toMatch(/slotsync reject \d+/);
+  expect((await world.run(['sync', 'rooms'])).code).toBe(3);
+  expect((await world.run(['forget', 'rooms', 'N7'])).code).toBe(2);
+  const { code, stdout } = await world.run(['forget', 'rooms', 'N7', '--force', '--json']);
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ externalIds: ['room_N7'], deleted: { records: 1, held: 1 } });
+  expect(await placesWith('room_N7')).toEqual([]);
+  expect(JSON.parse((await world.run(['status', '--json'])).stdout)).toMatchObject({
+    gates: [{ runId: 3, stream: 'rooms', operation: 'retire', reason: 'limit', count: 29 }],
+  });
+  expect((await world.run(['forget', 'rooms', 'N7'])).stderr).toContain(
+    "the state holds nothing of rooms 'N7'",
+  );
+  expect((await world.run(['approve', '3', '--exactly'])).code).toBe(0);
+  const active = world.sandbox
+    .objects()
+    .filter((object) => object.active && object.extId?.startsWith('room_N'));
+  expect(active.map(({ extId }) => extId)).toEqual(['room_N7']);
+});
+
+it('forget: a number that only counts something in the state is no key of it', async () => {
+  await world.sql`INSERT INTO rooms SELECT 'N' || i, 'Ny', i FROM generate_series(1, 30) AS i`;
+  await world.run(['sync']);
+  await world.sql`DELETE FROM rooms WHERE code LIKE 'N%'`;
+  await world.run(['sync']);
+  const limits = await world.sql`SELECT facts #>> '{limit,count}' AS count FROM slotsync.gates`;
+  expect(limits).toEqual([{ count: '10' }]);
+  const { code, stdout, stderr } = await world.run(['forget', 'rooms', '10']);
+  expect(stdout + stderr).toContain("the state holds nothing of rooms '10'");
+  expect(code).toBe(1);
+  expect(await world.sql`SELECT FROM slotsync.removals`).toEqual([]);
 });

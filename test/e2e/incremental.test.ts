@@ -92,10 +92,14 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       world.sandbox.clearArrivals();
     });
 
-    it('noted by a trigger is at the service, and a deleted row is retired', async () => {
+    it('noted by a trigger is at the service, and a whole sync retires a deleted row', async () => {
       await world.sql`UPDATE rooms SET name = 'Sal ett' WHERE code = 'R1'`;
       await becomes('room_R1', 'Sal ett');
       await world.sql`DELETE FROM rooms WHERE code = 'R2'`;
+      const due = () => world.sql`SELECT FROM slotsync.streams WHERE due_reason = 'rows_gone'`;
+      await until(async () => (await due()).length === 1, { describe: 'the stream to be due' });
+      await world.sql`UPDATE slotsync.streams SET due_since = due_since - interval '5 minutes',
+        attempted_at = attempted_at - interval '5 minutes' WHERE due_reason = 'rows_gone'`;
       await until(() => world.sandbox.object('room_R2')?.active === false, { describe: 'R2 to be retired' });
       await world.sql`INSERT INTO rooms VALUES ('N1', 'Ny', 1)`;
       await world.sql`INSERT INTO courses VALUES (900, 'Ny kurs', 'N1')`;

@@ -12,6 +12,7 @@ describe('workers with a schedule', () => {
   beforeAll(async () => {
     world = await rehearse({ rows: 20, sandbox: { rate: 0 } });
     await world.configure(scheduled(`{ nightly: '30 3 * * *', timezone: 'Europe/Stockholm' }`));
+    expect((await world.run(['sync'])).code).toBe(0); // new streams are synced without a schedule
   });
   afterAll(() => world.close());
 
@@ -22,7 +23,9 @@ describe('workers with a schedule', () => {
     for (const { child } of workers) child.kill('SIGTERM');
     for (const { finished } of workers) expect((await finished).code).toBe(0);
   }
-  const runs = async () => [...(await world.sql`SELECT kind, status FROM slotsync.runs ORDER BY id`)];
+  const runs = async () => [
+    ...(await world.sql`SELECT kind, status FROM slotsync.runs WHERE id > 1 ORDER BY id`),
+  ];
 
   it('start no night that was never missed, and tell the next one', async () => {
     const next = String.raw`Next nightly sync: \d{4}-\d\d-\d\d 03:30 CES?T`;

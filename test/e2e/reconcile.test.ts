@@ -127,7 +127,7 @@ describe('slotsync explain', () => {
     expect(stdout).toContain('Object: room_R5, type room');
     expect(stdout).toMatch(/Record: synced, as room_R5, number \d+, accepted .*/);
     expect(stdout).toContain('room.name: "Sal 5" → "Aula"');
-    expect(stdout).toMatch(/run 1 +sync +– +\d+ +done/);
+    expect(stdout).toMatch(/run 1 +sync +create +\d+ +done/);
     expect(stdout).toContain('Next: the next run sends it: slotsync sync rooms');
     const json = await world.run(['explain', 'courses', '1', '--json']);
     expect(JSON.parse(json.stdout)).toMatchObject({ key: '1', isAccepted: true, changes: [] });

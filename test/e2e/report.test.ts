@@ -33,7 +33,7 @@ const section = (text: string, title: string) => text.split(`\n${title}\n`)[1]?.
 it('report: says what needs a person, with the commands, in 80 columns', async () => {
   const text = await report();
   const needed = section(text, 'Needs a person');
-  expect(needed).toMatch(/Run 2 \(sync\) holds \d+ deactivations of rooms/);
+  expect(needed).toMatch(/Run 2 holds \d+ deactivations of rooms/);
   expect(needed).toContain('→ slotsync approve 2 --stream rooms --operation retire');
   expect(needed).toContain("rooms 'R1': given up (refused_400) → 1 record of courses waits for it, since");
   expect(needed).toContain(REFUSAL);
@@ -90,10 +90,7 @@ it('report: of one run is about that run alone', async () => {
   expect(text).not.toContain('slotsync approve');
 });
 
-it('report: as Markdown and as HTML, text of the service is text', async () => {
-  const markdown = await report('--markdown');
-  expect(markdown).toContain(String.raw`\<script\>alert(1)\</script\> \& \[a\](b) \*c\*`);
-  expect(markdown).toContain('  - `slotsync approve 2 --stream rooms --operation retire`');
+it('report: as HTML, text of the service is text', async () => {
   const html = await report('--html');
   expect(html).toContain('&lt;script&gt;alert(1)&lt;/script&gt; &amp; [a](b)');
   expect(html).not.toMatch(/<script|https?:\/\/(?!127)|<link|<img| src=/i);

@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { afterEach, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { MAKE_SCHEMA_EARLIER } from '../support/earlier-schema.js';
 import { STORES } from '../support/services.js';
 
 let world: Rehearsal;
@@ -21,8 +22,8 @@ describe.each(STORES)('reset: with the queue on $store', ({ url, skip }) => {
     async () => {
       world = await rehearse({ redisUrl: url, rows: 3, sandbox: { rate: 0 } });
       expect((await world.run(['triggers', 'install'])).code).toBe(0);
-      const worker = await world.startWorker();
       expect((await world.run(['sync'])).code).toBe(0);
+      const worker = await world.startWorker();
       const refused = await world.run(['reset', '--yes']);
       expect(refused).toMatchObject({
         code: 2,
@@ -35,7 +36,7 @@ describe.each(STORES)('reset: with the queue on $store', ({ url, skip }) => {
       const unsure = await world.run(['reset']);
       expect(unsure.code).toBe(2);
       expect(unsure.stderr).toMatch(
-        /organization demo at \S+: 6 records, 0 links, 1 run, 0 holds that wait or are approved, 1 change in the inbox, 0 bookings, triggers of 2 streams/,
+        /organization demo at \S+: 6 records, 0 links, 1 run, 0 held records, 1 change in the inbox, 0 bookings, triggers of 2 streams/,
       );
       expect(unsure.stderr).toContain('→ If that is meant: slotsync reset --yes');
       expect(await triggers()).toBe(6);
@@ -100,4 +101,26 @@ it('reset: triggers that the role may not remove are named with the SQL, and not
   } finally {
     await world.sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
   }
+});
+
+it('reset: a state of an unreleased program is removed, and its objects are adopted', async () => {
+  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+  expect((await world.run(['sync'])).code).toBe(0);
+  await world.sql.unsafe(MAKE_SCHEMA_EARLIER);
+  for (const command of ['migrate', 'status', 'sync']) {
+    const { code, stderr } = await world.run([command]);
+    expect(code).toBe(2);
+    expect(stderr).toContain('slotsync reset, then slotsync migrate, then slotsync verify --adopt');
+  }
+
+  const unsure = await world.run(['reset']);
+  expect(unsure).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('6 records, 0 links, 1 run, 0 held'),
+  });
+  expect(await world.run(['reset', '--yes'])).toMatchObject({ code: 0, stderr: '' });
+  expect(await schemas()).toEqual([]);
+  expect((await world.run(['migrate'])).code).toBe(0);
+  expect((await world.run(['verify', '--adopt'])).code).toBe(0);
+  expect(await world.sql`SELECT count(*)::int AS records FROM slotsync.records`).toEqual([{ records: 6 }]);
 });

@@ -3,12 +3,12 @@ import { expect, it } from 'vitest';
 import { actionsDocument } from '../../src/documents/actions.js';
 import { answerToText } from '../../src/render/text.js';
 import { actAs, listActions, noteAction, requireReason, toRecords, toRuns } from '../../src/state/actions.js';
+import { rejectGates } from '../../src/state/gates/answers.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { pruneNotes } from '../../src/state/retention.js';
-import { rejectHolds } from '../../src/state/runs/decide-holds.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
-import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { approve } from '../../src/sync/operator/approve.js';
 import { OPERATOR } from '../support/operator.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
@@ -41,9 +41,9 @@ it('actions: an approval and a rejection are noted with the run, the number, the
     ...world.approving(),
     actor: { by: 'ada', via: 'command', reason: 'moved to Lund' } as const,
   };
-  await approveHolds(approving, { runId: 2 });
-  await expect(approveHolds(approving, { runId: 2 })).rejects.toThrow('approved already');
-  await expect(rejectHolds(world.state.db, 2, {}, OPERATOR)).rejects.toThrow();
+  await approve(approving, { runId: 2 });
+  await expect(approve(approving, { runId: 2 })).rejects.toThrow('approved already');
+  await expect(rejectGates(world.state.db, 2, {}, OPERATOR)).rejects.toThrow();
   expect(await noted(world)).toEqual([
     {
       by: 'ada',
@@ -67,7 +67,7 @@ it('actions: an approval and a rejection are noted with the run, the number, the
   expect(text).toContain('Reason: moved to Lund');
 
   const other = await openHeld();
-  await rejectHolds(other.state.db, 2, {}, { by: null, via: 'page' });
+  await rejectGates(other.state.db, 2, {}, { by: null, via: 'page' });
   expect(await noted(other)).toEqual([
     { by: null, via: 'page', action: 'reject', subject: 'rooms: retire 3', runId: 2, reason: null },
   ]);

@@ -14,9 +14,11 @@ import { sendMail } from '../../src/alerts/send-mail.js';
 import { evaluateAlerts, sendDue, trySend, type AlertDeps } from '../../src/alerts/tell.js';
 import type { AlertSettings } from '../../src/config/settings.js';
 import { claimMessages, listOpenAlerts, listUnsentNightly, noteAttempt } from '../../src/state/alerts.js';
+import { rejectGates } from '../../src/state/gates/answers.js';
 import { openState, type State } from '../../src/state/database.js';
-import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
+import { listBadReadings } from '../../src/state/runs/read-runs.js';
 import { pruneNotes } from '../../src/state/retention.js';
+import { noteProblems } from '../../src/state/streams.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 import { concerns } from '../../src/situation/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
@@ -30,7 +32,8 @@ import { until } from '../support/wait.js';
 import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js';
 import type { World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
-import { holdRetirements, replaceInOrder } from '../support/stored-runs.js';
+import { OPERATOR } from '../support/operator.js';
+import { holdRetirements } from '../support/stored-gates.js';
 
 const SECRET = `whsec_${Buffer.from('a key of 24 bytes or more').toString('base64')}`;
 const NO_CHANNEL: AlertSettings = {
@@ -175,15 +178,9 @@ describe('alerts', () => {
 
   it('alerts: a hold that an operator has decided is over at once, so that the next hold is reported', async () => {
     const deps = alerting({}, { runs: ['held'] });
-    await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, finished_at)
-      VALUES ('sync', 'sync', 'command', '{rooms}', 'held', '{"rooms": {}}', now())`;
     await world.sql.unsafe(holdRetirements('rooms'));
-    await world.sql`
-      INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
-      SELECT id, 'rooms', 0, 'retire', '{A}', 'held' FROM slotsync.runs`;
     await tell(deps);
-    await world.sql`UPDATE slotsync.holds SET state = 'rejected'`;
+    await rejectGates(world.state.db, 1, {}, OPERATOR);
     await tell(deps);
     expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
   });
@@ -428,7 +425,7 @@ describe('alerts', () => {
     await world.sql`
       INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
       VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
-    await world.sql`UPDATE slotsync.runs SET finished_at = now() - interval '2 days'`;
+    await world.sql`UPDATE slotsync.streams SET synced_at = now() - interval '2 days'`;
     await world.sql`DELETE FROM rooms`;
     await tell(alerting());
     const [{ alerts }] = receiver.bodies();
@@ -446,9 +443,10 @@ describe('alerts', () => {
     await world.sql`
       INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
       VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
-    const add = (startedBy: string, streams: string) => world.sql`
-      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, finished_at)
-      VALUES ('sync', 'sync', ${startedBy}, 'succeeded', ${streams}::text::text[], now())`;
+    const syncWhole = (stream: string) => world.sql`
+      INSERT INTO slotsync.streams AS s (stream, attempted_at, synced_at) VALUES (${stream}, now(), now())
+      ON CONFLICT (stream) DO UPDATE SET synced_at = now()`;
+    await world.sql`INSERT INTO slotsync.streams (stream, attempted_at) VALUES ('courses', now())`;
     const open = async () => {
       await evaluateAlerts({ ...alerting(), streams: ['rooms', 'courses'] });
       const alerts = await listOpenAlerts(world.state.db);
@@ -458,15 +456,14 @@ describe('alerts', () => {
     const shown = async () => concerns(await readSituation(world.state.db)).map(({ kind }) => kind);
     await world.sql`
       INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'synced'), ('courses', '1', 'synced')`;
-    await add('command', '{rooms}');
+    await syncWhole('rooms');
     expect(await open()).toEqual(['no_success sync', 'no_worker']);
     expect(await shown()).toContain('no_success');
-    await add('command', '{courses,rooms}');
+    await syncWhole('courses');
     expect(await shown()).not.toContain('no_success');
     expect(await open()).toEqual(['no_worker']);
-    await world.sql`DELETE FROM slotsync.runs`;
-    await add('schedule', '{rooms}'); // courses were configured after it
-    expect(await open()).toEqual(['no_worker']);
+    await world.sql`UPDATE slotsync.streams SET synced_at = NULL, attempted_at = NULL WHERE stream = 'courses'`;
+    expect(await open()).toEqual(['no_worker']); // courses were configured after the sync
   });
 
   it('alerts: when a process that sent nothing is killed, the message that it is over says so', async () => {
@@ -534,8 +531,13 @@ describe('nightly runs', () => {
   const startNightly = () => world.sql`
     INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
     VALUES ('sync', 'sync', 'schedule', 'running', '{rooms}')`;
-  const endRun = (status: string) =>
-    world.sql`UPDATE slotsync.runs SET status = ${status}, finished_at = now() WHERE finished_at IS NULL`;
+  const endRun = async (status: 'succeeded' | 'failed') => {
+    const [run] = await world.sql<{ id: number }[]>`
+      UPDATE slotsync.runs SET status = ${status}, finished_at = now() WHERE finished_at IS NULL RETURNING id::int`;
+    if (status === 'succeeded' || !run) return;
+    const problem = { runId: run.id, runKind: 'sync', isWhole: true, failed: 0, dead: 0 } as const;
+    await noteProblems(world.state.db, ['rooms'], { ...problem, status, code: 'timeout', message: null });
+  };
   const listLines = (message: string) => world.lines.filter((line) => line.includes(message));
 
   it('pings: the start and the end of a nightly run are asked once each, whoever evaluates', async () => {
@@ -701,25 +703,6 @@ describe('nightly runs', () => {
   });
 });
 
-describe('runs that ended badly', () => {
-  it.each([
-    ['a later sync that succeeded', 'partial', "('sync', 'succeeded', '{rooms}', NULL)", 0],
-    ['a later sync of other streams', 'partial', "('sync', 'succeeded', '{courses}', NULL)", 1],
-    ['a later sync that failed as a whole', 'partial', "('sync', 'failed', '{rooms}', NULL)", 2],
-    ['a later failure, of a failure', 'failed', "('sync', 'failed', '{rooms}', NULL)", 1],
-    ['a later run of single keys', 'partial', "('incremental', 'succeeded', '{rooms}', NULL)", 1],
-    ['a cancelled run', 'failed', "('sync', 'cancelled', '{rooms}', NULL)", 1],
-    ['a verify', 'failed', "('verify', 'succeeded', '{rooms}', NULL)", 1],
-  ])('alerts: is it replaced by %s', async (_, status, later, left) => {
-    await world.sql.unsafe(`
-      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
-      SELECT kind, 'sync', 'schedule', status, streams::text[], range::jsonb, now()
-      FROM (VALUES ('sync', '${status}', '{rooms}', NULL), ${later}) AS r(kind, status, streams, range)`);
-    await replaceInOrder(world.state.db);
-    expect(await listEndedBadly(world.state.db)).toHaveLength(left);
-  });
-});
-
 describe('readings that ended badly', () => {
   const WINDOW = (days: number) => `'{"from": "2026-03-0${days}", "to": "2036-09-0${days}"}'`;
   const CHANGES = (hour: number) =>
@@ -735,32 +718,12 @@ describe('readings that ended badly', () => {
     await world.sql.unsafe(`
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, error_code, finished_at)
       VALUES ('${kind}', 'sync', 'schedule', 'failed', '{}', ${failed}, 'service_failed', now())`);
-    expect(await listEndedBadly(world.state.db)).toHaveLength(1);
+    expect(await listBadReadings(world.state.db)).toHaveLength(1);
     await world.sql.unsafe(`
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
       VALUES ('${kind}', 'sync', 'schedule', 'succeeded', '{}', ${later}, now())`);
-    await replaceInOrder(world.state.db);
-    expect(await listEndedBadly(world.state.db)).toHaveLength(left);
+    expect(await listBadReadings(world.state.db)).toHaveLength(left);
   });
-});
-
-it('alerts: what an incremental run left stands until a run over the stream, or until no record is so', async () => {
-  const add = (kind: string, status: string) => world.sql`
-    INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, counts, range, finished_at)
-    VALUES (${kind}, 'sync', 'change', ${status}, '{rooms}', '{"rooms": {"failed": 0, "dead": 1}}',
-      ${kind === 'incremental' ? '{"keys": ["A"]}' : null}::text::jsonb, now())`;
-  await add('incremental', 'partial');
-  await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'dead')`;
-  await add('incremental', 'succeeded');
-  await add('incremental', 'partial');
-  expect(await listEndedBadly(world.state.db)).toMatchObject([{ runId: 3, stream: 'rooms', dead: 1 }]);
-  await world.sql`UPDATE slotsync.records SET status = 'synced'`;
-  expect(await listEndedBadly(world.state.db)).toEqual([]);
-  await world.sql`UPDATE slotsync.records SET status = 'failed'`;
-  expect(await listEndedBadly(world.state.db)).toHaveLength(1);
-  await add('sync', 'succeeded');
-  await replaceInOrder(world.state.db);
-  expect(await listEndedBadly(world.state.db)).toEqual([]);
 });
 
 describe('mail', () => {

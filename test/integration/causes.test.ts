@@ -176,14 +176,11 @@ describe('causes', () => {
 describe('causes: what is held', () => {
   beforeEach(async () => {
     await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, finished_at)
-      VALUES ('sync', 'sync', 'command', '{rooms}', 'held', now())`;
+      INSERT INTO slotsync.gates (stream, operation, reason, run_id, count, digest, facts)
+      VALUES ('rooms', 'overwrite', 'limit', 1, 2, '2 1 1', '{"accepted": 2}')`;
     await world.sql`
-      INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable)
-      VALUES (1, 'rooms', 'overwrite', 2, '{"accepted": 2}', true)`;
-    await world.sql`
-      INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
-      VALUES (1, 'rooms', 0, 'overwrite', '{7,8}', 'held')`;
+      INSERT INTO slotsync.held (stream, local_key, operation, gate, reason)
+      SELECT 'rooms', key, 'overwrite', 'overwrite', 'limit' FROM unnest('{7,8}'::text[]) AS key`;
     await given({ 'courses c': waits('rooms 8'), 'courses d': waits('rooms 9') });
   });
 
@@ -202,7 +199,7 @@ describe('causes: what is held', () => {
     const held = [];
     for await (const page of eachHeld(world.state.db, {})) held.push(...page);
     expect(held).toMatchObject([
-      { stream: 'rooms', localKey: '7', runId: 1, operation: 'overwrite' },
+      { stream: 'rooms', localKey: '7', runId: 1, gate: 'overwrite', operation: 'overwrite' },
       { stream: 'rooms', localKey: '8' },
     ]);
     const chains = await readChains(world.state.db, [{ stream: 'rooms', localKey: '8' }]);
@@ -276,10 +273,6 @@ it('alerts: the state knows since when a success is waited for', async () => {
   const begunAt = async () => (await readSituation(world.state.db)).begunAt?.toISOString();
   expect(await begunAt()).toBeUndefined();
   await world.sql`
-    INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, requested_at)
-    VALUES ('sync', 'sync', '{rooms}', 'failed', 'command', '2026-11-02T06:00:00Z')`;
-  expect(await begunAt()).toBe('2026-11-02T06:00:00.000Z');
-  await world.sql`
     INSERT INTO slotsync.destination (base_url, organization_id, region, bound_at)
     VALUES ('http://s.example', 'demo', 'EU', '2026-11-01T06:00:00Z')`;
   expect(await begunAt()).toBe('2026-11-01T06:00:00.000Z');
@@ -309,7 +302,7 @@ it('status: names the causes that most records wait for, and how many more there
 
 describe('in sync', () => {
   const said = async (stream?: string) =>
-    describeSettled(await readKnowledge(world.state.db, stream), stream);
+    plain(describeSettled(await readKnowledge(world.state.db, { stream }), stream), 'UTC');
 
   it('state: is said only of what was planned, sent and accepted', async () => {
     expect(await said()).toMatch(/^Nothing is known yet: .*slotsync plan, then slotsync sync$/);
@@ -335,17 +328,18 @@ describe('in sync', () => {
     expect(await said('courses')).toMatch(/^No record of courses yet/);
     expect(await statusLines()).toContain('- Run 2 is unfinished, and no process works on it');
     await cancelRun(world.state.db, runId);
-    expect(await said('rooms')).toBe(
-      '2 records of rooms in run 2 were not sent, and not planned again since: slotsync plan rooms',
+    expect(await said('rooms')).toMatch(
+      /^rooms is due for a whole sync since .* UTC: an operator cancelled its sync\.$/,
     );
     // Also where another record is out of sync.
     await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = 'B'`;
     const report = reportDocument(await readReport(world.state.db, {}, { requestsPerSecond: 20 }));
-    const notInSync = report.sections.find(({ title }) => title === 'Not in sync')?.paragraphs ?? [];
-    expect(notInSync.map((paragraph) => plain(paragraph, 'UTC'))).toEqual([
-      '1 record is not in sync: slotsync failures',
-      '2 records in run 2 were not sent, and not planned again since: slotsync plan',
-    ]);
+    const notices = report.sections.find(({ id }) => id === 'notices')?.points ?? [];
+    expect(notices.map(({ text }) => plain(text, 'UTC'))).toContainEqual(
+      expect.stringMatching(
+        /^courses, rooms are due for a whole sync since .*: an operator cancelled its sync$/,
+      ),
+    );
     await world.sync();
     expect(await said()).toBe('Every record is in sync as it was last read.');
   });

@@ -1,10 +1,13 @@
 // The service in `check`: without writing, and with the one object that it may write back.
 import { readFileSync } from 'node:fs';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { freezeStreams } from '../../src/state/freezes.js';
+import { checkAll } from '../../src/sync/operator/check.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
 import { probeWrite } from '../../src/sync/operator/write-probe.js';
-import { ROOMS } from '../support/campus.js';
+import { COURSES, ROOMS } from '../support/campus.js';
 import { openWorld, type World } from '../support/world.js';
 
 let world: World;
@@ -85,7 +88,10 @@ it('assumptions: docs/api-contract.md names each with its check, and no other', 
 describe('write probe', () => {
   const probe = async (number: number, externalId = `slotsync_${number}`) =>
     Object.fromEntries(
-      (await probeWrite(world.destination, { number, externalId })).map((one) => [one.name, one]),
+      (await probeWrite(world.destination, { number, externalId }, async () => undefined)).map((one) => [
+        one.name,
+        one,
+      ]),
     );
 
   it('assigns an external id to an object, and leaves the rest as it was', async () => {
@@ -159,6 +165,62 @@ describe('write probe', () => {
     world.sandbox.addObject({ typeId: 'room', extId: 'room_1' });
     await expect(probe(99)).rejects.toThrow('the service has no object 99');
     await expect(probe(id, 'room_1')).rejects.toThrow('room_1 is the external id of object');
+    expect(puts()).toEqual([]);
+  });
+});
+
+describe('write probe during a freeze', () => {
+  const streams = { rooms: ROOMS, courses: { ...COURSES, fields: {} } };
+  /** The finding of `check --write-probe` for a room. */
+  async function probeRoom(freeze?: { from: string; to: string; streams?: string[]; reason: string }[]) {
+    const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    const deps = {
+      configuration: checkConfiguration({ streams, ...(freeze && { freeze }) }),
+      mirror: world.mirror,
+      confirmedState: async () => world.state,
+      destination: async () => world.destination,
+      isQuotaInState: true,
+      timeZone: async () => 'Europe/Stockholm',
+      writeProbe: { number: id, externalId: 'room_1' },
+    };
+    for await (const finding of checkAll(deps)) if (finding.what === 'write probe') return finding;
+    return undefined;
+  }
+  const inAnHour = () => new Date(Date.now() + 3_600_000);
+  beforeEach(async () => {
+    world = await openWorld({ streams });
+    await world.sql`CREATE TABLE rooms (code text, name text)`;
+    await world.sql`CREATE TABLE courses (code text, room text)`;
+  });
+
+  it('is refused where its own configuration freezes a stream of the type', async () => {
+    const freeze = { from: '2026-01-01', to: '2036-01-01', streams: ['rooms'], reason: 'exam weeks' };
+    expect(await probeRoom([freeze])).toMatchObject({
+      result: 'fault',
+      text: 'nothing is written while rooms is frozen, until 2036-01-01 01:00 CET (exam weeks)',
+    });
+    expect(puts()).toEqual([]);
+    // Before a freeze, after it, and while another stream is frozen.
+    for (const other of [
+      { ...freeze, from: '2035-01-01' },
+      { ...freeze, to: '2026-01-02' },
+      { ...freeze, streams: ['courses'] },
+    ])
+      expect(await probeRoom([other])).toMatchObject({ result: 'ok' });
+  });
+
+  it('is refused where an operator has frozen a stream of the type, or all', async () => {
+    const { db } = world.state;
+    const freeze = (names: string[] | null) =>
+      freezeStreams(db, { streams: names, endsAt: inAnHour(), reason: 'exam weeks', by: null });
+    await freeze(['courses']);
+    expect(await probeRoom()).toMatchObject({ result: 'ok' });
+    world.sandbox.clearArrivals();
+    await freeze(null);
+    expect(await probeRoom()).toMatchObject({
+      result: 'fault',
+      remedy: 'Run it again then. To end the freeze: slotsync unfreeze rooms',
+    });
     expect(puts()).toEqual([]);
   });
 });

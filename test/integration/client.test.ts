@@ -157,20 +157,21 @@ describe('the token', () => {
     },
   );
 
-  it.each([401, 403])('that is refused with %i after its renewal is a person’s turn', async (status) => {
+  it.each([
+    [401, '/objects', 'forbidden', /the right/],
+    [403, '/objects', 'forbidden', /the right/],
+    [401, 'all paths', 'unauthorized', /rights/],
+    [403, 'all paths', 'unauthorized', /rights/],
+  ])('that is refused with %i after its renewal, at %s, is %s', async (status, path, code, remedy) => {
     const sandbox = await startService();
-    sandbox.failNext({
-      path: '/objects',
-      fault: 'status',
-      status,
-      times: 5,
-      body: { message: 'not for you' },
-    });
+    const refused = path === 'all paths' ? ['/objects', '/types/find', '/fields/find'] : [path];
+    for (const of of refused)
+      sandbox.failNext({ path: of, fault: 'status', status, times: 5, body: { message: 'not for you' } });
     const { destination } = connect(sandbox.url);
     const error = await failureOf(put(destination, 'a'));
-    expect(error).toMatchObject({ code: 'unauthorized', disposition: 'dead', facts: { status } });
+    expect(error).toMatchObject({ code, disposition: 'dead', facts: { status } });
     expect(error.detail).toBe('not for you');
-    expect(error.remedy).toMatch(/rights/);
+    expect(error.remedy).toMatch(remedy);
     expect(authentications(sandbox)).toBe(2);
     expect(count(sandbox, '/objects')).toBe(2);
   });
@@ -368,7 +369,7 @@ describe('an answer', () => {
   );
 
   it.each([
-    [401, 'unauthorized'],
+    [401, 'forbidden'],
     [413, 'refused'],
     [301, 'redirected'],
   ])('%i with a page of HTML is %s, whoever says it', async (status, code) => {

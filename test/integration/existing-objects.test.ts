@@ -1,11 +1,11 @@
 // Guarantee 6
 // Creates whose objects are at the service already: what people keep there is not overwritten unasked. Looked at as an
-// operator does: objects at the service, rows of the state, runs and their holds.
+// operator does: objects at the service, rows of the state, runs and gates.
 import { expect, it } from 'vitest';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
-import { readHolds } from '../../src/state/runs/holds.js';
+import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
@@ -52,7 +52,7 @@ it('overwriting: beyond the limit it is held with samples, the next nights too, 
     counts: { rooms: { synced: 5, unchanged: 5 } },
   });
   const hold = run.holds['rooms']?.overwrite;
-  expect(hold).toMatchObject({ count: 40, approvable: true });
+  expect(hold).toMatchObject({ count: 40, reason: 'limit' });
   expect(reasonHeld(run, 'rooms', 'overwrite')).toContain(
     '40 of 50 records that were never accepted would overwrite objects',
   );
@@ -72,7 +72,7 @@ it('overwriting: beyond the limit it is held with samples, the next nights too, 
   const { run: next } = await world.sync();
   expect(next).toMatchObject({ status: 'held', holds: { rooms: { overwrite: { count: 40 } } } });
   expect(nameThere(world, 'r000')).toBe('By hand r000');
-  expect(await readHolds(world.state.db)).toMatchObject([{ runId: next.id, operation: 'overwrite' }]);
+  expect(await readGates(world.state.db)).toMatchObject([{ runId: next.id, operation: 'overwrite' }]);
 
   expect((await world.approve(next.id)).run).toMatchObject({
     status: 'succeeded',
@@ -95,13 +95,14 @@ it('overwriting: an approval is counted again', async () => {
 
 it('overwriting: single keys from the inbox are weighed, and count together within a day', async () => {
   const world = await open(rooms({ limits: { overwrite: { count: 2, percent: 10 } } }), 40, 40);
-  const held = await world.planChanges('rooms', ...codes(3));
-  expect(held.queue).toEqual([]);
-  expect(nameThere(world, 'r000')).toBe('By hand r000');
   for (const code of codes(3, 10)) {
     const { runId, queue } = await world.planChanges('rooms', code);
     await world.finish(runId, queue);
   }
+  expect(await readGates(world.state.db)).toMatchObject([{ operation: 'overwrite', count: 1 }]);
+  const held = await world.planChanges('rooms', ...codes(3));
+  expect(held.queue).toEqual([]);
+  expect(nameThere(world, 'r000')).toBe('By hand r000');
   expect(codes(3, 10).map((code) => nameThere(world, code))).toEqual([
     'Room r010',
     'Room r011',
@@ -227,10 +228,11 @@ it('overwriting: the plan says what creates meet, field by field', async () => {
 it('overwriting: samples of a key are deleted when it is forgotten', async () => {
   const world = await open(rooms(), 20, 20);
   const { run } = await world.sync();
-  await world.sql`UPDATE slotsync.batches SET state = 'cancelled'`;
   expect(await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r001' })).toMatchObject({
-    deleted: { holds: 1 },
+    deleted: { held: 1, gates: 1, runs: 1 },
   });
+  const [gate] = await readGates(world.state.db);
+  expect(gate?.samples.map(({ key }) => key)).toEqual(['r000', 'r002']);
   const { holds } = (await readRun(world.state.db, run.id)) ?? {};
   expect(holds?.['rooms']?.overwrite?.samples?.map(({ key }) => key)).toEqual(['r000', 'r002']);
 });
@@ -253,6 +255,7 @@ it('overwriting: samples of children do not name a parent that is forgotten', as
   const after = (await readRun(world.state.db, run.id))?.holds['courses']?.overwrite;
   expect(after).toMatchObject({ count: 20, facts: before?.facts });
   expect(after?.samples?.map(({ key }) => key)).toEqual(['c10', 'c11']);
+  expect(await readGates(world.state.db)).toMatchObject([{ count: 20, samples: after?.samples }]);
   expect(
     await world.sql`SELECT fields FROM slotsync.drift UNION ALL SELECT fields FROM slotsync.drift_events`,
   ).toEqual([{ fields: null }, { fields: null }]);

@@ -204,6 +204,7 @@ const GIVEN_UP: Record<string, Turn> = {
   configuration: 'person',
   destination_changed: 'person',
   external_ids_not_unique: 'person',
+  forbidden: 'person',
   gateway_answered: 'retry',
   key_not_unique: 'person',
   key_null: 'person',
@@ -330,6 +331,14 @@ describe('a run', () => {
     ],
     [
       'unauthorized',
+      'dead',
+      ({ sandbox }) => {
+        for (const path of ['/types/find', '/fields/find'])
+          sandbox.failNext({ path, fault: 'status', status: 403, times: 9 });
+      },
+    ],
+    [
+      'forbidden',
       'dead',
       ({ sandbox }) => sandbox.failNext({ path: '/types/find', fault: 'status', status: 403, times: 2 }),
     ],

@@ -159,7 +159,7 @@ describe('former object: it', () => {
     const { run } = await world.sync();
     expect(run).toMatchObject({
       status: 'held',
-      holds: { rooms: { retire: { count: 20, approvable: true } } },
+      holds: { rooms: { retire: { count: 20, reason: 'limit' } } },
     });
     expect(activeObjects(world)).toHaveLength(40);
     await world.approve(run.id);

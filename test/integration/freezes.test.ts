@@ -11,11 +11,12 @@ import {
 } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { readWholeSuccess } from '../../src/state/runs/last-success.js';
+import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { approveHolds } from '../../src/sync/operator/approve-holds.js';
-import { startThawed } from '../../src/sync/run/start-thawed.js';
+import { listStreams, readWholeSuccess } from '../../src/state/streams.js';
+import { approve } from '../../src/sync/operator/approve.js';
+import { startDue } from '../../src/sync/run/start-due-syncs.js';
 import { addRooms, codes, keepRoomWorlds, rename, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
@@ -24,23 +25,30 @@ const HOUR = 60 * 60 * 1000;
 const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
 
 const freeze = ({ state }: World, ...streams: string[]) =>
-  freezeStreams(state.db, { streams, endsAt: inHours(2), reason: 'exam weeks' });
+  freezeStreams(state.db, { streams, endsAt: inHours(2), reason: 'exam weeks', by: 'ada' });
 /** The time of the freeze passes. */
 const thaw = ({ sql }: World) =>
   sql`UPDATE slotsync.freezes SET begins_at = now() - interval '2 hours', ends_at = now()`;
-const holdsOf = (world: World) =>
-  world.sql`SELECT run_id::int AS run, stream, operation, count, approvable, state FROM slotsync.holds ORDER BY id`;
-const frozenHold = (run: number, count: number, state = 'open') => ({
-  run,
+const gatesOf = async ({ state }: World) =>
+  (await readGates(state.db)).map(({ runId, stream, operation, reason, count }) => ({
+    runId,
+    stream,
+    operation,
+    reason,
+    count,
+  }));
+const frozenGate = (runId: number, count: number) => ({
+  runId,
   stream: 'rooms',
-  operation: 'frozen',
+  operation: '*',
+  reason: 'frozen',
   count,
-  approvable: false,
-  state,
 });
+const dueOf = async ({ state }: World) =>
+  (await listStreams(state.db)).flatMap(({ stream, dueReason }) => (dueReason ? { stream, dueReason } : []));
 /** The runs that a worker starts when a freeze has ended, from their plans to their ends. */
 async function workThawed(world: World) {
-  const runs = await startThawed(world.deps());
+  const runs = await startDue(world.deps());
   const ended = [];
   for (const { id } of runs) {
     const { queue } = await world.planRun(id);
@@ -58,11 +66,13 @@ describe('freeze: while it lasts', () => {
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'held', plan: { rooms: { create: 2 } } });
     expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['course_D']);
-    expect(await holdsOf(world)).toEqual([frozenHold(run.id, 2)]);
+    expect(await gatesOf(world)).toEqual([frozenGate(run.id, 2)]);
     expect(await world.statusesOf('courses')).toEqual({ C: 'deferred', D: 'synced' });
     // Nothing failed, and nobody has to act.
     expect(exitCodeOfRun(run)).toBe(0);
     expect(await readWholeSuccess(world.state.db, ['rooms', 'courses'])).not.toBeNull();
+    expect(await dueOf(world)).toEqual([{ stream: 'rooms', dueReason: 'frozen' }]);
+    expect(await workThawed(world)).toEqual([]);
 
     await thaw(world);
     expect(await workThawed(world)).toMatchObject([
@@ -92,18 +102,27 @@ describe('freeze: while it lasts', () => {
       status: 'held',
       counts: { rooms: { synced: 2 } },
     });
-    expect(await holdsOf(world)).toEqual([frozenHold(runId, 4)]);
+    expect(await gatesOf(world)).toEqual([frozenGate(runId, 4)]);
     expect(world.writes()).toHaveLength(1);
+    await thaw(world);
+    expect(await workThawed(world)).toMatchObject([
+      { status: 'succeeded', counts: { rooms: { synced: 4 } } },
+    ]);
+    expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('each run replaces what the one before has held', async () => {
+  it('each whole run finds anew what the freeze keeps back', async () => {
     const world = await open(rooms());
     await freeze(world, 'rooms');
     await addRooms(world, 'A');
     const first = (await world.sync()).run.id;
+    expect(await gatesOf(world)).toEqual([frozenGate(first, 1)]);
     await addRooms(world, 'B');
     const second = (await world.sync()).run.id;
-    expect(await holdsOf(world)).toEqual([frozenHold(first, 1, 'replaced'), frozenHold(second, 2)]);
+    expect(await gatesOf(world)).toEqual([frozenGate(second, 2)]);
+    await world.sql`DELETE FROM rooms`;
+    await world.sync();
+    expect(await gatesOf(world)).toEqual([]);
   });
 
   it('changes stay in the inbox, each once, and those of other streams are taken', async () => {
@@ -129,7 +148,7 @@ describe('freeze: while it lasts', () => {
     await world.sql`UPDATE rooms SET name = name || '!'`;
     const { run } = await world.sync();
     await freeze(world, 'rooms');
-    await expect(approveHolds(world.approving(), { runId: run.id })).rejects.toThrow(
+    await expect(approve(world.approving(), { runId: run.id })).rejects.toThrow(
       /rooms is frozen until .* UTC, and nothing of it is sent before: exam weeks/,
     );
     await unfreezeStreams(world.state.db, ['rooms']);
@@ -162,11 +181,11 @@ describe('freeze: its end', () => {
     const [beyond] = await workThawed(world);
     expect(beyond).toMatchObject({
       status: 'held',
-      holds: { rooms: { update: { count: 20, approvable: true } } },
+      holds: { rooms: { update: { count: 20, reason: 'limit' } } },
     });
   });
 
-  it('a run that could not be planned is not started again, and the next sync plans the stream', async () => {
+  it('a run that could not be planned is tried again an hour later, and the next sync plans the stream', async () => {
     const world = await open(rooms());
     await freeze(world, 'rooms');
     await addRooms(world, 'A');
@@ -175,12 +194,16 @@ describe('freeze: its end', () => {
     await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
     expect(await workThawed(world)).toMatchObject([{ status: 'failed' }]);
     expect(await workThawed(world)).toEqual([]);
+    expect(await dueOf(world)).toEqual([{ stream: 'rooms', dueReason: 'frozen' }]);
+    await world.sql`UPDATE slotsync.streams SET attempted_at = attempted_at - interval '61 minutes'`;
+    expect(await workThawed(world)).toMatchObject([{ status: 'failed' }]);
     await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
     await world.sync();
     expect(world.sandbox.object('room_A')).toBeDefined();
+    expect(await dueOf(world)).toEqual([]);
   });
 
-  it('a forced backfill that was held sends everything again, also after a sync, which leaves out what is as it was accepted', async () => {
+  it('a forced backfill that was held is sent by the next sync, whichever that is', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -189,16 +212,17 @@ describe('freeze: its end', () => {
     const { run } = await startRun(world.state.db, { ...request, range: { force: true } });
     const { queue } = await world.planRun(run.id);
     expect((await world.finish(run.id, queue)).run.status).toBe('held');
+    expect(await gatesOf(world)).toEqual([frozenGate(run.id, 2)]);
     await thaw(world);
     const before = world.writes().length;
-    await world.sync();
-    expect(world.writes()).toHaveLength(before);
-    expect(await holdsOf(world)).toEqual([frozenHold(run.id, 2)]);
     expect(await workThawed(world)).toMatchObject([
-      { kind: 'backfill', status: 'succeeded', counts: { rooms: { synced: 2 } } },
+      { kind: 'sync', status: 'succeeded', counts: { rooms: { synced: 2 } } },
     ]);
-    expect(await holdsOf(world)).toEqual([frozenHold(run.id, 2, 'replaced')]);
+    expect(world.writes()).toHaveLength(before + 1);
+    expect(await gatesOf(world)).toEqual([]);
     expect(await workThawed(world)).toEqual([]);
+    await world.sync();
+    expect(world.writes()).toHaveLength(before + 1);
   });
 
   it('keys that an incremental run held are planned with their whole stream', async () => {
@@ -224,18 +248,19 @@ describe('freezes of the configuration', () => {
 
   it('are registered in place of former ones, and leave those of commands alone', async () => {
     const { state } = await open(rooms());
-    await freezeStreams(state.db, { streams: ['rooms'], endsAt: inHours(1), reason: 'by hand' });
+    await freezeStreams(state.db, { streams: ['rooms'], endsAt: inHours(1), reason: 'by hand', by: 'ada' });
     const registered = [declare('rooms', -1, 2), declare('courses', 5, 6)];
     for (let round = 0; round < 2; round++) await registerFreezes(state.db, registered);
     expect(await listFreezes(state.db)).toMatchObject([
-      { stream: 'rooms', reason: 'by hand', frozenBy: 'command', isInForce: true },
-      { stream: 'rooms', frozenBy: 'configuration', isInForce: true },
-      { stream: 'courses', isInForce: false },
+      { streams: ['rooms'], reason: 'by hand', frozenBy: 'ada', isDeclared: false, isInForce: true },
+      { streams: ['rooms'], frozenBy: null, isDeclared: true, isInForce: true },
+      { streams: ['courses'], isDeclared: true, isInForce: false },
     ]);
     // The one that ends last counts.
-    expect(await listFrozen(state.db)).toMatchObject([{ stream: 'rooms', reason: 'exam weeks' }]);
+    const frozen = () => listFrozen(state.db, ['courses', 'rooms']);
+    expect(await frozen()).toMatchObject([{ stream: 'rooms', reason: 'exam weeks' }]);
     expect(await unfreezeStreams(state.db, ['rooms'])).toEqual(['rooms']);
-    expect(await listFrozen(state.db)).toMatchObject([{ frozenBy: 'configuration' }]);
+    expect(await frozen()).toMatchObject([{ stream: 'rooms', isDeclared: true }]);
     await registerFreezes(state.db, []);
     expect(await listFreezes(state.db)).toEqual([]);
   });

@@ -6,22 +6,14 @@ import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
 import { createHealth } from '../../src/http/health.js';
-import {
-  json,
-  readForm,
-  startHttpServer,
-  streamEvents,
-  type EventClient,
-  type HttpServer,
-  type Routes,
-} from '../../src/http/http-server.js';
+import { json, readForm, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
 import { createWorkerHttp } from '../../src/http/worker-http.js';
 import { readCountedFacts, readGaugeFacts } from '../../src/situation/metrics.js';
 import { openState, type State } from '../../src/state/database.js';
 import { inSnapshot } from '../../src/state/snapshot.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
-import { holdRetirements } from '../support/stored-runs.js';
+import { holdRetirements } from '../support/stored-gates.js';
 
 const log = pino({ level: 'silent' });
 const servers: HttpServer[] = [];
@@ -121,37 +113,6 @@ describe('clients that are slow', () => {
     await until(() => slow.every(({ closed }) => closed), { describe: 'the slow connections to be closed' });
   });
 
-  it('a client that does not read its events is closed, and the others get theirs', async () => {
-    const clients: EventClient[] = [];
-    const server = await listen({
-      '/events': (context) => streamEvents(context, (client) => clients.push(client)),
-    });
-    const ASK = 'GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
-    await send(server, ASK);
-    await until(() => clients.length === 1, { describe: 'the client that does not read' });
-    const reader = await send(server, ASK);
-    let received = 0;
-    reader.on('data', ({ length }) => (received += length)).resume();
-    await until(() => clients.length === 2, { describe: 'the client that reads' });
-    const [silent, other] = clients;
-    let sent = 0;
-    await until(
-      () => {
-        if (received < sent) return false; // the reader is as fast as it is
-        for (const client of clients) client.send(BIG);
-        sent += BIG.length;
-        return silent?.gone.aborted;
-      },
-      { describe: 'the client that does not read to be closed' },
-    );
-    // The system's buffers for a connection, and the server's.
-    expect(sent).toBeLessThan(64 * BIG.length);
-    await until(() => received >= sent, { describe: 'the events of the client that reads' });
-    expect(other?.gone.aborted).toBe(false);
-    other?.end();
-    await once(reader, 'end');
-  });
-
   it('a client that does not read a page is closed after a while', async () => {
     const gone = { isGone: false };
     const page: Routes = {
@@ -169,19 +130,18 @@ describe('clients that are slow', () => {
   });
 
   it('closing ends every connection at once', async () => {
-    const begun: EventClient[] = [];
+    let isAsked = false;
     const server = await listen({
-      '/events': (context) => streamEvents(context, (client) => begun.push(client)),
-      '/never': () => new Promise(() => undefined),
+      '/never': () => {
+        isAsked = true;
+        return new Promise(() => undefined);
+      },
     });
-    const open = await Promise.all(
-      ['/events', '/never'].map((path) => send(server, `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`)),
-    );
-    await until(() => begun.length === 1, { describe: 'the events' });
+    const open = await send(server, 'GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await until(() => isAsked, { describe: 'the request' });
     await server.close();
-    for (const socket of open) socket.resume();
-    await until(() => open.every(({ closed }) => closed), { describe: 'the connections to be closed' });
-    await until(() => begun[0]?.gone.aborted, { describe: 'the events to be told' });
+    open.resume();
+    await until(() => open.closed, { describe: 'the connection to be closed' });
   });
 });
 
@@ -200,19 +160,6 @@ describe('requests', () => {
     expect(await answerTo(server, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatch(
       /^HTTP\/1\.1 200 OK[^]*{"alive":true}\n$/,
     );
-  });
-
-  it('http: HTTP/1.0, as nginx asks unless told otherwise, gets events without chunks', async () => {
-    const server = await listen({
-      '/events': (context) =>
-        streamEvents(context, (client) => {
-          client.send('{}');
-          client.end();
-        }),
-    });
-    const answer = await answerTo(server, 'GET /events HTTP/1.0\r\nHost: a\r\n\r\n');
-    expect(answer).toMatch(/\r\n\r\nretry: 2000\n\ndata: {}\n\n$/);
-    expect(answer.toLowerCase()).not.toContain('transfer-encoding');
   });
 
   it('http: a form that is cut off is no error of the server', async () => {
@@ -419,7 +366,7 @@ describe('readings of the state', () => {
       inboxAge: { changes: 0, oldestSeconds: 0 },
       durations: [],
       loads: [],
-      successes: [{ stream: 'rooms', ageSeconds: null }],
+      streamStates: [],
       drift: [],
       verifications: [],
       unfinished: [],
@@ -428,7 +375,7 @@ describe('readings of the state', () => {
     });
     expect(await count(['rooms'])).toMatchObject({
       records: [],
-      runs: { holds: [], successes: [] },
+      runs: { gates: [], successes: [{ kind: 'sync', ageSeconds: null }] },
       bookings: [],
     });
   });
@@ -449,7 +396,7 @@ describe('readings of the state', () => {
     await sql`
       INSERT INTO slotsync.batches (run_id, stream, level, keys, state, created_at)
       SELECT ${running}, 'courses', 0, ARRAY['1'], state, now() - interval '80 s'
-      FROM unnest(ARRAY['queued', 'queued', 'planned', 'done', 'held']) AS state`;
+      FROM unnest(ARRAY['queued', 'queued', 'planned', 'done']) AS state`;
     const { backlog } = await read([]);
     expect(backlog).toEqual([{ lane: 'sync', jobs: 3, oldestSeconds: expect.closeTo(80, -1) }]);
     await sql`DELETE FROM slotsync.runs`;
@@ -467,55 +414,13 @@ describe('readings of the state', () => {
     await sql`DELETE FROM slotsync.runs`;
   });
 
-  it('holds the age of the last success of each stream, which another stream does not spoil', async () => {
-    const none = { synced: 1, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
-    const planned = { create: 1 };
-    await addRun({ streams: ['rooms', 'courses', 'staff'], status: 'succeeded', ago: 900, took: 0 });
-    await addRun({
-      streams: ['rooms', 'courses', 'staff'],
-      status: 'partial',
-      ago: 600,
-      took: 0,
-      plan: { rooms: planned, courses: planned },
-      counts: { rooms: none, courses: { ...none, dead: 1 }, staff: none },
-    });
-    await addRun({
-      streams: ['rooms'],
-      status: 'held',
-      ago: 300,
-      took: 0,
-      plan: { rooms: planned },
-      counts: { rooms: none },
-    });
-    await sql.unsafe(holdRetirements('rooms'));
-    await addRun({ streams: ['rooms'], status: 'succeeded', kind: 'verify', ago: 100, took: 0 });
-    await addRun({ streams: ['rooms'], status: 'failed', ago: 50, took: 0 });
-    const { successes } = await read(['rooms', 'courses', 'staff', 'buildings']);
-    expect(successes).toEqual([
-      { stream: 'rooms', ageSeconds: expect.closeTo(600, -1) },
-      { stream: 'courses', ageSeconds: expect.closeTo(900, -1) },
-      { stream: 'staff', ageSeconds: expect.closeTo(900, -1) },
-      { stream: 'buildings', ageSeconds: null },
-    ]);
-  });
-
   it('counts records, what is held, bookings, and the last success of each kind', async () => {
     await sql`DELETE FROM slotsync.runs`;
-    await addRun({ streams: ['rooms', 'courses'], status: 'succeeded', ago: 500, took: 0 });
-    await addRun({ streams: ['rooms'], status: 'succeeded', ago: 200, took: 0 }); // says nothing of courses
-    await addRun({ streams: ['rooms'], status: 'failed', ago: 100, took: 0 });
     await addRun({ streams: ['rooms'], kind: 'verify', status: 'failed', ago: 100, took: 0 });
-    const held = await addRun({
-      streams: ['rooms'],
-      status: 'held',
-      ago: 90,
-      took: 0,
-      plan: { rooms: {} },
-    });
     await sql.unsafe(holdRetirements('rooms'));
     await sql`
-      INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
-      VALUES (${held}, 'rooms', 0, 'retire', ARRAY['1'], 'held')`;
+      INSERT INTO slotsync.streams (stream, synced_at)
+      VALUES ('rooms', now() - interval '200 s'), ('courses', now() - interval '500 s')`;
     await sql`
       INSERT INTO slotsync.records (stream, local_key, status)
       SELECT 'rooms', number::text, CASE WHEN number > 8 THEN 'dead' ELSE 'synced' END
@@ -529,10 +434,10 @@ describe('readings of the state', () => {
         { stream: 'rooms', status: 'synced', count: 8 },
       ],
       runs: {
-        holds: [expect.objectContaining({ stream: 'rooms', operation: 'retire', count: 11 })],
+        gates: [expect.objectContaining({ stream: 'rooms', operation: 'retire', count: 11 })],
         successes: [
-          { kind: 'sync', ageSeconds: expect.closeTo(500, -1) },
           { kind: 'verify', ageSeconds: null },
+          { kind: 'sync', ageSeconds: expect.closeTo(500, -1) },
         ],
       },
       bookings: [
@@ -575,7 +480,7 @@ describe('readings of the state', () => {
       await tx`LOCK TABLE slotsync.records`;
       expect(await count(['rooms'], 200)).toMatchObject({
         records: null,
-        runs: { holds: [] },
+        runs: { gates: [expect.anything()] },
         bookings: [expect.anything(), expect.anything()],
       });
     });

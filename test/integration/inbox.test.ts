@@ -140,7 +140,7 @@ describe('rows of other programs', () => {
     });
     const surfaces = {
       status: statusToText(situation, 'UTC'),
-      page: documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC'),
+      page: documentToHtml(situationDocument(situation), 'UTC'),
       report: documentToText(reportDocument(report), { timeZone: 'UTC', columns: 80 }),
       failures: JSON.stringify(await listCauses(db, {}, streams)),
       alerts: JSON.stringify(chooseAlerts(found, rules, { timeZone: 'UTC', now: situation.now })),

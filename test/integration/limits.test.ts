@@ -4,15 +4,14 @@
 import { describe, expect, it } from 'vitest';
 import { readRunNumber } from '../../src/commands/find-run.js';
 import { openState } from '../../src/state/database.js';
-import { listOpenApprovals } from '../../src/state/runs/approvals.js';
+import { chooseGates, rejectGates, type GateChoice } from '../../src/state/gates/answers.js';
+import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
-import { chooseHolds, type HoldChoice } from '../../src/state/runs/choose-holds.js';
-import { rejectHolds } from '../../src/state/runs/decide-holds.js';
-import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { RunRequest } from '../../src/state/runs/insert-run.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { approveHolds, requireStarted } from '../../src/sync/operator/approve-holds.js';
+import { listStreams } from '../../src/state/streams.js';
+import { approve, requireStarted } from '../../src/sync/operator/approve.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -52,15 +51,16 @@ const rename = (world: World, ...renamed: string[]) =>
   world.sql`UPDATE rooms SET name = name || '!' WHERE code = ANY (${renamed})`;
 const nameThere = (world: World, code: string) => world.fieldsOf(`room_${code}`)?.['room.name'];
 /** As if everything had happened a day earlier. */
-const nextDay = ({ sql }: World) =>
-  sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
+const nextDay = async ({ sql }: World) => {
+  await sql`UPDATE slotsync.sent SET hour = hour - interval '1 day'`;
+  await sql`UPDATE slotsync.records SET synced_at = synced_at - interval '1 day'`;
+};
 const inactive = (world: World) =>
   world.sandbox.objects().flatMap(({ extId, active }) => (active ? [] : [extId.slice('room_'.length)]));
 
-const approvalsOf = ({ sql }: World) =>
-  sql`SELECT operation, allowed, for_run::int AS for_run, CASE WHEN same_keys IS NOT NULL THEN for_run END::int AS used_by,
-    same_keys FROM slotsync.holds WHERE for_run IS NOT NULL ORDER BY id`;
-const openApprovals = ({ state }: World) => listOpenApprovals(state.db);
+const gatesOf = ({ state }: World) => readGates(state.db);
+const openApprovals = async (world: World) =>
+  (await gatesOf(world)).flatMap(({ approval }) => approval ?? []);
 
 /** A run as requested, from its start to its end. */
 async function runOf(world: World, request: Partial<RunRequest>): Promise<SyncResult> {
@@ -100,7 +100,7 @@ describe('beyond its limit', () => {
     const { run } = await world.sync();
     expect(run).toMatchObject({
       status: 'held',
-      holds: { rooms: { update: { count: 3, approvable: true } } },
+      holds: { rooms: { update: { count: 3, reason: 'limit' } } },
       plan: { rooms: { create: 1, update: 3, retire: 1 } },
       counts: { rooms: { synced: 1, deferred: 1 } },
     });
@@ -149,13 +149,13 @@ describe('beyond its limit', () => {
     expect((await preview()).holds).toMatchObject({ update: { count: 3 } });
   });
 
-  it('records that are tried again are not held: they were let through', async () => {
+  it('records that are tried again count with those that have changed', async () => {
     const world = await open(rooms({ limits: { update: FEW } }), 20);
     await rename(world, 'r000', 'r001');
-    await world.sql`UPDATE slotsync.records SET status = 'failed' WHERE local_key IN ('r002', 'r003')`;
+    await world.sql`UPDATE slotsync.records SET status = 'failed' WHERE local_key = 'r002'`;
     const { run } = await world.sync();
-    expect(run.status).toBe('succeeded');
-    expect(nameThere(world, 'r000')).toBe('Room r000!');
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 3 } } } });
+    expect(world.writes()).toEqual([]);
   });
 });
 
@@ -176,7 +176,7 @@ describe('an approval', () => {
     const { run } = await world.approve(2);
     expect(run).toMatchObject({ status: 'succeeded', holds: {} });
     expect(inactive(world)).toEqual(codes(3));
-    expect(await approvalsOf(world)).toMatchObject([{ allowed: 3, for_run: 3, used_by: 3, same_keys: true }]);
+    expect(await gatesOf(world)).toEqual([]);
 
     await remove(world, ...codes(3, 3));
     expect((await world.sync()).run.status).toBe('held');
@@ -192,20 +192,19 @@ describe('an approval', () => {
       ', and the approval allows 3; if this is intended: slotsync approve 3 --stream rooms --operation retire',
     );
     expect(inactive(world)).toEqual([]);
-    expect(await approvalsOf(world)).toMatchObject([{ for_run: 3, used_by: null, same_keys: null }]);
-    // Fewer again: the approval has ended with the run that did not use it.
+    expect(await openApprovals(world)).toEqual([]);
+    // Fewer again: the approval has ended with the plan that could not use it.
     await add(world, 'r003');
     expect((await world.sync()).run.status).toBe('held');
     expect(inactive(world)).toEqual([]);
   });
 
-  it('ends with its run also when that needed none', async () => {
+  it('ends with the plan that finds it also when that needs none', async () => {
     const world = await held(8);
     await add(world, ...codes(6, 2));
     expect((await world.approve(2)).run.status).toBe('succeeded');
     expect(inactive(world)).toEqual(codes(2));
-    expect(await approvalsOf(world)).toMatchObject([{ allowed: 8, used_by: null }]);
-    expect(await openApprovals(world)).toEqual([]);
+    expect(await gatesOf(world)).toEqual([]);
     await nextDay(world);
     await remove(world, ...codes(6, 10));
     expect((await world.sync()).run).toMatchObject({
@@ -215,39 +214,43 @@ describe('an approval', () => {
     expect(inactive(world)).toEqual(codes(2));
   });
 
-  it.each([
-    ['cancelled', (world: World, id: number) => cancelRun(world.state.db, id)],
-    [
-      'failed',
-      (world: World, id: number) => failRun(world.state.db, id, { code: 'unexpected', message: 'no' }),
-    ],
-  ])('ends with its run when that is %s; the hold stands, and may be approved again', async (_, end) => {
+  it('is withdrawn with its run; the gate stays closed, and may be approved again', async () => {
     const world = await held();
-    const { run } = await approveHolds(world.approving(), { runId: 2 });
-    expect(await openApprovals(world)).toMatchObject([{ forRun: run.id }]);
-    await end(world, run.id);
+    const { run } = await approve(world.approving(), { runId: 2 });
+    expect(await openApprovals(world)).toMatchObject([{ allowed: 3, runId: run.id }]);
+    await cancelRun(world.state.db, run.id);
     expect(await openApprovals(world)).toEqual([]);
-    await world.approve(2);
+    expect(await gatesOf(world)).toMatchObject([{ count: 3, runId: 2 }]);
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
+    await world.approve(4);
     expect(inactive(world)).toEqual(codes(3));
   });
 
-  it('for another run is not used', async () => {
+  it('outlives its run when that fails: the next whole sync uses it', async () => {
     const world = await held();
-    const { run } = await approveHolds(world.approving(), { runId: 2 });
-    await cancelRun(world.state.db, run.id);
-    expect((await world.sync()).run.status).toBe('held');
+    const { run } = await approve(world.approving(), { runId: 2 });
+    await failRun(world.state.db, run.id, { code: 'unexpected', message: 'no' });
+    expect(await openApprovals(world)).toMatchObject([{ allowed: 3, runId: run.id }]);
+    // A part of the stream does not use it.
+    await runOf(world, { kind: 'backfill', lane: 'backfill', range: { from: 'r010' } });
+    await work(world, await take(world, 'r000'));
+    expect(await openApprovals(world)).toHaveLength(1);
     expect(inactive(world)).toEqual([]);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(3));
+    expect(await gatesOf(world)).toEqual([]);
   });
 
   it('lapses', async () => {
     const world = await held();
-    const { run } = await approveHolds(world.approving(), { runId: 2 });
-    await world.sql`UPDATE slotsync.holds SET expires_at = now() - interval '1 second'`;
+    const { run } = await approve(world.approving(), { runId: 2 });
+    await world.sql`UPDATE slotsync.gates SET expires_at = now() - interval '1 second'`;
     expect((await work(world, run.id)).run.status).toBe('held');
     expect(inactive(world)).toEqual([]);
   });
 
-  it('says whether the records are the same; with --exactly others are held', async () => {
+  it('for exactly the records that are held does not let others go', async () => {
     const world = await held();
     const swap = async (gone: string, back: string) => {
       await remove(world, gone);
@@ -263,146 +266,156 @@ describe('an approval', () => {
     const { run: exact } = await world.approve(run.id);
     expect(exact.status).toBe('succeeded');
     expect(inactive(world)).toEqual(codes(3));
-    expect(await approvalsOf(world)).toMatchObject([
-      { used_by: null, same_keys: null },
-      { used_by: exact.id, same_keys: false },
-    ]);
+    expect(await gatesOf(world)).toEqual([]);
   });
 
   it('for exactly these records is used when they are the same', async () => {
     const world = await held();
     expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
-    expect(await approvalsOf(world)).toMatchObject([{ used_by: 3, same_keys: true }]);
+    expect(inactive(world)).toEqual(codes(3));
   });
 
-  it('for a part of a stream is used by a run over the same part', async () => {
+  it('is for the whole stream when a part was held, and allows no more than the part', async () => {
     const world = await open(rooms({ limits: { update: FEW } }), 20);
-    await rename(world, ...codes(6));
+    await rename(world, ...codes(4));
     const range = { where: `code < 'r004'` };
     const { run } = await runOf(world, { kind: 'backfill', lane: 'backfill', range });
     expect(run.holds).toMatchObject({ rooms: { update: { count: 4 } } });
-    expect((await world.approve(run.id)).run).toMatchObject({ status: 'succeeded', kind: 'backfill', range });
+    await rename(world, 'r004');
+    const { run: more } = await world.approve(run.id);
+    expect(more).toMatchObject({ kind: 'sync', range: null, status: 'held' });
+    expect(reasonHeld(more, 'rooms', 'update')).toContain('the approval allows 4');
+    expect(world.writes()).toEqual([]);
+    expect((await world.approve(more.id)).run.status).toBe('succeeded');
     expect(codes(6).map((code) => nameThere(world, code)?.endsWith('!'))).toEqual([
       true,
       true,
       true,
       true,
-      false,
+      true,
       false,
     ]);
-    expect(await readHolds(world.state.db)).toEqual([]);
+    expect(await gatesOf(world)).toEqual([]);
   });
 });
 
-describe('a hold', () => {
+describe('a gate', () => {
   const limited = rooms({ limits: { retire: FEW, update: FEW } });
 
-  it('stands until a later run has planned the whole stream anew', async () => {
+  it('stays closed until a whole run has planned its stream anew, whatever becomes of that run', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     await world.sync();
-    const standing = async () => (await readHolds(world.state.db)).map(({ runId }) => runId);
-    expect(await standing()).toEqual([2]);
+    const closed = async () => (await gatesOf(world)).map(({ runId, count }) => ({ runId, count }));
+    expect(await closed()).toEqual([{ runId: 2, count: 3 }]);
     // Neither single keys nor a part say anything of the whole.
     await work(world, await take(world, 'r010'));
     await runOf(world, { kind: 'backfill', lane: 'backfill', range: { from: 'r010' } });
-    expect(await standing()).toEqual([2]);
+    expect(await closed()).toEqual([{ runId: 2, count: 3 }]);
     await world.sync();
-    expect(await standing()).toEqual([5]);
-    expect(await readHolds(world.state.db, 2)).toMatchObject([{ runId: 2, plannedAnewBy: 5 }]);
+    expect(await closed()).toEqual([{ runId: 5, count: 3 }]);
+    expect(await readGates(world.state.db, { runId: 2 })).toEqual([]);
     await add(world, 'new');
     const { runId } = await world.plan();
-    expect(await standing()).toEqual([runId]);
+    expect(await closed()).toEqual([{ runId, count: 3 }]);
     await cancelRun(world.state.db, runId);
-    expect(await standing()).toEqual([5]);
+    expect(await closed()).toEqual([{ runId, count: 3 }]);
     await add(world, ...codes(3));
     await world.sync();
-    expect(await standing()).toEqual([]);
+    expect(await closed()).toEqual([]);
   });
 
-  it('stays when its run had ended before it could be cancelled', async () => {
+  it('stays closed when its run had ended before it could be cancelled', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     const { run } = await world.sync();
     await cancelRun(world.state.db, run.id);
     expect((await readRun(world.state.db, run.id))?.status).toBe('held');
-    expect(await readHolds(world.state.db)).toMatchObject([{ runId: run.id, count: 3 }]);
+    expect(await gatesOf(world)).toMatchObject([{ runId: run.id, count: 3 }]);
   });
 
-  it('that is rejected is gone, its batches are cancelled, and the run sent less than it planned', async () => {
+  it('that is rejected stays closed and waits for nobody until it keeps other keys; the run is as it was', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     await rename(world, ...codes(3, 10));
     const { run } = await world.sync();
-    await rejectHolds(world.state.db, run.id, { stream: 'rooms', operation: 'retire' }, OPERATOR);
-    expect(await readRun(world.state.db, run.id)).toMatchObject({
+    const waiting = async () =>
+      (await gatesOf(world)).flatMap((gate) => (waitsForOperator(gate) ? gate.operation : []));
+    expect(await waiting()).toEqual(['retire', 'update']);
+    await rejectGates(world.state.db, run.id, { stream: 'rooms', operation: 'retire' }, OPERATOR);
+    expect(await waiting()).toEqual(['update']);
+    await rejectGates(world.state.db, run.id, {}, OPERATOR);
+    expect(await waiting()).toEqual([]);
+    expect(await readRun(world.state.db, run.id)).toEqual(run);
+    // The next plan finds the same records, and the rejection is still theirs.
+    expect((await world.sync()).run).toMatchObject({
       status: 'held',
-      holds: { rooms: { update: { count: 3 } } },
+      holds: { rooms: { retire: { count: 3, isRejected: true }, update: { count: 3, isRejected: true } } },
     });
-    await rejectHolds(world.state.db, run.id, { operation: 'update' }, OPERATOR);
-    expect(await readRun(world.state.db, run.id)).toMatchObject({
-      status: 'partial',
-      holds: {},
-      errorCode: 'hold_rejected',
-      errorMessage: '6 records were held, and an operator rejected them',
-    });
-    expect(await world.sql`SELECT DISTINCT state FROM slotsync.batches WHERE run_id = ${run.id}`).toEqual([
-      { state: 'cancelled' },
-    ]);
-    expect(await readHolds(world.state.db)).toEqual([]);
-    // The mirror says the same, so the next plan holds it again.
-    expect((await world.sync()).run.status).toBe('held');
-    expect(inactive(world)).toEqual([]);
+    expect(await waiting()).toEqual([]);
+    // So it does while single keys of them are checked again.
+    for (const key of ['r000', 'r010']) await work(world, await take(world, key));
+    expect(await waiting()).toEqual([]);
+    await remove(world, 'r003');
+    await rename(world, 'r013');
+    await world.sync();
+    expect(await waiting()).toEqual(['retire', 'update']);
+    expect(world.writes()).toEqual([]);
   });
 
-  it('that is rejected while its run is under way lets the run end, which has not succeeded', async () => {
+  it('that is rejected may be approved later', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(3));
+    const { run } = await world.sync();
+    await rejectGates(world.state.db, run.id, {}, OPERATOR);
+    expect((await world.approve(run.id)).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(3));
+  });
+
+  it('that is rejected while its run is under way lets the rest of the run be sent', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     await add(world, 'new');
     const { runId, queue } = await world.plan();
-    await rejectHolds(world.state.db, runId, { operation: 'retire' }, OPERATOR);
+    await rejectGates(world.state.db, runId, { operation: 'retire' }, OPERATOR);
     const { run } = await world.finish(runId, queue);
-    expect(run).toMatchObject({ status: 'partial', holds: {}, errorCode: 'hold_rejected' });
+    expect(run).toMatchObject({ status: 'held', errorCode: null });
     expect(nameThere(world, 'new')).toBe('Room new');
-  });
-
-  it('a hold that is rejected beside failures leaves the run as it is', async () => {
-    const world = await open(limited, 20);
-    await remove(world, ...codes(3));
-    await add(world, 'new');
-    world.sandbox.refuseObject('room_new', { status: 400, message: 'no' });
-    const { run } = await world.sync();
-    expect(run.status).toBe('partial');
-    await rejectHolds(world.state.db, run.id, {}, OPERATOR);
-    expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'partial', holds: {} });
   });
 });
 
-describe('a run and hold named by an operator', () => {
+describe('a run and gate named by an operator', () => {
   it('exist, or one line says which do', async () => {
     const world = await open(rooms({ limits: { retire: FEW } }), 20);
     await remove(world, ...codes(3));
     await world.sync();
-    const wrong: [run: string, options: HoldChoice, message: string][] = [
+    const wrong: [run: string, options: GateChoice, message: string][] = [
       ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
       ['99', {}, 'there is no run 99; slotsync status shows what is held'],
       ['two', {}, "a run is a whole number from 1 on, not 'two'"],
       ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
       ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
+      ['2', { gate: 'refused' }, 'run 2 does not hold refused; it holds: retire of rooms'],
       [
         '2',
         { operation: 'delete' },
-        "--operation takes create, update, retire, overwrite, repair, refused, frozen, not 'delete'",
+        "--operation takes create, update, retire, overwrite, repair, not 'delete'",
+      ],
+      [
+        '2',
+        { gate: 'closed' },
+        "--gate takes limit, empty_source, stale, restored, owned_by_former_stream, refused, frozen, forbidden, not 'closed'",
       ],
     ];
     for (const [run, options, message] of wrong) {
-      const choose = async () => chooseHolds(world.state.db, readRunNumber(run), options);
+      const choose = async () => chooseGates(world.state.db, readRunNumber(run), options);
       await expect(choose()).rejects.toMatchObject({ code: 'usage', message });
     }
-    expect((await chooseHolds(world.state.db, 2, { stream: 'rooms' })).holds).toHaveLength(1);
+    expect(await chooseGates(world.state.db, 2, { stream: 'rooms', gate: 'limit' })).toHaveLength(1);
     await world.sync();
-    const message = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
-    await expect(chooseHolds(world.state.db, 2, {})).rejects.toMatchObject({ code: 'usage', message });
+    const message =
+      'what run 2 held of rooms was sent or planned again since; slotsync status shows what is held';
+    await expect(chooseGates(world.state.db, 2, {})).rejects.toMatchObject({ code: 'usage', message });
   });
 });
 
@@ -440,43 +453,39 @@ describe('nothing is retired', () => {
   it('from an empty source, by single changes as little as by a whole plan', async () => {
     const world = await open(rooms(), 2);
     await world.sql`TRUNCATE rooms`;
-    expect((await world.sync()).run.holds).toMatchObject({ rooms: { retire: { approvable: false } } });
-    const { run } = await work(world, await take(world, 'r000'));
-    expect(run).toMatchObject({
-      status: 'held',
-      holds: { rooms: { retire: { count: 1, approvable: false } } },
+    expect((await world.sync()).run.holds).toMatchObject({
+      rooms: { retire: { count: 2, reason: 'empty_source' } },
     });
+    const { run } = await work(world, await take(world, 'r000'));
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 0 } } });
+    expect(await gatesOf(world)).toMatchObject([{ count: 2, reason: 'empty_source' }]);
     await expect(world.approve(2)).rejects.toThrow('an empty source deactivates nothing');
     expect(inactive(world)).toEqual([]);
   });
 });
 
 describe('single changes', () => {
-  const limited = rooms({ limits: { retire: FEW } });
+  const limited = rooms({ limits: { retire: FEW, update: FEW } });
+  const whyDue = async ({ state }: World) => (await listStreams(state.db)).map(({ dueReason }) => dueReason);
 
-  it('retire, in drops, no more than a day’s limit', async () => {
+  it('retire nothing: the stream is due for a whole sync, which weighs all rows that are gone', async () => {
     const world = await open(limited, 20);
-    for (const code of codes(2)) {
+    for (const code of codes(3)) {
       await remove(world, code);
-      expect((await work(world, await take(world, code))).run.status).toBe('succeeded');
+      const { run } = await work(world, await take(world, code));
+      expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 0 } } });
     }
-    await remove(world, 'r002');
-    const { run } = await work(world, await take(world, 'r002'));
-    expect(run).toMatchObject({
-      status: 'held',
-      holds: { rooms: { retire: { count: 1, approvable: true } } },
-    });
-    expect(reasonHeld(run, 'rooms', 'retire')).toContain('after 2 within 24 hours');
-    expect(inactive(world)).toEqual(codes(2));
-    await nextDay(world);
-    await remove(world, 'r003');
-    expect((await work(world, await take(world, 'r003'))).run.status).toBe('succeeded');
-    expect(inactive(world)).toEqual([...codes(2), 'r003']);
+    expect(await whyDue(world)).toEqual(['rows_gone']);
+    expect(world.writes()).toEqual([]);
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { retire: { count: 3 } } } });
+    expect(await whyDue(world)).toEqual([null]);
+    expect(inactive(world)).toEqual([]);
   });
 
   it('planned side by side see each other', async () => {
     const world = await open(limited, 20);
-    await remove(world, ...codes(4));
+    await rename(world, ...codes(4));
     const [one, two] = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
     // The first has decided what may go, and not yet let it go, while the second is planned from beginning to end.
     const [decided, goOn] = [createDeferred(), createDeferred()];
@@ -491,44 +500,26 @@ describe('single changes', () => {
     const queue = (await first).map(({ id }) => id);
     await world.finish(one, queue);
     await world.finish(two, second.queue);
-    expect(inactive(world)).toEqual(codes(2));
-    expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
-  });
-
-  it('planned side by side see each other also before the first has let anything go', async () => {
-    const world = await open(limited, 20);
-    await remove(world, ...codes(4));
-    const [one, two] = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
-    // The first has written its batches and counted the others; the second is planned from beginning to end meanwhile.
-    const [counted, goOn] = [createDeferred(), createDeferred()];
-    const { mirror, ...deps } = world.deps();
-    const isEmpty: typeof mirror.isEmpty = async (stream) => {
-      counted.resolve();
-      await goOn.promise;
-      return mirror.isEmpty(stream);
-    };
-    const first = planRun({ ...deps, mirror: { ...mirror, isEmpty } }, one);
-    await counted.promise;
-    const second = await world.planRun(two);
-    goOn.resolve();
-    const queue = (await first).map(({ id }) => id);
-    await world.finish(one, queue);
-    await world.finish(two, second.queue);
-    expect(inactive(world)).toEqual(codes(2));
-    expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
+    expect(codes(4).flatMap((code) => nameThere(world, code))).toEqual([
+      'Room r000!',
+      'Room r001!',
+      'Room r002',
+      'Room r003',
+    ]);
+    expect(await gatesOf(world)).toMatchObject([{ runId: two, operation: 'update', count: 2 }]);
   });
 
   it('are not weighed with what a person approved, and do not use up an approval', async () => {
     const world = await open(limited, 20);
-    await remove(world, ...codes(5));
+    await rename(world, ...codes(5));
     await world.sync();
-    const { run } = await approveHolds(world.approving(), { runId: 2 });
+    const { run } = await approve(world.approving(), { runId: 2 });
     const dropped = await work(world, await take(world, ...codes(3)));
     expect(dropped.run.status).toBe('held');
     expect(await openApprovals(world)).toHaveLength(1);
     expect((await work(world, run.id)).run.status).toBe('succeeded');
-    expect(inactive(world)).toEqual(codes(5));
-    await remove(world, 'r005');
+    expect(codes(5).map((code) => nameThere(world, code))).toEqual(codes(5).map((code) => `Room ${code}!`));
+    await rename(world, 'r005');
     expect((await work(world, await take(world, 'r005'))).run.status).toBe('succeeded');
   });
 });
@@ -649,15 +640,17 @@ describe('a limit counts within a day', () => {
     expect(nameThere(world, 'r002')).toBe('Room r002');
   });
 
-  it('creates and retirements in runs of different kinds', async () => {
+  it('creates of runs of different kinds, and deactivations of several syncs', async () => {
     const world = await open(rooms({ limits: { create: FEW, retire: FEW } }), 20);
     await add(world, 'new0', 'new1');
     await remove(world, 'r000', 'r001');
     expect((await sync(world)).status).toBe('succeeded');
     await add(world, 'new2');
     await remove(world, 'r002');
-    const run = await single(world, 'new2', 'r002');
+    expect((await single(world, 'new2', 'r002')).holds).toMatchObject({ rooms: { create: { count: 1 } } });
+    const run = await sync(world);
     expect(run.holds).toMatchObject({ rooms: { create: { count: 1 }, retire: { count: 1 } } });
+    expect(reasonHeld(run, 'rooms', 'retire')).toContain('after 2 within 24 hours');
     expect(world.sandbox.object('room_new2')).toBeUndefined();
     expect(inactive(world)).toEqual(codes(2));
   });
@@ -681,7 +674,8 @@ describe('a limit counts within a day', () => {
       await rename(world, one, two);
       expect((await sync(world)).status).toBe('succeeded');
       // The next night begins a little earlier.
-      await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '23 hours 40 minutes'`;
+      await world.sql`UPDATE slotsync.sent SET hour = hour - interval '23 hours 40 minutes'`;
+      await world.sql`UPDATE slotsync.records SET synced_at = synced_at - interval '23 hours 40 minutes'`;
     }
   });
 
@@ -712,10 +706,10 @@ describe('a limit counts within a day', () => {
     const { id } = await sync(world);
     expect((await world.approve(id)).run.counts).toMatchObject({ rooms: { deferred: 6 } });
     await nextDay(world);
-    // The night weighs them no more, and neither do the single keys of the day.
-    expect((await sync(world)).plan).toMatchObject({ rooms: { retire: 6 } });
+    // The nights weigh them no more.
+    expect(await sync(world)).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 6 } } });
     await remove(world, 'r010', 'r011');
-    expect((await single(world, 'r010', 'r011')).status).toBe('succeeded');
+    expect((await sync(world)).status).toBe('succeeded');
     expect(inactive(world)).toEqual(['r010', 'r011']);
   });
 
@@ -725,41 +719,43 @@ describe('a limit counts within a day', () => {
     const { id } = await sync(world);
     world.sandbox.refuseObject('room_r000', { status: 500, message: 'not now' });
     await world.approve(id);
-    expect(
-      await world.sql`SELECT DISTINCT exempt FROM slotsync.batches WHERE operation = 'update' AND state <> 'held'`,
-    ).toEqual([{ exempt: true }]);
+    expect(await world.sql`SELECT DISTINCT exempt FROM slotsync.batches WHERE operation = 'update'`).toEqual([
+      { exempt: true },
+    ]);
   });
 });
 
-describe('single keys of a standing hold', () => {
-  it('are held with it although they alone are within the limit, until it is approved', async () => {
+describe('single keys of a closed gate', () => {
+  it('are kept back by it although they alone are within the limit, until it is approved', async () => {
     const world = await open(rooms({ limits: { update: { count: 2, percent: 10 } } }), 20);
     await rename(world, ...codes(3));
     expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
-    const { run } = await work(world, await take(world, 'r000'));
-    expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
-    expect(reasonHeld(run, 'rooms', 'update')).toBe(
-      '1 of 20 records would be updated, and run 2 holds 1 of them; ' +
-        'if this is intended: slotsync approve 2 --stream rooms --operation update',
-    );
-    // Others are not kept back.
-    await rename(world, 'r010');
-    expect((await work(world, await take(world, 'r010'))).run.status).toBe('succeeded');
-    expect(world.writes().map(({ objects }) => objects)).toEqual([1]);
-    expect((await world.approve(2)).run.status).toBe('succeeded');
-    expect(await readHolds(world.state.db)).toEqual([]);
-    expect(nameThere(world, 'r000')).toBe('Room r000!');
+    for (const keys of [['r000'], ['r010']]) {
+      await rename(world, ...keys);
+      const { run } = await work(world, await take(world, ...keys));
+      expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
+      expect(reasonHeld(run, 'rooms', 'update')).toContain(
+        '1 of 20 records would be updated, beside 3 that were held before',
+      );
+    }
+    expect(world.writes()).toEqual([]);
+    const [gate] = await gatesOf(world);
+    expect(gate).toMatchObject({ operation: 'update', count: 4 });
+    expect((await world.approve(gate?.runId ?? 0)).run.status).toBe('succeeded');
+    expect(await gatesOf(world)).toEqual([]);
+    expect(nameThere(world, 'r010')).toBe('Room r010!');
     await rename(world, 'r000');
     expect((await work(world, await take(world, 'r000'))).run.status).toBe('succeeded');
   });
 
-  it('in runs of a thousand: none is sent while the hold stands', async () => {
+  it('in runs of a thousand: none is sent while the gate is closed', async () => {
     const world = await open(rooms({ limits: { update: { count: 5, percent: 10 } } }), 100);
     await rename(world, ...codes(30));
     expect((await world.sync()).run.status).toBe('held');
     for (const from of [0, 10, 20])
       expect((await work(world, await take(world, ...codes(10, from)))).run.status).toBe('held');
     expect(world.writes()).toEqual([]);
+    expect(await gatesOf(world)).toMatchObject([{ count: 30 }]);
   });
 });
 
@@ -768,51 +764,59 @@ describe('two answers at the same moment', () => {
     ['two approvals', ['approve', 'approve']],
     ['an approval and a rejection', ['approve', 'reject']],
     ['two rejections', ['reject', 'reject']],
-  ] as const)('%s: one is given, and the other gets one clear error', async (_, answers) => {
-    for (let round = 0; round < 5; round++) {
-      const world = await open(rooms({ limits: { retire: FEW } }), 20);
-      await remove(world, ...codes(3));
-      await world.sync();
-      // Each with connections of its own, as two processes have them.
-      const states = answers.map(() => openState({ url: world.url, connections: 1 }));
-      const given = await Promise.allSettled(
-        answers.map(async (answer, at) => {
-          const state = states[at] ?? world.state;
-          await (answer === 'approve'
-            ? approveHolds({ ...world.approving(), state }, { runId: 2 })
-            : rejectHolds(state.db, 2, {}, OPERATOR));
-          return answer;
-        }),
-      );
-      await Promise.all(states.map((state) => state.close()));
-      const won = given.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
-      const lost = given.flatMap((one) => (one.status === 'rejected' ? String(one.reason) : []));
-      expect(won).toHaveLength(1);
-      expect(lost).toEqual([
-        expect.stringMatching(
-          /is approved already: run 3 does it|run 2 holds nothing; slotsync status shows/,
-        ),
-      ]);
-      expect(await approvalsOf(world)).toHaveLength(won[0] === 'approve' ? 1 : 0);
-      const runs = await world.sql`SELECT FROM slotsync.runs WHERE id > 2`;
-      expect(runs).toHaveLength(won[0] === 'approve' ? 1 : 0);
-    }
-  });
+  ] as const)(
+    '%s: the gate has one answer, and whoever did not give it gets one clear error',
+    async (_, answers) => {
+      for (let round = 0; round < 5; round++) {
+        const world = await open(rooms({ limits: { retire: FEW } }), 20);
+        await remove(world, ...codes(3));
+        await world.sync();
+        // Each with connections of its own, as two processes have them.
+        const states = answers.map(() => openState({ url: world.url, connections: 1 }));
+        const given = await Promise.allSettled(
+          answers.map(async (answer, at) => {
+            const state = states[at] ?? world.state;
+            if (answer === 'approve')
+              requireStarted(await approve({ ...world.approving(), state }, { runId: 2 }));
+            else await rejectGates(state.db, 2, {}, OPERATOR);
+            return answer;
+          }),
+        );
+        await Promise.all(states.map((state) => state.close()));
+        const won = given.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
+        const lost = given.flatMap((one) => (one.status === 'rejected' ? String(one.reason) : []));
+        const approvals = won.filter((answer) => answer === 'approve').length;
+        expect(approvals).toBe(answers[0] === 'approve' ? 1 : 0);
+        // An approval overrules a rejection, and not the other way round.
+        expect(won.length).toBeGreaterThanOrEqual(answers.length - 1);
+        for (const error of lost)
+          expect(error).toMatch(
+            /is approved already: run 3 does it|was answered, or keeps other records, since it was shown|nothing was approved: run 3/,
+          );
+        expect(await openApprovals(world)).toHaveLength(approvals);
+        expect(await gatesOf(world)).toMatchObject([
+          { rejectedAt: approvals === 0 ? expect.any(Date) : null },
+        ]);
+        expect(await world.sql`SELECT FROM slotsync.runs WHERE id > 2`).toHaveLength(approvals);
+      }
+    },
+  );
 });
 
 it('approving: what is approved is neither approved again nor rejected', async () => {
   const world = await open(rooms({ limits: { retire: FEW } }), 20);
   await remove(world, ...codes(3));
   await world.sync();
-  await approveHolds(world.approving(), { runId: 2 });
+  await approve(world.approving(), { runId: 2 });
   const already =
     'retire of rooms, held in run 2, is approved already: run 3 does it; to stop that: slotsync cancel 3';
-  await expect(approveHolds(world.approving(), { runId: 2 })).rejects.toThrow(already);
-  await expect(rejectHolds(world.state.db, 2, {}, OPERATOR)).rejects.toThrow(already);
+  await expect(approve(world.approving(), { runId: 2 })).rejects.toThrow(already);
+  await expect(rejectGates(world.state.db, 2, {}, OPERATOR)).rejects.toThrow(already);
   await work(world, 3);
   expect(inactive(world)).toEqual(codes(3));
-  const again = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
-  await expect(approveHolds(world.approving(), { runId: 2 })).rejects.toThrow(again);
+  const again =
+    'what run 2 held of rooms was sent or planned again since; slotsync status shows what is held';
+  await expect(approve(world.approving(), { runId: 2 })).rejects.toThrow(again);
 });
 
 it('approving: a run over the same streams that is not finished is in the way, and nothing is approved', async () => {
@@ -820,10 +824,10 @@ it('approving: a run over the same streams that is not finished is in the way, a
   await remove(world, ...codes(3));
   await world.sync();
   const other = await world.startRun();
-  const answer = await approveHolds(world.approving(), { runId: 2 });
+  const answer = await approve(world.approving(), { runId: 2 });
   expect(answer).toMatchObject({ started: false, run: { id: other }, approvals: [] });
   expect(() => requireStarted(answer)).toThrow(
     `nothing was approved: run ${other} over the same streams is not finished yet`,
   );
-  expect(await approvalsOf(world)).toEqual([]);
+  expect(await openApprovals(world)).toEqual([]);
 });

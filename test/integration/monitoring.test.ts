@@ -9,7 +9,7 @@ import { findFreePort } from '../support/free-port.js';
 import { isPrometheusInstalled, promtool, startPrometheus, type AlertRule } from '../support/prometheus.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { until } from '../support/wait.js';
-import { holdRetirements } from '../support/stored-runs.js';
+import { holdRetirements } from '../support/stored-gates.js';
 
 const FOLDER = fileURLToPath(new URL('../../examples/monitoring/', import.meta.url));
 const COMMANDS = fileURLToPath(new URL('../../src/commands/', import.meta.url));
@@ -30,11 +30,7 @@ function dashboardQueries(): { title: string; query: string }[] {
 
 /** Rows that an operator may not have on a given day: seeded in the state, so that every query has something to show. */
 const SEED = `
-  INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, finished_at) VALUES
-    ('sync', 'sync', 'command', '{staff}', 'held', '{"staff": {}}', now());
   ${holdRetirements('staff')}
-  INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
-    SELECT id, 'staff', 0, 'retire', '{S1}', 'held' FROM slotsync.runs WHERE status = 'held';
   INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, paused_at)
     VALUES ('backfill', 'backfill', 'command', '{staff}', 'planning', now());
   INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'gone', 'dead');

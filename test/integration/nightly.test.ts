@@ -10,7 +10,7 @@ import { concerns } from '../../src/situation/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { skipMissedOccurrences, startDueSyncs } from '../../src/sync/run/start-due-syncs.js';
+import { skipMissedOccurrences, startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import { ROOMS } from '../support/campus.js';
 import { redisUrl } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -46,6 +46,9 @@ async function registerThen(): Promise<void> {
 const runs = async () => [
   ...(await world.sql`SELECT kind, lane, started_by, streams, status FROM slotsync.runs ORDER BY id`),
 ];
+/** These streams were synced whole just now. */
+const noteSynced = (...names: string[]) =>
+  world.sql`INSERT INTO slotsync.streams (stream, planned_at, synced_at) SELECT s, now(), now() FROM unnest(${names}::text[]) AS s`;
 const said = (message: string) =>
   world.lines
     .map((line) => JSON.parse(line) as Record<string, unknown>)
@@ -54,13 +57,15 @@ const said = (message: string) =>
 describe('a night', () => {
   it('is started once by many who notice it, at the moment and not before', async () => {
     await registerThen();
-    expect(await startDueSyncs(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
-    const started = await Promise.all(Array.from({ length: 8 }, () => startDueSyncs(world.deps(), night(2))));
+    expect(await startScheduled(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
+    const started = await Promise.all(
+      Array.from({ length: 8 }, () => startScheduled(world.deps(), night(2))),
+    );
     expect(started.flat()).toHaveLength(1);
     expect(await runs()).toEqual([
       { kind: 'sync', lane: 'sync', started_by: 'schedule', streams: ['rooms', 'halls'], status: 'planning' },
     ]);
-    expect(await startDueSyncs(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
+    expect(await startScheduled(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
   });
 
@@ -80,18 +85,18 @@ describe('a night', () => {
     await registerThen();
     await world.sql`ALTER TABLE slotsync.runs ADD CONSTRAINT refuses CHECK (kind <> 'sync')`;
     try {
-      await expect(startDueSyncs(world.deps(), night(2))).rejects.toThrow();
+      await expect(startScheduled(world.deps(), night(2))).rejects.toThrow();
     } finally {
       await world.sql`ALTER TABLE slotsync.runs DROP CONSTRAINT refuses`;
     }
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: null });
-    expect(await startDueSyncs(world.deps(), night(2))).toHaveLength(1);
+    expect(await startScheduled(world.deps(), night(2))).toHaveLength(1);
   });
 
   it('makes up for several that were missed by one', async () => {
     await registerThen();
-    expect(await startDueSyncs(world.deps(), night(9))).toHaveLength(1);
-    expect(await startDueSyncs(world.deps(), night(9))).toEqual([]);
+    expect(await startScheduled(world.deps(), night(9))).toHaveLength(1);
+    expect(await startScheduled(world.deps(), night(9))).toEqual([]);
     expect(await runs()).toHaveLength(1);
   });
 
@@ -100,25 +105,25 @@ describe('a night', () => {
     await skipMissedOccurrences(world.deps(), new Date(night(3).getTime() + 30_000));
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
     expect(said('missed scheduled sync skipped')).toHaveLength(1);
-    expect(await startDueSyncs(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
+    expect(await startScheduled(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
   });
 
   it('is not missed by a schedule that was registered, or replaced, just now', async () => {
     await register();
-    expect(await startDueSyncs(world.deps())).toEqual([]);
+    expect(await startScheduled(world.deps())).toEqual([]);
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
-    expect(await startDueSyncs(world.deps())).toEqual([]);
+    expect(await startScheduled(world.deps())).toEqual([]);
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
-    expect(await startDueSyncs(world.deps())).toHaveLength(1);
+    expect(await startScheduled(world.deps())).toHaveLength(1);
   });
 
   it('occurrence: none that is to come is started by a clock that is ahead, or claimed', async () => {
     await register();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + DAY });
     onTestFinished(() => void vi.useRealTimers());
-    expect(await startDueSyncs(world.deps())).toEqual([]);
+    expect(await startScheduled(world.deps())).toEqual([]);
     const schedule = await readSchedule(world.state.db, 'nightly');
     if (!schedule) throw new Error('the schedule was registered');
     expect(await claimOccurrence(world.state.db, schedule, new Date())).toBe(false);
@@ -131,12 +136,12 @@ describe('a night', () => {
       const { sql } = world;
       await sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 hour', last_due = now() - interval '1 hour'`;
       await sql`UPDATE slotsync.schedules SET ${sql(column)} = now() + interval '1 day'`;
-      expect(await startDueSyncs(world.deps())).toEqual([]);
+      expect(await startScheduled(world.deps())).toEqual([]);
       expect(said('schedule was noted as started in the future')).toMatchObject([{ schedule: 'nightly' }]);
       // Two minutes pass.
       await sql`
       UPDATE slotsync.schedules SET registered_at = registered_at - interval '2 minutes', last_due = last_due - interval '2 minutes'`;
-      expect(await startDueSyncs(world.deps())).toHaveLength(1);
+      expect(await startScheduled(world.deps())).toHaveLength(1);
       expect(said('schedule was noted as started in the future')).toHaveLength(1);
     },
   );
@@ -156,12 +161,12 @@ describe('a night', () => {
       startedBy: 'change',
       streams: ['halls'],
     });
-    expect(await startDueSyncs(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
-    expect(said('scheduled sync leaves out streams')).toMatchObject([
+    expect(await startScheduled(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
+    expect(said('streams of an unfinished run stay due after it')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
     ]);
 
-    expect(await startDueSyncs(world.deps(), night(3))).toEqual([]);
+    expect(await startScheduled(world.deps(), night(3))).toEqual([]);
     expect(said('scheduled sync not started')).toMatchObject([{ level: 30 }]);
     expect(await runs()).toHaveLength(3);
   });
@@ -176,14 +181,14 @@ describe('schedules of streams', () => {
     await registerSchedule(db, SUNDAYS.pattern, SUNDAYS);
     await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
     // The first of May is a Friday.
-    expect(await startDueSyncs(world.deps(), night(1))).toMatchObject([{ streams: ['rooms'] }]);
+    expect(await startScheduled(world.deps(), night(1))).toMatchObject([{ streams: ['rooms'] }]);
     const sunday = new Date('2026-05-03T06:00:00Z');
     await world.sql`UPDATE slotsync.runs SET status = 'succeeded', finished_at = now()`;
-    expect(await startDueSyncs(world.deps(), sunday)).toMatchObject([
+    expect(await startScheduled(world.deps(), sunday)).toMatchObject([
       { streams: ['rooms'] },
       { streams: ['halls'] },
     ]);
-    expect(await startDueSyncs(world.deps(), sunday)).toEqual([]);
+    expect(await startScheduled(world.deps(), sunday)).toEqual([]);
     const { nightly, schedules } = await readSituation(db);
     expect(nightly).toMatchObject({ streams: ['rooms'], lastDue: night(2) });
     expect(schedules).toMatchObject([{ streams: ['halls'], lastDue: sunday, nextDue: expect.any(Date) }]);
@@ -192,7 +197,7 @@ describe('schedules of streams', () => {
   it('a schedule of streams that this process does not have is left to the one that has them', async () => {
     await registerSchedule(world.state.db, '* * * * *', { ...AT_TWO, streams: ['others'] });
     await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
-    expect(await startDueSyncs(world.deps(), night(2))).toEqual([]);
+    expect(await startScheduled(world.deps(), night(2))).toEqual([]);
     expect(await readSchedule(world.state.db, '* * * * *')).toMatchObject({ lastDue: null });
   });
 
@@ -209,13 +214,7 @@ describe('schedules of streams', () => {
         kind === 'no_success' ? id : [],
       );
     expect(await late()).toEqual(['no_success halls']);
-    const { run } = await startRun(world.state.db, {
-      kind: 'sync',
-      lane: 'sync',
-      startedBy: 'schedule',
-      streams: ['halls'],
-    });
-    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', finished_at = now() WHERE id = ${run.id}`;
+    await noteSynced('halls');
     expect(await late()).toEqual([]);
   });
 
@@ -227,8 +226,9 @@ describe('schedules of streams', () => {
     ] as const)
       await registerSchedule(db, pattern, { pattern, timezone: 'UTC', streams: [name] });
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 minute'`;
-    await startRun(db, { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['halls'] });
-    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', requested_at = now() - interval '9 days', finished_at = now()`;
+    await noteSynced('rooms', 'halls');
+    await world.sql`INSERT INTO slotsync.destination (base_url, organization_id, region, bound_at)
+      VALUES ('https://service.test', 'demo', 'eu', now() - interval '9 days')`;
     const late = async (streams: string[]) =>
       concerns(await readSituation(db, { streams }), { noSuccessHours: 26, inboxMinutes: 60 }).flatMap(
         ({ id, kind }) => (kind === 'no_success' ? id : []),
@@ -265,6 +265,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
         startScheduler({ ...world.deps(), producer }, schedules);
       const rest = { timezone: 'UTC', catchUp: true, streams: [], waitMinutes: 0 };
       const everyMinute = [{ name: 'nightly', pattern: '* * * * *', ...rest }];
+      await noteSynced('rooms', 'halls');
       const first = await start(everyMinute);
       expect(await runs()).toEqual([]);
       await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;
@@ -277,6 +278,15 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       const last = await start([]);
       expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
       for (const scheduler of [first, ...others, last]) await scheduler.close();
+    });
+
+    it('scheduler: several workers start one run of streams that are new', async () => {
+      const start = () => startScheduler({ ...world.deps(), producer }, []);
+      const schedulers = await Promise.all([start(), start(), start()]);
+      expect(await runs()).toMatchObject([
+        { kind: 'sync', started_by: 'change', streams: ['halls', 'rooms'] },
+      ]);
+      for (const scheduler of schedulers) await scheduler.close();
     });
 
     it('does not end a reconcile, and takes the step that a dead process left undone', async () => {

@@ -200,7 +200,7 @@ describe('batches of several doors over the same keys, while rows change', () =>
     let contended = 0;
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), schedules, async (scheduler, schedule) => {
-        await world.sql`TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.holds, slotsync.replaced_runs, rooms`;
+        await world.sql`TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.streams, slotsync.gates, slotsync.held, slotsync.sent, rooms`;
         await world.sql`INSERT INTO rooms SELECT c, 'first' FROM unnest(${[...KEYS, 'Z']}::text[]) AS c`;
         world.configure(configOf(schedule.owns));
         const { turn, play } = createStage(scheduler);

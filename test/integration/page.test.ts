@@ -5,9 +5,10 @@ import { createMirror } from '../../src/mirror/mirror.js';
 import { startHttpServer } from '../../src/http/http-server.js';
 import { createPage, type PageDeps } from '../../src/page/page.js';
 import { notePresence } from '../../src/state/processes.js';
-import { readHolds } from '../../src/state/runs/holds.js';
+import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
+import { noteProblems } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { reconcile } from '../../src/sync/reconcile/reconcile.js';
 import { verify } from '../../src/sync/verify/verify.js';
@@ -79,7 +80,7 @@ async function serve(
     notFound: page.notFound,
     log: world.log,
   });
-  closers.push(page.close, server.close);
+  closers.push(server.close);
   return { queued, ...createVisitor(server.port) };
 }
 
@@ -115,7 +116,7 @@ const RETRY = '/failures/retry?stream=rooms&status=dead&code=refused_400';
 
 describe('page: what no answer lacks', () => {
   it('page: a strict content security policy, no sniffing, no frame and no copy, on every answer', async () => {
-    const { visit, open: ask } = await serve(morning, { token: TOKEN });
+    const { visit } = await serve(morning, { token: TOKEN });
     const paths = [
       ...PATHS,
       RECORD,
@@ -131,9 +132,10 @@ describe('page: what no answer lacks', () => {
     for (const path of paths) expectHeaders((await visit(path)).headers);
     for (const method of ['POST', 'PUT', 'HEAD']) expectHeaders((await visit('/', { method })).headers);
     expectHeaders((await visit(HOLD, { form: {} })).headers);
-    const events = await ask('/events?of=/');
-    expectHeaders(events.headers);
-    events.destroy();
+    const { headers } = await visit('/runs');
+    const unchanged = await visit('/runs', { headers: { 'if-none-match': String(headers.etag) } });
+    expect([unchanged.status, unchanged.body]).toEqual([304, '']);
+    expectHeaders(unchanged.headers);
   });
 
   function expectHeaders(headers: Record<string, unknown>): void {
@@ -211,15 +213,14 @@ describe('page: who may read', () => {
       expect(status, path).toBe(403);
       expect(said).toContain('HTTP_TOKEN');
     }
-    expect(await readHolds(morning.state.db)).toHaveLength(1);
+    expect(await readGates(morning.state.db)).toHaveLength(1);
   });
 
   it('page: at another address nobody reads without a token, and with one whoever signs in', async () => {
     const closed = await serve(morning, { host: '0.0.0.0' });
-    for (const path of ['/', '/failures', RECORD, '/events?of=/'])
-      expect((await closed.visit(path)).status).toBe(403);
+    for (const path of ['/', '/failures', RECORD]) expect((await closed.visit(path)).status).toBe(403);
     const { visit, signIn } = await serve(morning, { host: '0.0.0.0', token: TOKEN });
-    for (const path of ['/', '/failures', RECORD, '/events?of=/']) {
+    for (const path of ['/', '/failures', RECORD]) {
       const { status, headers, body } = await visit(path);
       expect(status).toBe(303);
       expect(headers.location).toBe(`/sign-in?next=${encodeURIComponent(path)}`);
@@ -231,7 +232,7 @@ describe('page: who may read', () => {
 
   it('page: on this machine too nobody reads without signing in, where the setting says so', async () => {
     const { visit, signIn } = await serve(morning, { token: TOKEN, signIn: 'always' });
-    for (const path of ['/', RECORD, '/events?of=/']) expect((await visit(path)).status).toBe(303);
+    for (const path of ['/', RECORD]) expect((await visit(path)).status).toBe(303);
     await signIn(TOKEN);
     expect((await visit('/')).body).toContain('20 deactivations of rooms');
   });
@@ -316,11 +317,14 @@ describe('page: actions', () => {
       expect((await visit('/sign-in', { method: 'POST', headers: { ...headers, origin } })).status).toBe(403);
     expect((await visit(HOLD, { form, headers: { 'content-type': 'text/plain' } })).status).toBe(415);
     expect((await visit(HOLD, { form: { ...form, more: 'x'.repeat(20_000) } })).status).toBe(413);
-    expect(await morning.sql`SELECT FROM slotsync.holds WHERE state <> 'open'`).toHaveLength(0);
+    expect(await readGates(morning.state.db)).toMatchObject([{ approval: null }]);
   });
 
   it('page: a hold is approved for the number shown, and for no other', async () => {
     const world = await openBadMorning();
+    // Deactivations wait for whatever is not accepted.
+    await world.sql`DELETE FROM rooms WHERE code = ${SCRIPT}`;
+    await world.sql`DELETE FROM slotsync.records WHERE local_key = ${SCRIPT}`;
     const { visit, signIn, readForm, queued } = await serve(world, { token: TOKEN });
     await signIn(TOKEN);
     const question = (await visit(HOLD)).body;
@@ -332,7 +336,7 @@ describe('page: actions', () => {
     expect((await visit('/')).body).toContain('run 2 holds 20 now, not 19; nothing was approved');
     await visit(HOLD, { form: { form_token: form['form_token'] ?? '' } });
     expect((await visit('/')).body).toContain('run 2 holds 20 now, not 0; nothing was approved');
-    expect(await world.sql`SELECT FROM slotsync.holds WHERE state <> 'open'`).toHaveLength(0);
+    expect(await readGates(world.state.db)).toMatchObject([{ approval: null }]);
 
     const done = await visit(HOLD, { form });
     expect([done.status, done.headers.location]).toEqual([303, '/']);
@@ -399,10 +403,10 @@ describe('page: actions', () => {
       await visit(path, { form: { ...form, shown } });
       expect((await visit('/')).body).toContain(`there are 20 now, not ${said}; nothing was done`);
     }
-    expect(await readHolds(world.state.db)).toHaveLength(1);
+    expect(await readGates(world.state.db)).toMatchObject([{ rejectedAt: null }]);
     await visit(path, { form });
     expect((await visit('/')).body).toContain('Rejected: 20 deactivations of rooms, held in run 2.');
-    expect(await readHolds(world.state.db)).toEqual([]);
+    expect(await readGates(world.state.db)).toMatchObject([{ rejectedAt: expect.any(Date) }]);
   });
 
   it('page: the records of a cause are retried, of the number shown, by whoever works the inbox', async () => {
@@ -604,6 +608,9 @@ describe('page: nothing comforting that is not so', () => {
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, streams, status, error_code, error_message, started_by, finished_at)
       VALUES ('sync', 'sync', '{rooms}', 'failed', 'mirror_unreachable', 'no answer', 'schedule', now())`;
+    const problem = { status: 'failed', code: 'mirror_unreachable', message: 'no answer' } as const;
+    const found = { ...problem, runId: 1, runKind: 'sync', isWhole: true, failed: 0, dead: 0 } as const;
+    await noteProblems(world.state.db, ['rooms'], found);
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, paused_at)
       VALUES ('sync', 'sync', '{rooms}', 'running', 'command', now())`;
@@ -618,112 +625,90 @@ describe('page: nothing comforting that is not so', () => {
 });
 
 describe('page: live', () => {
-  it('page: an open page gets the sections that have changed, and one page too many is refused', async () => {
-    const world = await openBadMorning();
-    const { visit, open: ask } = await serve(world);
-    const events = await ask('/events?of=/');
-    expect(events.headers['content-type']).toBe('text/event-stream');
-    let received = '';
-    events.setEncoding('utf8').on('data', (text: string) => (received += text));
-    await until(() => received.includes('20 deactivations of rooms'), { describe: () => received });
-    received = '';
-    await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'held'`;
-    await until(() => received.includes('"id":"attention"'), { describe: () => received });
-    expect(received).not.toContain('20 deactivations');
-    expect(received).not.toContain('"id":"records"');
+  /** Asks as an open page does, which shows the version that was answered before. */
+  function openPage({ visit }: Pick<Awaited<ReturnType<typeof serve>>, 'visit'>, path: string) {
+    let version = '""';
+    return async () => {
+      const answer = await visit(path, { headers: { 'if-none-match': version } });
+      version = answer.headers.etag ?? version;
+      return answer;
+    };
+  }
 
-    for (const path of ['/bookings/x', '__proto__', 'constructor'])
-      expect((await visit(`/events?of=${path}`)).status, path).toBe(404);
-    const others = [];
-    for (let open_ = 0; open_ < 19; open_++) others.push(await ask('/events?of=/'));
-    const refused = await visit('/events?of=/');
-    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '60']);
-    for (const one of others) one.destroy();
-    await until(
+  it('page: an open page is answered with 304 until it has changed', async () => {
+    const world = await openBadMorning();
+    const ask = openPage(await serve(world), '/runs');
+    expect(await ask()).toMatchObject({ status: 200, body: expect.stringContaining('partial') });
+    for (let times = 0; times < 5; times++) expect(await ask()).toMatchObject({ status: 304, body: '' });
+    await world.sql`UPDATE slotsync.runs SET status = 'cancelled'`;
+    const changed = await until(
       async () => {
-        const again = await ask('/events?of=/');
-        again.destroy();
-        return again.statusCode === 200;
+        const answer = await ask();
+        return answer.status === 200 && answer;
       },
-      { describe: 'a closed page to make room' },
+      { describe: 'the page to change' },
     );
-    events.destroy();
+    expect(changed.body).toContain('cancelled');
+  });
+
+  it('page: what an action did is said by the page that is opened next, not to one that is open', async () => {
+    const server = await serve(await openBadMorning(), { token: TOKEN });
+    const { visit, signIn, readForm } = server;
+    await signIn(TOKEN);
+    const ask = openPage(server, '/');
+    const path = HOLD.replace('approve', 'reject');
+    await visit(path, { form: await readForm(path) });
+    const done = '<p class="notice" role="status">Rejected: 20 deactivations of rooms';
+    expect((await ask()).body).not.toContain(done);
+    expect((await visit('/')).body).toContain(done);
+    expect((await visit('/')).body).not.toContain(done);
   });
 
   it('page: readings that hang leave a connection of the state for the work, and other pages go on', async () => {
     const world = await openBadMorning();
-    const { open: ask } = await serve(world, { longestStatementMs: 500 });
-    const heard: string[] = [];
-    const listen = async (path: string) => {
-      const events = await ask(`/events?of=${encodeURIComponent(path)}`);
-      const at = heard.push('') - 1;
-      events.setEncoding('utf8').on('data', (text: string) => (heard[at] += text));
-      closers.push(async () => events.destroy());
-    };
+    const { visit } = await serve(world, { longestStatementMs: 500 });
     const hangs = () => world.sql`
       SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    const paths = [0, 1, 2, 3].map((at) => `/bookings?${at}`);
     await world.sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.reservations`;
-      for (let at = 0; at < 4; at++) await listen(`/bookings?${at}`);
+      const asked = Promise.all(paths.map((path) => visit(path)));
       await until(async () => (await hangs()).length > 0, { describe: 'a reading to hang' });
       expect(await world.state.client`SELECT 1 AS works`).toEqual([{ works: 1 }]);
-      await listen('/runs');
-      await until(() => heard[4]?.includes('data: {}'), { describe: () => heard.join('\n') });
+      await until(async () => (await visit('/runs')).status === 200, { describe: 'another page' });
+      for (const { status } of await asked) expect(status).toBe(503);
     });
-    await until(() => heard.every((text) => text.includes('data: {}')), { describe: () => heard.join('\n') });
+    for (const path of paths)
+      await until(async () => (await visit(path)).status === 200, { describe: `${path} to be read` });
   });
 
   it('page: an open page ends with its session, when it is signed out and when the token is replaced', async () => {
     let token = TOKEN;
-    const {
-      visit,
-      signIn,
-      readForm,
-      open: ask,
-    } = await serve(morning, { host: '0.0.0.0', token: () => token });
+    const server = await serve(morning, { host: '0.0.0.0', token: () => token });
+    const { visit, signIn, readForm } = server;
     const endings = [
       async () => visit('/sign-out', { form: await readForm('/', '/sign-out') }),
       async () => (token = 'another token of length'),
     ];
     for (const endSession of endings) {
       await signIn(token);
-      const events = await ask('/events?of=/');
-      let received = '';
-      events.setEncoding('utf8').on('data', (text: string) => (received += text));
-      await until(() => received.includes('data: {}'), { describe: () => received });
+      const ask = openPage(server, '/');
+      expect((await ask()).status).toBe(200);
       await endSession();
-      await until(() => events.readableEnded, { describe: 'the events to end' });
-      expect(received).toMatch(/data: \{"reload":true\}\n\n$/);
-      expect((await visit('/events?of=/')).status).toBe(303);
+      const { status, headers, body } = await ask();
+      expect([status, headers.location, body]).toEqual([303, '/sign-in?next=%2F', '']);
     }
   });
 
   it('page: an open page that cannot be read says so, and holds up no other', async () => {
     const world = await openBadMorning();
-    const { open: ask } = await serve(world);
-    const listen = async (path: string) => {
-      const events = await ask(`/events?of=${path}`);
-      const heard = { text: '' };
-      events.setEncoding('utf8').on('data', (text: string) => (heard.text += text));
-      return { heard, events };
-    };
-    const gone = await listen('/runs/99');
-    const other = await listen('/');
-    await until(
-      () =>
-        gone.heard.text.includes('{"problem":"There is no run 99."}') &&
-        other.heard.text.includes('data: {}'),
-      {
-        describe: () => gone.heard.text + other.heard.text,
-      },
-    );
-    expect(gone.heard.text).not.toContain('data: {}');
-
+    const { visit } = await serve(world);
+    const gone = await visit('/runs/99');
+    expect([gone.status, gone.body]).toEqual([404, expect.stringContaining('There is no run 99.')]);
     await world.sql`ALTER TABLE slotsync.runs RENAME TO runs_away`;
-    await until(() => other.heard.text.includes('{"problem":'), { describe: () => other.heard.text });
-    other.heard.text = '';
+    await until(async () => (await visit('/')).status === 503, { describe: 'a page that cannot be read' });
+    expect((await visit('/actions')).status).toBe(200);
     await world.sql`ALTER TABLE slotsync.runs_away RENAME TO runs`;
-    await until(() => other.heard.text.includes('data: {}'), { describe: () => other.heard.text });
-    for (const { events } of [gone, other]) events.destroy();
+    await until(async () => (await visit('/')).status === 200, { describe: 'the page to be read' });
   });
 });

@@ -64,7 +64,7 @@ it('personal data: nothing of a removed person stays, and everything of others d
     await sql`INSERT INTO slotsync.cancellations (destination_id, reservation) VALUES (${number + 100}, ${number})`;
   }
   await sql`
-    INSERT INTO slotsync.watermarks (stream, cursor, local_key) VALUES (${PERSON.stream}, '2026-01-01', ${PERSON.key})`;
+    INSERT INTO slotsync.streams (stream, cursor, cursor_key) VALUES (${PERSON.stream}, '2026-01-01', ${PERSON.key})`;
   const before = await readAll();
   const names = (row: string) =>
     [PERSON.key, PERSON.id].some((name) => row.includes(JSON.stringify(name).slice(1, -1)));

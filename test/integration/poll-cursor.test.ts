@@ -3,9 +3,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
+import { createMirror } from '../../src/mirror/mirror.js';
 import { readPolledRecords } from '../../src/state/records/read/polled-records.js';
 import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
+import { listStreams, noteProblems } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
 import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
@@ -49,8 +50,12 @@ const waiting = async () =>
     await world.sql<{ key: string }[]>`
       SELECT local_key AS key FROM slotsync.changes WHERE run_id IS NULL ORDER BY id`
   ).map(({ key }) => key);
-const mark = async (stream = 'rooms') =>
-  (await listWatermarks(world.state.db)).find((one) => one.stream === stream);
+/** The watermark. Undefined: the stream has no watermark. */
+async function mark(name = 'rooms') {
+  const { cursor, cursorKey } =
+    (await listStreams(world.state.db)).find(({ stream }) => stream === name) ?? {};
+  return cursor === null || cursor === undefined ? undefined : { cursor, localKey: cursorKey };
+}
 /** Works everything that is in the inbox. */
 async function work(): Promise<void> {
   for (;;) {
@@ -162,6 +167,29 @@ describe('polling', () => {
     // Another value of a refused row is looked at.
     await rooms(['dead'], 3 * SECOND, 'better');
     expect(await poll()).toMatchObject({ put: 1 });
+  });
+
+  it('reads a key that was held once again when its gate has opened', async () => {
+    await rooms(['A', 'B'], 0);
+    await world.sync();
+    await world.sql`
+      INSERT INTO slotsync.gates (stream, operation, reason, run_id, count, digest, facts)
+      VALUES ('rooms', 'update', 'limit', 1, 1, 'd', '{"accepted": 2}')`;
+    await world.sql`
+      INSERT INTO slotsync.held (stream, local_key, operation, gate, reason)
+      VALUES ('rooms', 'A', 'update', 'update', 'limit')`;
+    await rooms(['A'], SECOND, 'y');
+    expect(await poll()).toMatchObject({ put: 0 });
+    expect(await mark()).toMatchObject({ localKey: 'A' });
+    // An approval: the whole sync that it starts sends the key.
+    await world.sql`DELETE FROM slotsync.gates`;
+    await world.sql`DELETE FROM slotsync.held`;
+    await world.sync();
+    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'y' });
+    await rooms(['A'], 2 * SECOND, 'z');
+    expect(await poll()).toMatchObject({ put: 1 });
+    await work();
+    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'z' });
   });
 
   it('leaves what is held to the person, until it was let go', async () => {
@@ -286,12 +314,162 @@ describe('a timestamp without a zone', () => {
   it('or with one is not read where it is infinite', async () => {
     for (const type of ['timestamp', 'timestamptz', 'date']) {
       await world.sql.unsafe(`ALTER TABLE rooms ALTER COLUMN changed TYPE ${type}`);
-      await world.sql`TRUNCATE rooms, slotsync.watermarks`;
+      await world.sql`TRUNCATE rooms, slotsync.streams`;
       await world.sql`INSERT INTO rooms (code, changed) VALUES ('A', '2026-01-15'), ('past', '-infinity'), ('never', 'infinity')`;
       await world.sync();
       expect(await poll()).toMatchObject({ rows: 1 });
       expect(await mark()).toMatchObject({ localKey: 'A' });
     }
+  });
+});
+
+describe('polling begins anew', () => {
+  const put = (code: string, number: number) =>
+    world.sql`INSERT INTO rooms (code, name, changed, number) VALUES (${code}, 'x', '2026-01-15 08:00:00+00', ${number})`;
+  /** The watermark of a number moves with the second look, when the overlap has passed. */
+  async function pollNumbers(): Promise<void> {
+    const look = poller();
+    await look();
+    clock += 61_000;
+    await look();
+  }
+
+  it('once, when another column is the cursor', async () => {
+    await rooms(['A', 'B'], 0);
+    await world.sync();
+    await poll();
+    expect(await mark()).toMatchObject({ cursor: '2026-01-15 08:00:00+00', localKey: 'B' });
+    world.configure(config({ cursor: 'number' }));
+    await put('C', 1);
+    expect(await poll()).toEqual({ rows: 1, put: 1, more: false, anew: 'other_column' });
+    expect(await mark()).toBeUndefined();
+    expect(await poll()).toEqual({ rows: 1, put: 0, more: false });
+  });
+
+  it('when the column has another type', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await poll();
+    await world.sql`INSERT INTO rooms VALUES ('B', 'x', '2026-01-10')`;
+    await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE date`;
+    const mirror = createMirror({ url: world.url });
+    const look = createPoll(
+      { mirror, state: world.state, polling: { overlapSeconds: 60, lagSeconds: 1 } },
+      world.stream('rooms'),
+    );
+    expect(await look()).toMatchObject({ rows: 2, anew: 'other_type' });
+    await work();
+    expect(await look()).toMatchObject({ rows: 2, put: 0 });
+    expect(await mark()).toMatchObject({ cursor: '2026-01-15', localKey: 'A' });
+    expect((await look()) as object).not.toHaveProperty('anew');
+    await mirror.close();
+  });
+
+  it('when the values of a time went back', async () => {
+    await rooms(['A'], 0);
+    await rooms(['B'], 1800 * SECOND);
+    await world.sync();
+    await poll();
+    expect(await mark()).toMatchObject({ localKey: 'B' });
+    await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+    await rooms(['A'], SECOND, 'y');
+    expect(await poll()).toEqual({ rows: 0, put: 0, more: true, anew: 'values_went_back' });
+    expect(await mark()).toBeUndefined();
+    expect(await poll()).toEqual({ rows: 1, put: 1, more: false });
+    expect(await waiting()).toEqual(['A']);
+    await work();
+    await poll();
+    expect(await mark()).toMatchObject({ localKey: 'A' });
+  });
+
+  it('when the values of a number went back', async () => {
+    world.configure(config({ cursor: 'number' }));
+    await world.sql`
+      INSERT INTO rooms (code, name, number) SELECT 'm' || i, 'x', 1000 + i FROM generate_series(1, 140) AS i`;
+    await world.sync();
+    await pollNumbers();
+    expect(await mark()).toMatchObject({ cursor: '1040' });
+    await world.sql`UPDATE rooms SET number = number - 1000, name = 'y'`;
+    expect(await poll()).toMatchObject({ anew: 'values_went_back' });
+    expect(await poll()).toMatchObject({ put: 140 });
+  });
+
+  it('not when the newest row was changed just now', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await poll();
+    await world.sql`UPDATE rooms SET changed = now() + interval '500 milliseconds', name = 'y'`;
+    const polled = await poll();
+    expect(polled).toMatchObject({ rows: 0, put: 0 });
+    expect(await mark()).toMatchObject({ localKey: 'A' });
+  });
+});
+
+describe('a value that no clock can give', () => {
+  it.each([
+    ['timestamptz', ['infinity', '-infinity', '48113-01-01 00:00:00+00']],
+    ['timestamp', ['infinity', '-infinity', '48113-01-01 00:00:00']],
+    ['date', ['infinity', '-infinity', '48113-01-01']],
+    ['double precision', ['Infinity', '-Infinity', 'NaN']],
+    ['numeric', ['NaN', 'NaN', 'NaN']],
+  ])('is counted, hides no other row, and is no watermark: %s', async (type, values) => {
+    const isTime = ['timestamptz', 'timestamp', 'date'].includes(type);
+    await world.sql.unsafe(
+      `ALTER TABLE rooms ALTER COLUMN changed TYPE ${type} USING ${isTime ? `changed::${type}` : 'NULL'}`,
+    );
+    const good = isTime ? '2026-01-15' : '7';
+    const insert = (code: string, value: string) =>
+      world.sql.unsafe(`INSERT INTO rooms (code, name, changed) VALUES ('${code}', 'x', '${value}')`);
+    await insert('A', good);
+    await world.sync();
+    for (const [at, value] of values.entries()) await insert(`wrong${at}`, value);
+    await insert('B', good);
+    const look = poller();
+    expect(await look()).toEqual({ rows: 2, put: 1, more: false, impossible: 3 });
+    expect(await waiting()).toEqual(['B']);
+    await work();
+    clock = 61_000;
+    // They are counted once an hour.
+    expect(await look()).toEqual({ rows: 2, put: 0, more: false });
+    if (isTime) expect(await mark()).toMatchObject({ localKey: 'B' });
+    else expect(await mark()).toBeUndefined();
+    clock = 3_700_000;
+    expect(await look()).toMatchObject({ impossible: 3 });
+  });
+});
+
+describe('a poll that fails', () => {
+  const problem = async () =>
+    (await listStreams(world.state.db)).find(({ stream }) => stream === 'rooms')?.problem ?? null;
+
+  it('is the problem of its stream until a poll reads it again', async () => {
+    world.configure(config({ from: 'seen' }));
+    await world.sql`CREATE VIEW seen AS SELECT * FROM rooms`;
+    await rooms(['A'], 0);
+    await world.sync();
+    await poll();
+    expect(await problem()).toBeNull();
+    await world.sql.unsafe(
+      `CREATE OR REPLACE VIEW seen AS SELECT code, (1 / 0)::text AS name, changed, number FROM rooms`,
+    );
+    await rooms(['B'], SECOND);
+    await expect(poll()).rejects.toMatchObject({ code: 'mirror_source' });
+    const noted = await problem();
+    expect(noted).toMatchObject({ status: 'failed', code: 'mirror_source', isWhole: false, runId: null });
+    await expect(poll()).rejects.toMatchObject({ code: 'mirror_source' });
+    expect((await problem())?.since).toBe(noted?.since);
+    await world.sql`CREATE OR REPLACE VIEW seen AS SELECT * FROM rooms`;
+    expect(await poll()).toMatchObject({ put: 1 });
+    expect(await problem()).toBeNull();
+  });
+
+  it('leaves the problem that a run has found', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    const found = { status: 'failed', code: 'x', message: 'x', runKind: 'sync', failed: 0, dead: 0 } as const;
+    await noteProblems(world.state.db, ['rooms'], { ...found, runId: 1, isWhole: true });
+    await poll();
+    expect(await problem()).toMatchObject({ runId: 1 });
   });
 });
 
@@ -329,8 +507,8 @@ describe('a polled key', () => {
 describe('the mark of a record', () => {
   it.each([
     ['as accepted', `source_hash = 7`, '7'],
-    ['claimed', `source_hash = 7, claimed_by = 'x'`, 'doubt:a:'],
-    ['in doubt', `source_hash = 7, in_doubt = true`, 'doubt:a:'],
+    ['claimed', `source_hash = 7, claimed_by = 'x'`, 'doubt:a:7'],
+    ['in doubt', `source_hash = 7, in_doubt = true`, 'doubt:a:7'],
     ['dead and in doubt', `status = 'dead', in_doubt = true, refused_hash = 3`, 'dead:a:3'],
     ['accepted, its row seen to be gone', `source_hash = 7, gone_since = now()`, 'synced:a:7:gone'],
     ['retired', `status = 'retired'`, 'retired:a:'],

@@ -5,8 +5,9 @@ import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/runs/occurrences.js';
-import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
+
 import { createTurns } from '../../src/process/lifecycle.js';
+import { listBadReadings } from '../../src/state/runs/read-runs.js';
 import { whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { Verdict } from '../../src/state/schema.js';
@@ -703,9 +704,11 @@ describe('between nights', () => {
     world.passDays(1);
     world.sandbox.failNext({ path: '/cancellations/find', fault: 'status', status: 400 });
     await expect(keepUp()).rejects.toMatchObject({ code: 'refused' });
-    expect(await listEndedBadly(world.state.db)).toMatchObject([{ kind: 'reconcile', errorCode: 'refused' }]);
+    expect(await listBadReadings(world.state.db)).toMatchObject([
+      { kind: 'reconcile', errorCode: 'refused' },
+    ]);
     expect(await keepUp()).toMatchObject({ read: 'changes', events: 0 });
-    expect(await listEndedBadly(world.state.db)).toEqual([]);
+    expect(await listBadReadings(world.state.db)).toEqual([]);
     await world.sql`UPDATE slotsync.reservations_watermark SET read_up_to = read_up_to - interval '1 day'`;
     await keepUp();
     expect(await world.sql`SELECT status FROM slotsync.runs WHERE kind = 'reconcile' ORDER BY id`).toEqual([

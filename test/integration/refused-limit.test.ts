@@ -1,12 +1,15 @@
 // Guarantees 6, 11
 // The limit of refusals: what the service refuses too much of costs some requests, and the rest waits for an operator.
 import { describe, expect, it } from 'vitest';
-import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { approve } from '../../src/sync/operator/approve.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
-import { createRefusalTallies, type RefusalTallies } from '../../src/sync/limits/refusal-tallies.js';
+import { closeGate } from '../../src/state/gates/close-gate.js';
+import { readGates } from '../../src/state/gates/gates.js';
+import { createRefusals } from '../../src/sync/limits/refusals.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
+import { describeReason } from '../../src/sync/limits/hold-reason.js';
 import { reasonHeld } from '../support/held-reason.js';
 import { addRooms, codes, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
@@ -23,11 +26,22 @@ const refuse = (world: World, some: readonly string[], answer = NO) => {
 };
 const objectsSent = (world: World) => world.writes().reduce((sum, { objects }) => sum + (objects ?? 0), 0);
 const renameAll = (world: World) => world.sql`UPDATE rooms SET name = name || '!'`;
-const holdsOf = (world: World) =>
-  world.sql`SELECT run_id::int AS run, operation, count, state FROM slotsync.holds ORDER BY id`;
+const gatesOf = async ({ state }: World) =>
+  (await readGates(state.db)).map(({ runId, operation, reason, count }) => ({
+    runId,
+    operation,
+    reason,
+    count,
+  }));
+/** The second looks at records come, as when two minutes have passed. */
+async function lookAgain(world: World): Promise<void> {
+  await world.sql`UPDATE slotsync.records SET check_after = check_after - interval '2 minutes'`;
+  await world.drainInbox();
+}
+const refusedGate = (runId: number, count: number) => ({ runId, operation: '*', reason: 'refused', count });
 
 describe('limit of refusals: beyond it', () => {
-  it('the rest of the stream is held with the commonest reason, and other streams go on', async () => {
+  it('the rest of the stream is held, with one of the reasons', async () => {
     const world = await open(few());
     const all = codes(60);
     await addRooms(world, ...all);
@@ -39,12 +53,13 @@ describe('limit of refusals: beyond it', () => {
       status: 'partial',
       counts: { rooms: { synced: 1, dead: 9 } },
       errorCode: null,
-      holds: { rooms: { refused: { count: 50, approvable: true } } },
+      holds: { rooms: { refused: { operation: '*', reason: 'refused', count: 50 } } },
     });
     expect(reasonHeld(run, 'rooms', 'refused')).toBe(
-      '9 of 10 records sent were refused, more than 5 and more than 10 %, most often refused_400: no such category; 50 wait; ' +
-        'if the rest is to be sent all the same: slotsync approve 1 --stream rooms --operation refused',
+      '50 records wait: 9 of 10 records sent were refused, more than 5 and more than 10 %, for example refused_400: another reason; ' +
+        'if the rest is to be sent all the same: slotsync approve 1 --stream rooms --gate refused',
     );
+    expect(await gatesOf(world)).toEqual([refusedGate(run.id, 50)]);
   });
 
   it('refusals of all batches of the run count together', async () => {
@@ -71,7 +86,7 @@ describe('limit of refusals: beyond it', () => {
     expect(run).toMatchObject({ status: 'partial', holds: {} });
   });
 
-  it('retirements wait too, and what was planned of each operation is released again by the approval', async () => {
+  it('retirements wait too, and go when nothing of the stream is refused any more', async () => {
     const world = await open(few());
     const all = codes(40);
     await addRooms(world, ...all);
@@ -82,15 +97,21 @@ describe('limit of refusals: beyond it', () => {
     refuse(world, all.slice(0, 9));
     const { run } = await world.sync();
     expect(run).toMatchObject({
-      holds: { rooms: { refused: { count: 30, facts: { released: { retire: 2 } } } } },
+      holds: { rooms: { refused: { count: 30 } } },
     });
-    expect(reasonHeld(run, 'rooms', 'refused')).toContain('30 wait, 2 of them to be deactivated');
+    const [gate] = await readGates(world.state.db);
+    expect(gate).toMatchObject({ count: 30, facts: { byOperation: { retire: 2 } } });
+    expect(gate && describeReason(gate)).toContain('30 records wait, 2 of them to be deactivated');
     expect(world.sandbox.object('room_r039')?.active).toBe(true);
 
     const { run: approved } = await world.approve(run.id);
-    expect(approved).toMatchObject({ counts: { rooms: { synced: 30 } }, holds: {} });
+    expect(approved).toMatchObject({ counts: { rooms: { synced: 28, deferred: 2 } }, holds: {} });
+    expect(world.sandbox.object('room_r039')?.active).toBe(true);
+    expect(await gatesOf(world)).toEqual([]);
+    for (const code of all.slice(0, 9)) world.sandbox.allowObject(`room_${code}`);
+    await renameAll(world);
+    expect((await world.sync()).run.status).toBe('succeeded');
     expect(world.sandbox.object('room_r039')?.active).toBe(false);
-    expect(await holdsOf(world)).toEqual([{ run: run.id, operation: 'refused', count: 30, state: 'used' }]);
   });
 });
 
@@ -101,21 +122,20 @@ describe('limit of refusals: a batch in flight', () => {
     const { runId, queue } = await world.plan();
     const batch = await readBatch(world.state.db, queue[0] ?? 0);
     if (!batch) throw new Error('the batch is not there');
-    const tallies = createRefusalTallies();
-    const stream = world.deps().streams.get('rooms');
-    if (!stream) throw new Error('the stream is not there');
-    for (let at = 0; at < 6; at++) tallies.note(stream, runId, true);
-    const holding: RefusalTallies = {
-      ...tallies,
-      async isBeyond(...asked) {
+    const refusals = createRefusals();
+    const holding: typeof refusals = {
+      ...refusals,
+      async count() {
         // Between the end of its claims and its own look.
-        await world.sql`UPDATE slotsync.batches SET state = 'held', operation = 'refused'`;
-        return tallies.isBeyond(...asked);
+        const facts = { accepted: 0 };
+        await closeGate(world.state.db, 'rooms', { operation: '*', reason: 'refused', runId, facts });
+        await world.sql`DELETE FROM slotsync.batches WHERE run_id = ${runId}`;
+        return true;
       },
     };
     await applyBatch({ ...world.deps(), refusals: holding }, batch);
     expect(world.writes()).toEqual([]);
-    expect(await tallies.isBeyond(world.state.db, stream, runId)).toBe(true);
+    expect(await world.advance(runId)).toEqual({ queue: [] });
   });
 });
 
@@ -131,13 +151,17 @@ describe('limit of refusals: an approval', () => {
     expect(heldFirst.holds).toMatchObject({ rooms: { update: { count: 40 } } });
     const { run: refusing } = await world.approve(heldFirst.id);
     expect(refusing.holds).toMatchObject({
-      rooms: { refused: { count: 30, facts: { released: { update: 30 } } } },
+      rooms: { refused: { count: 30 } },
     });
+    // Nothing was accepted: the ten are checked again, and wait with the others.
+    await lookAgain(world);
+    const [gate] = await gatesOf(world);
+    expect(gate).toMatchObject({ reason: 'refused', count: 40 });
     world.sandbox.clearArrivals();
-    // All 30 are refused, as the operator has allowed: ten were not given up before, and are not of those.
-    const { run: approved } = await world.approve(refusing.id);
+    // All 40 are refused, as the operator has allowed.
+    const { run: approved } = await world.approve(gate?.runId ?? 0);
     expect(approved.holds).toEqual({});
-    expect(objectsSent(world)).toBeGreaterThanOrEqual(30);
+    expect(objectsSent(world)).toBeGreaterThanOrEqual(40);
   });
 
   it('holds again when more is refused than was held', async () => {
@@ -164,7 +188,7 @@ describe('limit of refusals: an approval', () => {
     refuse(world, all.slice(0, 9));
     const { run } = await world.sync();
     expect(run.holds).toMatchObject({ rooms: { retire: { count: 4 }, refused: { count: 26 } } });
-    const { run: approved } = await world.approve(run.id, { stream: 'rooms', operation: 'refused' });
+    const { run: approved } = await world.approve(run.id, { stream: 'rooms', gate: 'refused' });
     expect(approved.holds).toMatchObject({ rooms: { retire: { count: 4 } } });
     expect(world.sandbox.object('room_r039')?.active).toBe(true);
   });
@@ -174,14 +198,14 @@ describe('limit of refusals: an approval', () => {
     await addRooms(world, ...codes(20));
     refuse(world, codes(9));
     const { run } = await world.sync();
-    await expect(approveHolds(world.approving(), { runId: run.id, exactly: true })).rejects.toThrow(
-      /--exactly is not for what was held after refusals/,
+    await expect(approve(world.approving(), { runId: run.id, exactly: true })).rejects.toThrow(
+      /--exactly is not for a gate of all operations \(refused\)/,
     );
   });
 });
 
 describe('limit of refusals: while nothing is accepted', () => {
-  it('nothing is given up, the rest is held, and second looks do not count again', async () => {
+  it('nothing is given up, the rest is held, and second looks wait with it', async () => {
     const world = await open(few());
     await addRooms(world, ...codes(40));
     refuse(world, codes(40));
@@ -190,11 +214,11 @@ describe('limit of refusals: while nothing is accepted', () => {
       counts: { rooms: { failed: 10, dead: 0 } },
       holds: { rooms: { refused: { count: 30 } } },
     });
-    await world.sql`UPDATE slotsync.records SET check_after = check_after - interval '2 minutes'`;
-    await world.drainInbox();
+    await lookAgain(world);
     const statuses = Object.values(await world.statusesOf('rooms'));
-    expect(statuses).toEqual(Array.from({ length: 10 }, () => 'dead'));
-    expect(await holdsOf(world)).toEqual([{ run: run.id, operation: 'refused', count: 30, state: 'open' }]);
+    expect(statuses).toEqual(Array.from({ length: 10 }, () => 'failed'));
+    expect(await gatesOf(world)).toEqual([refusedGate(run.id, 40)]);
+    expect(objectsSent(world)).toBe(10);
   });
 
   it('records that an operator retries count again', async () => {
@@ -203,11 +227,9 @@ describe('limit of refusals: while nothing is accepted', () => {
     refuse(world, codes(40));
     await world.sync();
     await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
-    await world.sync();
-    expect(await holdsOf(world)).toMatchObject([
-      { state: 'replaced' },
-      { operation: 'refused', state: 'open' },
-    ]);
+    const { run } = await world.sync();
+    expect(run.counts).toMatchObject({ rooms: { failed: 10 } });
+    expect(await gatesOf(world)).toEqual([refusedGate(run.id, 30)]);
   });
 });
 
@@ -244,8 +266,7 @@ it('forget: a reason that names the key is cleared', async () => {
   await addRooms(world, ...codes(20));
   refuse(world, codes(10), { status: 400, message: "'room_r003' is refused" });
   await world.sync();
-  await world.sql`DELETE FROM slotsync.batches WHERE state = 'held'`;
   await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r003' });
-  const [hold] = await world.sql`SELECT facts->'refused'->>'message' AS message FROM slotsync.holds`;
-  expect(hold).toEqual({ message: 'it named a key that was removed' });
+  const [gate] = await readGates(world.state.db);
+  expect(gate?.facts.refused).toMatchObject({ message: 'it named a key that was removed' });
 });

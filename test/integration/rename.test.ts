@@ -87,10 +87,12 @@ describe('rename', () => {
     const world = await open(rooms({ retire: 'deactivate' }));
     await addRooms(world, 'A', 'C');
     await world.sync();
-    await renameRow(world, 'A', 'B');
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sync();
+    await addRooms(world, 'B');
     world.sandbox.refuseObject('room_B', { status: 400, message: 'no' });
     await world.sync();
-    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired' });
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired', B: 'failed' });
     await world.sql`UPDATE slotsync.records SET check_after = NULL WHERE local_key = 'B'`;
     await rename(world, 'A', 'B');
     await world.sync();
@@ -236,6 +238,7 @@ describe('rename after a run has seen the new key', () => {
     expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Room A' });
     expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
+    await world.sync();
     expect(await world.recordsOf('rooms')).toMatchObject({
       B: { status: 'synced', external_id: 'room_A' },
       '#former room_B': { status: 'retired', external_id: 'room_B', former_key: 'B' },
@@ -433,6 +436,8 @@ describe('rename after a run has seen the new key', () => {
     await seeNewKey(world);
     await rename(world, 'A', 'B');
     await world.drainInbox();
+    await world.sync();
+    expect(isActive(world, 'room_B')).toBe(false);
     await rename(world, '#former room_B', 'B');
     await world.drainInbox();
     await world.sync();

@@ -31,7 +31,7 @@ describe('the size of requests', () => {
     expect(world.lines.some((line) => line.includes('another number from now on'))).toBe(true);
     const facts = await readSituation(world.state.db, { streams: ['rooms'] });
     expect(facts.requestSizes).toMatchObject([{ type: 'room', objects: room?.objects }]);
-    const { sections } = situationDocument({ ...facts, quota: null }, { timeZone: 'UTC' });
+    const { sections } = situationDocument({ ...facts, quota: null });
     const shown = sections.find(({ id }) => id === 'request-sizes') ?? {};
     expect(contentToText(shown, { timeZone: 'UTC' }).join('\n')).toMatch(
       /^type +objects a request +because\nroom +[\d ]+ +\d+ took/,

@@ -58,7 +58,7 @@ describe('retirement: a row that is gone', () => {
     const { runId, queue } = await world.plan();
     expect(queue).toHaveLength(1);
     expect(await levelsOf(world, runId)).toEqual([
-      { stream: 'courses', operation: null, isLast: false },
+      { stream: 'courses', operation: 'update', isLast: false },
       { stream: 'rooms', operation: 'retire', isLast: true },
     ]);
     expect(isActive(world, 'room_A')).toBe(true);
@@ -151,14 +151,14 @@ describe('retirement: a row that is gone', () => {
     await rename(world, 'r030', 'Renamed');
     const { run } = await world.sync();
     expect(run.status).toBe('held');
-    expect(run.holds['rooms']?.retire).toMatchObject({ count: 11, approvable: true });
+    expect(run.holds['rooms']?.retire).toMatchObject({ count: 11, reason: 'limit' });
     expect(reasonHeld(run, 'rooms', 'retire')).toMatch(/11 of 40 records .*slotsync approve 2 /);
     expect(world.sandbox.objects().every(({ active }) => active)).toBe(true);
     expect(nameAtService(world, 'new')).toBe('Room new');
     expect(nameAtService(world, 'r030')).toBe('Renamed');
-    const [held] =
-      await world.sql`SELECT count(*)::int AS batches FROM slotsync.batches WHERE state = 'held'`;
-    expect(held?.['batches']).toBeGreaterThan(0);
+    expect(
+      await world.sql`SELECT stream, gate, count(*)::int AS keys FROM slotsync.held GROUP BY 1, 2`,
+    ).toEqual([{ stream: 'rooms', gate: 'retire', keys: 11 }]);
   });
 
   it.each([
@@ -183,7 +183,7 @@ describe('retirement: a row that is gone', () => {
     const { run } = await world.sync();
     expect(run).toMatchObject({
       status: 'held',
-      holds: { rooms: { retire: { approvable: false, facts: { isSourceEmpty: true } } } },
+      holds: { rooms: { retire: { count: 2, reason: 'empty_source' } } },
     });
     expect(world.writes()).toHaveLength(1);
     await addRooms(world, 'A', 'B');

@@ -5,7 +5,7 @@ import { SlotsyncError } from '../../src/errors/errors.js';
 import { openState, query, queryTogether, type Queries, type State } from '../../src/state/database.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { migrate, requireMigrated } from '../../src/state/migrate.js';
-import { runs, watermarks } from '../../src/state/schema.js';
+import { runs, streams } from '../../src/state/schema.js';
 import { requireWriter } from '../../src/state/state-role.js';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
 import { statusOf } from '../support/status.js';
@@ -37,13 +37,13 @@ const failures: [name: string, run: (db: Queries) => PromiseLike<unknown>][] = [
     (db) =>
       db
         .select()
-        .from(watermarks)
+        .from(streams)
         .where(sql`${SECRET}::text = (1 / 0)::text`),
   ],
   ['an insert', (db) => db.insert(runs).values(badRow)],
-  ['an update', (db) => db.update(watermarks).set({ cursor: sql`${SECRET}::text || (1 / 0)::text` })],
-  ['a delete', (db) => db.delete(watermarks).where(sql`${SECRET}::text = (1 / 0)::text`)],
-  ['a count', (db) => db.$count(watermarks, sql`${SECRET}::text = (1 / 0)::text`)],
+  ['an update', (db) => db.update(streams).set({ cursor: sql`${SECRET}::text || (1 / 0)::text` })],
+  ['a delete', (db) => db.delete(streams).where(sql`${SECRET}::text = (1 / 0)::text`)],
+  ['a count', (db) => db.$count(streams, sql`${SECRET}::text = (1 / 0)::text`)],
 ];
 
 async function errorOf(work: () => PromiseLike<unknown>): Promise<unknown> {
@@ -68,10 +68,7 @@ describe.each([
   ],
 ])('%s', (_, within) => {
   it.each(failures)('%s that fails is named', async (_name, run) => {
-    await state.db
-      .insert(watermarks)
-      .values({ stream: 'rooms', cursor: '', localKey: '' })
-      .onConflictDoNothing();
+    await state.db.insert(streams).values({ stream: 'rooms', cursor: '' }).onConflictDoNothing();
     const error = await errorOf(() => within(run));
     expect(error).toBeInstanceOf(SlotsyncError);
     const { code, message, facts, stack } = error as SlotsyncError;
@@ -88,12 +85,12 @@ describe('a transaction', () => {
   ])('lets %s pass that its work throws, and writes nothing', async (_, thrown) => {
     const work = state.db.transaction((tx) =>
       tx.transaction(async (inner) => {
-        await inner.insert(watermarks).values({ stream: 'halls', cursor: '', localKey: '' });
+        await inner.insert(streams).values({ stream: 'halls', cursor: '' });
         throw thrown;
       }),
     );
     expect(await errorOf(() => work)).toBe(thrown);
-    expect(await state.db.$count(watermarks, eq(watermarks.stream, 'halls'))).toBe(0);
+    expect(await state.db.$count(streams, eq(streams.stream, 'halls'))).toBe(0);
   });
 
   it.each([
@@ -206,7 +203,7 @@ describe('statements in one message', () => {
   const number = (value: number) => sql`SELECT ${value}::int AS value`;
 
   it('answer the rows of each that has any, wherever others stand', async () => {
-    const silent = sql`DELETE FROM slotsync.watermarks WHERE false`;
+    const silent = sql`DELETE FROM slotsync.streams WHERE false`;
     const none = sql`SELECT 1 AS value WHERE false`;
     expect(await queryTogether(state.db, [])).toEqual([]);
     expect(await queryTogether(state.db, [silent, silent])).toEqual([]);
@@ -217,8 +214,8 @@ describe('statements in one message', () => {
   });
 
   it('are carried out as a whole or not at all', async () => {
-    const add = sql`INSERT INTO slotsync.watermarks (stream, cursor, local_key) VALUES ('together', '1', 'A')`;
-    const added = () => query(state.db)`SELECT FROM slotsync.watermarks WHERE stream = 'together'`;
+    const add = sql`INSERT INTO slotsync.streams (stream, cursor) VALUES ('together', '1')`;
+    const added = () => query(state.db)`SELECT FROM slotsync.streams WHERE stream = 'together'`;
     await expect(queryTogether(state.db, [add, sql`SELECT 1 / 0`])).rejects.toMatchObject({
       code: 'state_failed',
     });

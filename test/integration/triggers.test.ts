@@ -4,8 +4,10 @@ import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';
-import { functionName } from '../../src/mirror/trigger-sql.js';
+import { functionName } from '../../src/streams/trigger-functions.js';
+import { openState, type State } from '../../src/state/database.js';
 import type { Stream } from '../../src/streams/stream.js';
+import { listLostTriggers } from '../../src/state/inbox/lost-triggers.js';
 import { createDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -376,5 +378,35 @@ describe.skipIf(isForMirrorAlone())('installing', () => {
     await sql.unsafe(`BEGIN; ${statements.join(';\n')}; COMMIT`);
     await sql.unsafe(`DELETE FROM ${TABLE}`);
     expect(await noted()).toEqual(['a|b', 'c\\d']);
+  });
+});
+
+describe.skipIf(isForMirrorAlone())('triggers that were installed', () => {
+  let state: State;
+  beforeEach(async () => {
+    state = openState({ url: database.url });
+    await triggers.install(stream(TABLE, 'code'));
+  });
+  afterEach(() => state.close());
+  const lost = () => listLostTriggers(state.db, ['courses', 'rooms']);
+  const MADE_ANEW = `CREATE TABLE ${TABLE} (code text, "Year" int, since timestamptz, name text)`;
+
+  it.each([
+    ['a table that is made anew', `DROP TABLE ${TABLE} CASCADE; ${MADE_ANEW}`],
+    ['another table that takes the place of theirs', `ALTER TABLE ${TABLE} RENAME TO former; ${MADE_ANEW}`],
+    ['a trigger that is disabled', `ALTER TABLE ${TABLE} DISABLE TRIGGER slotsync_changes_rooms_update`],
+    ['a trigger that is dropped', `DROP TRIGGER slotsync_changes_rooms_insert ON ${TABLE}`],
+  ])('are found to be gone: %s', async (_, statements) => {
+    expect(await lost()).toEqual([]);
+    await sql.unsafe(statements);
+    expect(await lost()).toEqual(['rooms']);
+    await triggers.install(stream(TABLE, 'code'));
+    await sql.unsafe(`ALTER TABLE ${TABLE} ENABLE TRIGGER ALL`);
+    expect(await lost()).toEqual([]);
+  });
+
+  it('and were removed by an operator are not missed', async () => {
+    await triggers.remove(functionName('rooms'));
+    expect(await lost()).toEqual([]);
   });
 });

@@ -689,7 +689,7 @@ describe('repair', () => {
     const { run } = await repair(world);
     expect(run).toMatchObject({
       status: 'held',
-      holds: { rooms: { repair: { count: 20, approvable: true } } },
+      holds: { rooms: { repair: { count: 20, reason: 'limit' } } },
     });
     expect(reasonHeld(run, 'rooms', 'repair')).toBe(
       'the service holds none of the 20 objects: it may have been restored empty or from a backup; ' +
@@ -738,6 +738,29 @@ describe('repair', () => {
     expect(await driftOf(world)).toMatchObject([{ local_key: 'A' }]);
   });
 
+  it('rows that change or go after the repair was planned are left to the next sync, which sends them', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, 'A', 'B', 'C');
+    await sync(world);
+    for (const code of ['A', 'B']) change(world, code, 'By hand');
+    await verifyRooms(world);
+    const { run } = await startRun(world.state.db, {
+      kind: 'repair',
+      lane: 'verify',
+      startedBy: 'command',
+      streams: ['rooms'],
+    });
+    const { queue } = await world.planRun(run.id);
+    await rename(world, 'A', 'Aula');
+    await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+    await world.finish(run.id, queue);
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
+    const { run: next } = await world.sync();
+    expect(next).toMatchObject({ status: 'succeeded', plan: { rooms: { update: 1, retire: 1 } } });
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula' });
+    expect(world.sandbox.object('room_B')?.active).toBe(false);
+  });
+
   it('a sample: only what that verify has seen is repaired', async () => {
     const world = await held({ repair: { count: 100, percent: 100 } });
     for (const code of codes(20)) change(world, code, 'Aula');
@@ -750,7 +773,7 @@ describe('repair', () => {
 
 describe('adopt: the state was lost', () => {
   const lose = (world: World) => world.sql`
-    TRUNCATE slotsync.records, slotsync.runs, slotsync.batches, slotsync.holds, slotsync.replaced_runs, slotsync.drift, slotsync.verifications RESTART IDENTITY`;
+    TRUNCATE slotsync.records, slotsync.runs, slotsync.batches, slotsync.streams, slotsync.gates, slotsync.held, slotsync.sent, slotsync.drift, slotsync.verifications RESTART IDENTITY`;
 
   it('records are made again without a write, and a sync sends only what differs', async () => {
     const world = await open(roomsAndCourses());

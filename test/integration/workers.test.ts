@@ -18,7 +18,7 @@ import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.j
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { plannerOf } from '../../src/state/runs/planner-token.js';
 import { readRun, type Run } from '../../src/state/runs/read-runs.js';
-import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { approve } from '../../src/sync/operator/approve.js';
 import {
   addRooms,
   codes,
@@ -209,6 +209,7 @@ describe('changes that are few: the process that takes them', () => {
         streams: ['rooms'],
         endsAt: new Date(Date.now() + 3_600_000),
         reason: 'exam weeks',
+        by: null,
       });
     await workHere(ended, 'the run to end', { onTaken });
     expect(world.writes()).toEqual([]);
@@ -386,7 +387,7 @@ describe('a run that a command has started', () => {
   it('goes on where an approval allows the refusals', async () => {
     const all = await openRefused(60);
     const { runId } = await workOne();
-    const { run } = await approveHolds(world.approving(), { runId });
+    const { run } = await approve(world.approving(), { runId });
     await world.sql`UPDATE slotsync.runs SET configuration = NULL`; // as the producer of these tests
     await workOne({ run: { ...run, configuration: null } });
     expect(world.writes().length).toBeGreaterThanOrEqual(all.length);

@@ -14,7 +14,7 @@ import { noteRequests } from '../../src/state/requests.js';
 import { NIGHTLY } from '../../src/time/schedule.js';
 import { registerSchedule } from '../../src/state/runs/occurrences.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { startDueSyncs } from '../../src/sync/run/start-due-syncs.js';
+import { startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -156,7 +156,7 @@ it('state: a night by a clock that is a day ahead leaves no time that is to come
   const configuration = { configuration: 'c', streams: {}, loadedAt: new Date() };
   await notePresence(db, { id: 'p', command: 'worker', host: 'h', pid: 1 }, null, { configuration });
   await world.sync();
-  expect(await startDueSyncs(world.deps())).toHaveLength(1);
+  expect(await startScheduled(world.deps())).toHaveLength(1);
   const requests = createRequestCounter();
   requests.requested(200, 0.1);
   await noteRequests(db, requests.take() ?? expect.fail('a request was counted'));

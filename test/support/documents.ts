@@ -21,12 +21,12 @@ import type { Situation } from '../../src/situation/situation.js';
 import type { NotedAction } from '../../src/state/actions.js';
 import type { ReservationRow } from '../../src/state/bookings/read-reservations.js';
 import type { DriftRow } from '../../src/state/drift/read-drift.js';
-import type { RunHold } from '../../src/state/runs/holds.js';
+import type { Gate } from '../../src/state/gates/gates.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
 import type { Stream } from '../../src/streams/stream.js';
 import type { BookingExplained } from '../../src/sync/operator/explain-booking.js';
 import type { RecordExplained } from '../../src/sync/operator/explain-record.js';
-import { CAUSE, HOLD, LOAD, NOW, PROCESS, QUIET, RUN } from './situations.js';
+import { CAUSE, GATE, LOAD, NOW, PROCESS, QUIET, RUN } from './situations.js';
 
 const WAITING = { waiting: 1, later: 0, inFlight: 0, oldestSeconds: 7200 };
 
@@ -34,27 +34,26 @@ const actions = (value: string): NotedAction[] => [
   { id: 1, at: NOW, by: value, via: 'page', action: 'retry', subject: value, runId: 12, reason: value },
 ];
 
-const holds = (value: string): RunHold[] => {
+const gates = (value: string): Gate[] => {
   const samples = [
     { key: value, externalId: value, changes: [{ field: value, old: [value], new: [value] }] },
   ];
+  const refused = { records: 60, sent: 100, code: value, message: value };
+  const all = { ...GATE, stream: value, operation: '*' } as const;
   return [
-    { ...HOLD, stream: value, firstKeys: [value], samples },
-    {
-      ...HOLD,
-      stream: value,
-      operation: 'refused',
-      facts: { accepted: 100, refused: { records: 60, sent: 100, code: value, message: value } },
-    },
-    { ...HOLD, stream: value, facts: { accepted: 100, frozen: value }, approvable: false },
-  ] as RunHold[];
+    { ...GATE, stream: value, firstKeys: [value], samples },
+    { ...GATE, stream: value, rejectedAt: NOW, rejectedBy: value },
+    { ...all, reason: 'refused', facts: { accepted: 100, refused } },
+    { ...all, reason: 'forbidden', facts: { accepted: 100, message: value } },
+    { ...all, reason: 'frozen', facts: { accepted: 100, message: value } },
+  ];
 };
 
 const causes = (value: string): Cause[] => {
   const cause = { ...CAUSE, stream: value, code: value, message: value, keys: [value, value], records: 2 };
   return [
     { ...cause, waitingByStream: { [value]: 3 }, waiting: 3, depth: 1 },
-    { ...cause, status: 'held', code: 'retire', runId: 12, approvable: true },
+    { ...cause, status: 'held', code: 'retire', reason: 'limit', runId: 12, approvable: true },
     { ...cause, status: 'absent', code: null, message: null, isConfigured: false },
   ];
 };
@@ -62,7 +61,15 @@ const causes = (value: string): Cause[] => {
 const chain = (value: string): FailureInChain['chain'] => ({
   via: [{ stream: value, localKey: value }],
   between: 1,
-  end: { stream: value, localKey: value, status: 'dead', code: value, message: value, runId: null },
+  end: {
+    stream: value,
+    localKey: value,
+    status: 'dead',
+    code: value,
+    message: value,
+    reason: null,
+    runId: null,
+  },
 });
 
 const failures = (value: string): FailureInChain[] => [
@@ -233,17 +240,20 @@ const situation = (value: string): Situation => ({
   loads: [{ ...LOAD, stream: value, problem: 'unreadable', message: value }] as Situation['loads'],
   processes: [{ ...PROCESS, host: value, stoppedSince: NOW, errorCode: value, errorMessage: value }],
   runs: { underWay: [{ run: run(value), ...UNDER_WAY }], latest: [run(value)] },
-  holds: holds(value),
+  gates: gates(value),
   freezes: [
     {
-      stream: value,
+      id: 1,
+      streams: [value],
+      exceptStreams: [],
       beginsAt: NOW,
       endsAt: NOW,
       reason: value,
-      frozenBy: 'command',
+      frozenBy: value,
+      isDeclared: false,
       isInForce: true,
     },
-  ] as unknown as Situation['freezes'],
+  ],
   inbox: {
     ...QUIET.inbox,
     streams: [{ ...WAITING, stream: value }],
@@ -279,8 +289,7 @@ const runFacts = (value: string) =>
   ({
     ...UNDER_WAY,
     run: run(value),
-    holds: holds(value),
-    approvals: [],
+    gates: gates(value),
     actions: actions(value),
     causes: causes(value),
     unsettled: 2,
@@ -318,7 +327,14 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
         narrows: `--code ${value}`,
         total: 1,
         all: 2,
-        known: { hasRecords: true, isPlanned: true, unsent: [], restored: null },
+        known: {
+          hasRecords: true,
+          isPlanned: true,
+          underWay: [],
+          held: 1,
+          due: [{ stream: value, since: NOW, reason: 'frozen' }],
+          restored: null,
+        },
         causes: causes(value),
         formerObjects: 1,
         renamed: [{ stream: value, from: value, to: value }],
@@ -345,7 +361,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
   reportDocument: (value) => reportDocument(report(value)),
   runDocument: (value) => runDocument(runFacts(value), NOW),
   runsDocument: (value) => runsDocument([run(value, { kind: value as Run['kind'] })]),
-  situationDocument: (value) => situationDocument({ ...situation(value), quota: null }, { timeZone: 'UTC' }),
+  situationDocument: (value) => situationDocument({ ...situation(value), quota: null }),
   unownedDocument: (value) => unownedDocument({ name: value, type: value } as Stream, object(value)),
   verifyDocument: (value) =>
     verifyDocument(

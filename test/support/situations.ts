@@ -2,11 +2,12 @@
 import type { Cause } from '../../src/situation/causes.js';
 import type { GaugeFacts } from '../../src/situation/metrics.js';
 import type { ScheduleFacts, Situation } from '../../src/situation/situation.js';
+import type { Gate } from '../../src/state/gates/gates.js';
 import type { Process } from '../../src/state/processes.js';
-import type { RunHold } from '../../src/state/runs/holds.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
+import type { StreamFacts } from '../../src/state/streams.js';
 
-/** A value that begins a line that looks like one of ours, and holds what a terminal, HTML or Markdown would obey. */
+/** A value that begins a line that looks like one of ours, and holds what a terminal, HTML or a chat would obey. */
 export const AWKWARD =
   'a|b\nNothing needs a person.\r\v\f\u0085\u2028\u2029\x1b]0;x\x07\x9b31m\u202e\u2066 <b>`c` [d](http://e) *f* $g$ | h';
 
@@ -79,7 +80,6 @@ export const QUIET_GAUGES = {
   backlog: [],
   inboxAge: { changes: 0, oldestSeconds: 0 },
   durations: [],
-  successes: [],
 } satisfies Partial<GaugeFacts>;
 
 /** A worker works, the last sync succeeded, and everything is in sync. */
@@ -107,19 +107,20 @@ export const QUIET: Situation = {
   processes: [PROCESS],
   unfinished: [],
   runs: { underWay: [], latest: [] },
-  holds: [],
+  streamStates: [],
+  gates: [],
   freezes: [],
-  approvals: [],
   inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],
   verifications: [],
   requestSizes: [],
-  known: { hasRecords: true, isPlanned: true, unsent: [], restored: null },
+  known: { hasRecords: true, isPlanned: true, underWay: [], held: 0, due: [], restored: null },
   recordedStreams: ['rooms'],
   records: [],
   unsettled: 0,
   causes: [],
-  endedBadly: [],
+  badReadings: [],
+  lostTriggers: [],
   inDoubt: { count: 0, latest: null },
   formerObjects: 0,
   orphanedClaims: { records: 0, until: null },
@@ -149,21 +150,44 @@ export const RUN: Run = {
   planner: null,
 } as unknown as Run;
 
-export const HOLD: RunHold = {
+/** A closed gate that nobody has answered. */
+export const GATE: Gate = {
   runId: 12,
-  kind: 'sync',
   stream: 'rooms',
   operation: 'retire',
+  reason: 'limit',
+  since: new Date('2026-03-01T01:00:00Z'),
   count: 40,
+  digest: '40 1 1',
   facts: { accepted: 100 },
-  approvable: true,
-  plannedAnewBy: null,
-  approvedFor: null,
-  usedBy: null,
-  state: 'open',
-  requestedAt: new Date('2026-03-01T01:00:00Z'),
-  firstKeys: ['R1'],
   samples: [],
+  approval: null,
+  rejectedAt: null,
+  rejectedBy: null,
+  firstKeys: ['R1'],
+};
+
+/** A stream that was synced whole an hour ago. */
+export const STREAM: StreamFacts = {
+  stream: 'rooms',
+  fingerprint: 'a',
+  plannedAt: new Date('2026-03-02T04:59:00Z'),
+  syncedAt: new Date('2026-03-02T05:00:00Z'),
+  dueSince: null,
+  dueReason: null,
+  attemptedAt: null,
+  problem: null,
+  cursor: null,
+  cursorKey: null,
+  cursorColumn: null,
+  cursorType: null,
+  cursorMovedAt: null,
+  mirrorPassedAt: null,
+  answered: 0,
+  refused: 0,
+  refusedCode: null,
+  refusedMessage: null,
+  refusalsAllowed: 0,
 };
 
 /** A record that was given up. */
@@ -183,6 +207,9 @@ export const CAUSE: Cause = {
   matching: 1,
   since: new Date('2026-03-02T04:00:00Z'),
   attempts: 1,
+  reason: null,
   runId: null,
   approvable: false,
+  facts: { accepted: 0 },
+  answer: null,
 };

@@ -21,7 +21,7 @@ import { openState } from '../../src/state/database.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import type { HoldChoice } from '../../src/state/runs/choose-holds.js';
+import type { GateChoice } from '../../src/state/gates/answers.js';
 import { advanceRun, finishPlanning } from '../../src/state/runs/advance-run.js';
 import { takePlanning } from '../../src/state/runs/planner-token.js';
 import { insertBatches, readBatch } from '../../src/state/runs/batches.js';
@@ -34,9 +34,8 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
-import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { approve } from '../../src/sync/operator/approve.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../../src/sync/apply/narrow-failures.js';
-import { createSlowReadings } from '../../src/sync/run/slow-readings.js';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import { createCurrentStreams } from '../../src/sync/run/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -74,8 +73,6 @@ export interface WorldOptions {
   sandbox?: SandboxOptions;
   /** Times a batch, or a planning, is tried before it is given up. */
   attempts?: number;
-  /** Milliseconds from which on the reading of a batch is slow. */
-  slowMs?: number;
   statementSeconds?: number;
   /** The quota's rules; by default nothing waits. */
   rules?: Partial<QuotaRules>;
@@ -146,7 +143,6 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     configuration,
     mirror: createMirror({
       url: database.url,
-      slowMs: options.slowMs,
       statementSeconds: options.statementSeconds,
     }),
     state,
@@ -158,14 +154,12 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   const { mirror, destination } = assembled;
   let mirrorNow = mirror;
 
-  const slowReadings = createSlowReadings();
   const deps = () => ({
     ...assembled,
     mirror: mirrorNow,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
     now: aheadMs === 0 ? undefined : () => Date.now() + aheadMs,
     clock: () => performance.now() + aheadMs,
-    slowReadings,
     nameCheck: createNameCheck(destination),
     recognize: createRecognizer({ state, mirror: mirrorNow, log }).both,
   });
@@ -190,8 +184,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     earlier = NO_FAILURES,
   ): Promise<{ queue: number[] }> {
     const batch = await readBatch(state.db, batchId);
-    if (batch?.state === 'held') return { queue: [] }; // as a worker: its job was queued before
-    if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
+    if (!batch) return { queue: [] }; // as a worker: its job was queued before a gate took its keys
+    if (batch.state !== 'queued') throw new Error(`batch ${batchId} is ${batch.state}`);
     const streams = await current.ofRun(batch.runId);
     await applyBatch(given ?? { ...deps(), streams, earlier }, batch, signal);
     return advance(batch.runId);
@@ -377,9 +371,9 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       actor: OPERATOR,
     }),
 
-    /** An operator approves what a run holds: the run that this starts, from its plan to its end. */
-    async approve(runId: number, choice: HoldChoice & { exactly?: boolean } = {}): Promise<SyncResult> {
-      const { run } = await approveHolds(this.approving(), { runId, ...choice });
+    /** An operator approves the gates that a run met: the run that this starts, from its plan to its end. */
+    async approve(runId: number, choice: GateChoice & { exactly?: boolean } = {}): Promise<SyncResult> {
+      const { run } = await approve(this.approving(), { runId, ...choice });
       const { queue } = await plan(run.id);
       return finish(run.id, queue);
     },
@@ -448,11 +442,11 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches freezes holds actions replaced_runs runs changes watermarks schedules freshness object_claims reservations reservations_watermark ' +
+  'records batches freezes actions gates held sent streams runs changes schedules freshness object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
   'request_seconds alert_messages alerts destination databases';
 const NUMBERED =
-  'freezes holds actions batches changes reservation_events runs drift_events removals alert_messages alerts';
+  'freezes actions batches changes reservation_events runs drift_events removals alert_messages alerts';
 
 /** As a newly migrated database is. Rows are deleted: a TRUNCATE creates a file for each table and each index anew. */
 async function clear(sql: postgres.Sql): Promise<void> {

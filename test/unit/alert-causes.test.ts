@@ -3,36 +3,34 @@ import { describe, expect, it } from 'vitest';
 import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
 import { concerns } from '../../src/situation/concerns.js';
 import type { Situation } from '../../src/situation/situation.js';
-import type { EndedBadly } from '../../src/state/runs/ended-badly.js';
-import type { RunHold } from '../../src/state/runs/holds.js';
+import type { StreamProblem } from '../../src/state/schema.js';
 import { configSchema } from '../../src/streams/config-schema.js';
-import { CAUSE, NOW, PROCESS, QUIET, SCHEDULE } from '../support/situations.js';
+import { CAUSE, GATE, NOW, PROCESS, QUIET, SCHEDULE, STREAM } from '../support/situations.js';
 
 const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
 
-const PARTIAL: EndedBadly = {
-  runId: 12,
-  kind: 'sync',
+const PARTIAL: StreamProblem = {
   status: 'partial',
-  errorCode: null,
-  stream: 'rooms',
+  code: null,
+  message: 'secret-key',
+  since: ago(90).toISOString(),
+  runId: 12,
+  runKind: 'sync',
+  isWhole: true,
   failed: 0,
   dead: 0,
 };
-const HOLD: RunHold = {
-  runId: 12,
-  kind: 'sync',
-  stream: 'rooms',
-  operation: 'retire',
-  count: 40,
+/** A problem for each stream. */
+const troubled = (problems: Readonly<Record<string, Partial<StreamProblem>>>) => ({
+  streamStates: Object.entries(problems).map(([stream, problem]) => ({
+    ...STREAM,
+    stream,
+    problem: { ...PARTIAL, ...problem },
+  })),
+});
+const HELD = {
+  ...GATE,
   facts: { accepted: 100, mirrorChange: 'secret-key' },
-  approvable: true,
-  plannedAnewBy: null,
-  approvedFor: null,
-  usedBy: null,
-  state: 'open',
-  requestedAt: new Date(),
-  firstKeys: [],
   samples: [{ key: 'secret-key', externalId: 'secret', changes: [] }],
 };
 const INBOX = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
@@ -59,51 +57,69 @@ describe('causes of alerts', () => {
   });
 
   it('alerts: a failed run is one cause by kind and code, whatever its streams', () => {
-    const failed: EndedBadly = { ...PARTIAL, status: 'failed', errorCode: 'unauthorized' };
-    const endedBadly = [failed, { ...failed, stream: 'courses' }, { ...failed, runId: 13 }];
-    const [cause, ...others] = causes({ endedBadly });
+    const failed = { status: 'failed', code: 'unauthorized' } as const;
+    const problems = troubled({ rooms: failed, courses: { ...failed, runId: 13 } });
+    const [cause, ...others] = causes(problems);
     expect(others).toEqual([]);
     expect(cause).toMatchObject({
       cause: 'run_failed sync unauthorized',
       message: { title: 'Run 13 (sync) failed: unauthorized', commands: ['slotsync runs 13'] },
     });
     expect(cause?.message.details).toContain('Streams: rooms, courses.');
-    expect(names({ endedBadly: [{ ...failed, errorCode: 'configuration' }] })).toEqual([
-      'run_failed sync configuration',
+    expect(JSON.stringify(cause)).not.toContain('secret');
+    expect(names(problems, { runs: ['held'] })).toEqual([]);
+    expect(names({ ...problems, configured: ['halls'] })).toEqual([]);
+  });
+
+  it('alerts: a stream that cannot be polled is a cause without a run', () => {
+    const problem = { status: 'failed', code: 'mirror_query', runId: null, runKind: null } as const;
+    expect(causes(troubled({ rooms: problem }))).toMatchObject([
+      {
+        cause: 'run_failed stream mirror_query',
+        message: { title: 'rooms cannot be read: mirror_query', commands: ['slotsync sync rooms'] },
+      },
     ]);
-    expect(names({ endedBadly }, { runs: ['held'] })).toEqual([]);
+  });
+
+  it('alerts: a reading that failed is a cause, also without a stream', () => {
+    const reading = {
+      id: 9,
+      kind: 'reconcile',
+      status: 'failed',
+      errorCode: 'timeout',
+      finishedAt: NOW,
+    } as const;
+    const badReadings = [{ ...reading, streams: [] }];
+    expect(causes({ badReadings })).toMatchObject([
+      { cause: 'run_failed reconcile timeout', message: { title: 'Run 9 (reconcile) failed: timeout' } },
+    ]);
   });
 
   it('alerts: a partial run is a cause for each stream with failures, in numbers', () => {
-    const endedBadly = [
-      { ...PARTIAL, failed: 1, dead: 2 },
-      { ...PARTIAL, stream: 'courses', dead: 1 },
-      { ...PARTIAL, stream: 'staff' },
-    ];
-    expect(causes({ endedBadly })).toMatchObject([
+    const problems = troubled({ rooms: { failed: 1, dead: 2 }, courses: { dead: 1 }, staff: {} });
+    expect(causes({ ...problems, configured: null })).toMatchObject([
       {
         cause: 'run_partial sync rooms',
         message: { title: 'Run 12 (sync) is partial: 3 records of rooms not accepted' },
       },
       { cause: 'run_partial sync courses' },
     ]);
-    expect(names({ endedBadly: [{ ...PARTIAL, dead: 900 }] })).toEqual(['run_partial sync rooms']);
-    expect(names({ endedBadly: [{ ...PARTIAL, errorCode: 'outcomes_missing' }] })).toEqual([
+    expect(names(troubled({ rooms: { dead: 900 } }))).toEqual(['run_partial sync rooms']);
+    expect(names(troubled({ rooms: { code: 'outcomes_missing' } }))).toEqual([
       'run_partial sync outcomes_missing',
     ]);
   });
 
   it('alerts: a state that was restored is one cause, however many runs are partial for it', () => {
     const restored = restoredSince({ since: NOW, why: 'is on another server' });
-    const endedBadly = [{ ...PARTIAL, errorCode: 'state_restored' }];
-    expect(causes({ ...restored, endedBadly })).toMatchObject([
+    expect(causes({ ...restored, ...troubled({ rooms: { code: 'state_restored' } }) })).toMatchObject([
       { cause: 'state_restored', message: { commands: ['slotsync verify --repair'] } },
     ]);
   });
 
   it('alerts: what is in the inbox again is said to be on its way', () => {
     const [cause] = causes({
-      endedBadly: [{ ...PARTIAL, dead: 2 }],
+      ...troubled({ rooms: { dead: 2 } }),
       causes: [{ ...CAUSE, status: 'failed', records: 2, inInbox: 2 }],
     });
     expect(cause?.message.details).toEqual([
@@ -113,12 +129,13 @@ describe('causes of alerts', () => {
   });
 
   it('alerts: what is held names the number and the commands, and no key', () => {
-    const found = causes({ holds: [HOLD, { ...HOLD, runId: 11, count: 39 }] });
+    const found = causes({ gates: [HELD] });
     expect(found).toMatchObject([
       {
-        cause: 'run_held rooms retire',
+        cause: 'gate rooms retire limit',
+        condition: 'run_held',
         message: {
-          title: 'Run 12 (sync) holds 40 deactivations of rooms',
+          title: 'Run 12 holds 40 deactivations of rooms',
           commands: [
             'slotsync approve 12 --stream rooms --operation retire',
             'slotsync reject 12 --stream rooms --operation retire',
@@ -127,9 +144,16 @@ describe('causes of alerts', () => {
       },
     ]);
     expect(JSON.stringify(found)).not.toContain('secret');
-    expect(causes({ holds: [{ ...HOLD, approvable: false }] })).toMatchObject([
-      { message: { commands: ['slotsync reject 12 --stream rooms --operation retire'] } },
+    const forbidden = causes({
+      gates: [{ ...HELD, operation: '*', reason: 'forbidden', facts: { accepted: 1, message: 'secret' } }],
+    });
+    expect(forbidden).toMatchObject([
+      {
+        message: { commands: ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --gate forbidden'] },
+      },
     ]);
+    expect(JSON.stringify(forbidden)).not.toContain('secret');
+    expect(causes({ gates: [{ ...HELD, operation: '*', reason: 'frozen' }] })).toEqual([]);
   });
 
   it('alerts: sending stopped counts from sendingStoppedMinutes on, once for all processes', () => {

@@ -9,16 +9,16 @@ import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
-import { documentToMarkdown } from '../../src/render/markdown.js';
 import { documentToText } from '../../src/render/text.js';
 import { concerns, needsPerson, type ConcernKind, type Severity } from '../../src/situation/concerns.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { QuotaFacts, Situation } from '../../src/situation/situation.js';
+import type { StreamProblem } from '../../src/state/schema.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 import {
   AWKWARD,
   CAUSE,
-  HOLD,
+  GATE,
   LOAD,
   NOW,
   OBEYED,
@@ -28,6 +28,7 @@ import {
   renamed,
   RUN,
   SCHEDULE,
+  STREAM,
 } from '../support/situations.js';
 
 type Changes = Partial<Situation & Pick<ReportFacts, 'bookings'> & { quota: QuotaFacts }>;
@@ -47,7 +48,20 @@ const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
 const STOPPED = { ...PROCESS, stoppedSince: ago(20), errorCode: 'unauthorized', errorMessage: 'a secret' };
 const GONE = { ...PROCESS, isAlive: false, seenAt: ago(90) };
 const PAUSED = { ...RUN, pausedAt: ago(90) };
-const ENDED = { runId: 12, kind: 'sync', errorCode: null, stream: 'rooms', failed: 0, dead: 0 } as const;
+const PROBLEM = {
+  status: 'failed',
+  code: 'key_null',
+  message: null,
+  since: ago(90).toISOString(),
+  runId: 12,
+  runKind: 'sync',
+  isWhole: true,
+  failed: 0,
+  dead: 0,
+} as const;
+const troubled = (problem: Partial<StreamProblem>) => ({
+  streamStates: [{ ...STREAM, problem: { ...PROBLEM, ...problem } }],
+});
 const WAITING = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
 const CONFIGURED = {
   ...PROCESS,
@@ -56,12 +70,21 @@ const CONFIGURED = {
   configurationLoadedAt: ago(90),
 };
 const FREEZE = {
-  stream: 'rooms',
+  id: 3,
+  streams: ['rooms'],
+  exceptStreams: [],
   beginsAt: ago(90),
   endsAt: new Date('2026-03-07T12:00:00Z'),
   reason: 'exam weeks',
-  frozenBy: 'command',
+  frozenBy: 'ada',
+  isDeclared: false,
   isInForce: true,
+};
+const FROZEN = {
+  ...GATE,
+  operation: '*',
+  reason: 'frozen',
+  facts: { accepted: 0, message: 'exam weeks' },
 } as const;
 const inbox = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...WAITING, stream }] } });
 
@@ -128,29 +151,27 @@ const TABLE: Record<ConcernKind, Row> = {
     metric: 'slotsync_run_last_success_seconds{kind="sync"} +Inf',
   },
   run_failed: {
-    changes: { endedBadly: [{ ...ENDED, status: 'failed', errorCode: 'key_null' }] },
+    changes: troubled({}),
     id: 'run_failed sync key_null',
     severity: 'action',
     says: 'Run 12 (sync) failed: key_null',
     alert: 'run_failed',
   },
-  run_held: {
-    changes: { holds: [HOLD] },
-    id: 'run_held rooms retire',
+  gate: {
+    changes: { gates: [GATE] },
+    id: 'gate rooms retire limit',
     severity: 'action',
-    says: 'Run 12 (sync) holds 40 deactivations of rooms',
+    says: 'Run 12 holds 40 deactivations of rooms',
     alert: 'run_held',
     metric: 'slotsync_held_records{stream="rooms",operation="retire"} 40',
   },
   frozen: {
     changes: {
       ...inbox('rooms'),
-      freezes: [FREEZE, { ...FREEZE, stream: 'courses', isInForce: false }],
-      holds: [
-        { ...HOLD, operation: 'frozen', facts: { accepted: 0, frozen: 'exam weeks' }, approvable: false },
-      ],
+      freezes: [FREEZE, { ...FREEZE, id: 4, streams: ['courses'], isInForce: false }],
+      gates: [FROZEN],
     },
-    id: 'frozen rooms',
+    id: 'frozen 3',
     severity: 'notice',
     says: 'rooms: frozen until 2026-03-07 12:00 UTC, nothing is written',
     metric: 'slotsync_held_records{stream="rooms",operation="frozen"} 40',
@@ -225,7 +246,7 @@ const TABLE: Record<ConcernKind, Row> = {
     metric: 'slotsync_inbox_changes 2',
   },
   run_partial: {
-    changes: { endedBadly: [{ ...ENDED, status: 'partial', dead: 3 }] },
+    changes: troubled({ status: 'partial', code: null, dead: 3 }),
     id: 'run_partial sync rooms',
     severity: 'notice',
     says: 'Run 12 (sync) is partial: 3 records of rooms not accepted',
@@ -238,17 +259,24 @@ const TABLE: Record<ConcernKind, Row> = {
     says: '1 process was killed, is frozen, or cannot reach the state',
     metric: 'slotsync_processes{command="worker",state="silent"} 1',
   },
+  triggers_gone: {
+    changes: { lostTriggers: ['rooms'] },
+    id: 'triggers_gone',
+    severity: 'action',
+    says: 'The triggers of rooms are gone or disabled: changes are found by the next sync only',
+    alert: 'needs_person',
+  },
   claims_orphaned: {
     changes: { orphanedClaims: { records: 3, until: NOW } },
     id: 'claims_orphaned',
     severity: 'notice',
     says: '3 records wait for the claim of a process that is gone',
   },
-  unsent: {
-    changes: { known: { ...QUIET.known, unsent: [{ runId: 9, isUnderWay: false, records: 5 }] } },
-    id: 'unsent',
+  due: {
+    changes: { known: { ...QUIET.known, due: [{ stream: 'rooms', since: ago(60), reason: 'frozen' }] } },
+    id: 'due frozen',
     severity: 'notice',
-    says: '5 records in run 9 were not sent, and not planned again since',
+    says: 'rooms is due for a whole sync since 2026-03-02 05:00 UTC: a freeze of it has ended',
   },
   in_doubt: {
     changes: { inDoubt: { count: 2, latest: NOW } },
@@ -310,7 +338,7 @@ function metricsOf(changes: Changes): Promise<string> {
       bookings: changes.bookings ?? [],
       connections: [],
       runs: {
-        holds: facts.holds,
+        gates: facts.gates,
         successes: [
           { kind: 'sync', ageSeconds: succeededAt && (now.getTime() - succeededAt.getTime()) / 1000 },
         ],
@@ -335,7 +363,7 @@ describe('concerns', () => {
       expect(concern).toMatchObject({ id, severity });
       expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
 
-      const page = documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC');
+      const page = documentToHtml(situationDocument(situation), 'UTC');
       for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
         expect(surface).toContain(says);
       expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
@@ -365,8 +393,7 @@ describe('concerns', () => {
     const surfaces = [
       (given: Changes) => statusToText(situationOf(given), 'UTC'),
       (given: Changes) => toText(reportOf(given)),
-      (given: Changes) => documentToMarkdown(reportOf(given), 'UTC'),
-      (given: Changes) => documentToHtml(situationDocument(situationOf(given), { timeZone: 'UTC' }), 'UTC'),
+      (given: Changes) => documentToHtml(situationDocument(situationOf(given)), 'UTC'),
       (given: Changes) =>
         alertsOf(given)
           .flatMap(({ message: { title, details, commands } }) => [title, ...details, ...commands])
@@ -421,8 +448,8 @@ describe('concerns', () => {
   });
 
   it('run: the records that were not accepted are grouped as every number is', () => {
-    const ended = { ...ENDED, status: 'partial' as const, failed: 1000, dead: 2000 };
-    const said = statusToText(situationOf({ endedBadly: [ended] }), 'UTC');
+    const partial = troubled({ status: 'partial', code: null, failed: 1000, dead: 2000 });
+    const said = statusToText(situationOf(partial), 'UTC');
     expect(said).toContain('rooms: 1 000 failed, 2 000 given up.');
   });
 
@@ -449,10 +476,88 @@ describe('concerns', () => {
     expect(await metricsOf(changes)).toContain('slotsync_drift_objects{stream="rooms",kind="extra"} 1');
   });
 
-  it('hold: one that is approved, and whose run does it, needs nobody', () => {
-    expect(concerns(situationOf({ holds: [{ ...HOLD, approvedFor: 13 }] }))).toMatchObject([
-      { severity: 'notice', commands: [] },
+  const APPROVAL = {
+    allowed: 40,
+    digest: null,
+    at: ago(5),
+    by: 'ada',
+    runId: 13,
+    expiresAt: new Date('2026-03-03T06:00:00Z'),
+  };
+  it.each([
+    ['approved', { approval: APPROVAL }, 'Approved until 2026-03-03 06:00 UTC, for run 13.'],
+    [
+      'approved, and waits for writes',
+      { approval: APPROVAL, facts: { accepted: 100, waitsForWrites: true as const } },
+      'Correct or approve the creates and updates that are not sent.',
+    ],
+    ['rejected', { rejectedAt: ago(5), rejectedBy: 'ada' }, 'It needs nobody until its records change.'],
+  ])('gate: one that is %s needs nobody, and makes no alert', (_, answer, says) => {
+    const changes = { gates: [{ ...GATE, ...answer }] };
+    expect(concerns(situationOf(changes))).toMatchObject([{ severity: 'notice', commands: [] }]);
+    expect(alertsOf(changes)).toEqual([]);
+    expect(statusToText(situationOf(changes), 'UTC').replaceAll(/\s+/g, ' ')).toContain(says);
+  });
+
+  it.each([
+    [
+      'forbidden',
+      { operation: '*', reason: 'forbidden' },
+      ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --gate forbidden'],
+    ],
+    [
+      'from an empty source',
+      { reason: 'empty_source' },
+      ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --operation retire'],
+    ],
+    [
+      'after refusals',
+      { operation: '*', reason: 'refused' },
+      [
+        'slotsync approve 12 --stream rooms --gate refused',
+        'slotsync reject 12 --stream rooms --gate refused',
+      ],
+    ],
+    [
+      'of objects of a former stream',
+      {
+        operation: 'overwrite',
+        reason: 'owned_by_former_stream',
+        facts: { accepted: 100, formerStreams: { halls: 40 } },
+      },
+      [
+        'slotsync rename-stream halls rooms',
+        'slotsync approve 12 --stream rooms --operation overwrite',
+        'slotsync reject 12 --stream rooms --operation overwrite',
+      ],
+    ],
+    ['of a stream that is not configured', { stream: 'halls' }, ['slotsync rename-stream halls <new>']],
+  ] as const)('gate: one that is closed %s names the commands that help', (_, changes, commands) => {
+    expect(concerns(situationOf({ gates: [{ ...GATE, ...changes }] }))).toMatchObject([
+      { severity: 'action', commands },
     ]);
+  });
+
+  it('due: a stream is not called in sync, and the sync that an operator cancelled is left to a command', () => {
+    const due = [{ stream: 'rooms', since: ago(60), reason: 'cancelled' as const }];
+    const said = statusToText(situationOf({ known: { ...QUIET.known, due } }), 'UTC');
+    expect(said).not.toContain('in sync as it was last read');
+    expect(said).toContain('an operator cancelled its sync');
+    expect(said).toContain('No worker starts the sync.');
+  });
+
+  it('held: while a gate keeps anything back, no record is called in sync', () => {
+    const said = statusToText(situationOf({ known: { ...QUIET.known, held: 2 } }), 'UTC');
+    expect(said).not.toContain('in sync as it was last read');
+    expect(said).toContain('2 records are held: slotsync failures --status held');
+  });
+
+  it('partial: what a part of a stream left failed stands only while a record is failed or given up', () => {
+    const partial = troubled({ status: 'partial', code: null, dead: 3, isWhole: false });
+    expect(concerns(situationOf(partial))).toEqual([]);
+    expect(concerns(situationOf({ ...partial, causes: [CAUSE] })).map(({ kind }) => kind)).toContain(
+      'run_partial',
+    );
   });
 
   it('alert: a concern without a rule of its own is reported when it has lasted for an hour', () => {
@@ -475,19 +580,24 @@ describe('a freeze', () => {
   });
 
   it('declared in the configuration has no command: none could end it', () => {
-    const of = { ...changes, freezes: [{ ...FREEZE, frozenBy: 'configuration' as const }] };
+    const of = { ...changes, freezes: [{ ...FREEZE, frozenBy: null, isDeclared: true }] };
     expect(concerns({ ...QUIET, ...of })).toMatchObject([{ kind: 'frozen', commands: [] }]);
   });
 
-  it('that has ended leaves what it held to a worker or the next sync', () => {
-    const all = concerns({ ...QUIET, ...changes, ...inbox('courses'), freezes: [] });
-    expect(all.filter(({ kind }) => kind === 'frozen')).toMatchObject([
-      {
-        severity: 'notice',
-        facts: { streams: ['rooms'], held: 40, endsAt: null },
-        commands: ['slotsync sync rooms'],
-      },
+  it('names the streams that are left out of all, and counts what waits of the others', () => {
+    const of = { ...changes, freezes: [{ ...FREEZE, streams: null, exceptStreams: ['courses'] }] };
+    expect(concerns({ ...QUIET, ...of })).toMatchObject([
+      { kind: 'frozen', facts: { held: 40, waiting: 2 }, commands: ['slotsync unfreeze'] },
     ]);
+    expect(statusToText({ ...QUIET, ...of, quota: null }, 'UTC')).toContain(
+      'All streams but courses: frozen until',
+    );
+  });
+
+  it('overlaps another one: each has its own end and command', () => {
+    const other = { ...FREEZE, id: 4, streams: null, endsAt: new Date('2026-03-03T12:00:00Z') };
+    const all = concerns({ ...QUIET, ...changes, freezes: [other, FREEZE] });
+    expect(all.map(({ id }) => id)).toEqual(['frozen 4', 'frozen 3']);
   });
 
   it('holds back no alert about anything else', () => {

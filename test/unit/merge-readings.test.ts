@@ -52,9 +52,10 @@ async function merge(rows: Lines, marks: Lines): Promise<{ differences: PlanEntr
 /** The facts that the state may have of a record, and the mark it is read as. */
 type Mark = { gone?: boolean } & (
   | { status: 'synced'; hash: string }
-  | { status: 'retired' | 'doubt' | 'reserved' }
+  | { status: 'retired' | 'reserved' | 'unretired' }
+  | { status: 'doubt' | 'repair'; hash: string }
   | { status: 'dead'; there: boolean; hash: string }
-  | { status: 'failed' | 'deferred' | 'pending'; there: boolean }
+  | { status: 'failed' | 'deferred' | 'pending' | 'resend'; there: boolean }
 );
 
 function markText(mark: Mark): string {
@@ -63,9 +64,12 @@ function markText(mark: Mark): string {
     case 'synced':
       return mark.gone ? `synced:a:${mark.hash}:gone` : mark.hash;
     case 'retired':
-    case 'doubt':
     case 'reserved':
+    case 'unretired':
       return `${mark.status}:a:${gone}`;
+    case 'doubt':
+    case 'repair':
+      return `${mark.status}:a:${mark.hash}${gone}`;
     case 'dead':
       return `dead:${mark.there ? 'a' : 'n'}:${mark.hash}${gone}`;
     default:
@@ -76,17 +80,25 @@ function markText(mark: Mark): string {
 const isThere = (mark: Mark) => ('there' in mark ? mark.there : true);
 
 /** The whole comparison, written down as plainly as it can be. */
-function modelOperation(hash: string | undefined, mark: Mark | undefined): keyof MergeCounts | undefined {
+function modelOperation(
+  hash: string | undefined,
+  mark: Mark | undefined,
+): Exclude<keyof MergeCounts, 'rows' | 'accepted' | 'deadRows'> | undefined {
   if (mark === undefined) return hash === undefined ? undefined : 'create';
+  if (mark.status === 'repair' && mark.hash === (hash ?? '')) return 'repair';
   if (hash === undefined) {
     if (mark.status === 'retired') return undefined;
+    if (mark.status === 'unretired') return 'dead';
     return isThere(mark) ? 'retire' : 'forget';
   }
   switch (mark.status) {
     case 'synced':
       return mark.hash === hash ? 'unchanged' : 'update';
     case 'retired':
+    case 'repair':
       return 'update';
+    case 'resend':
+      return mark.there ? 'update' : 'create';
     case 'dead':
       if (mark.hash === hash) return 'dead';
       return mark.there ? 'update' : 'create';
@@ -107,11 +119,13 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
     update: 0,
     retry: 0,
     retire: 0,
+    repair: 0,
     forget: 0,
     unchanged: 0,
     dead: 0,
     rows: 0,
     accepted: 0,
+    deadRows: 0,
   };
   const differences: PlanEntry[] = [];
   for (const { key, hash, mark } of cases) {
@@ -120,14 +134,19 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
     const operation = modelOperation(hash, mark);
     if (operation === undefined) continue;
     counts[operation]++;
+    if (operation === 'dead' && hash !== undefined) counts.deadRows++;
     if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
-    if (operation === 'retire' && mark?.status !== 'synced')
+    if (mark && hash === undefined && isThere(mark) && !['synced', 'retired'].includes(mark.status))
       differences.push({ operation: 'unsettled', key });
     if (operation === 'retire') {
       const wasReleased = mark?.status === 'reserved' && { wasReleased: true as const };
       differences.push({ operation, key, ...wasReleased, ...(mark?.gone && { wasGone: true as const }) });
     } else if (operation === 'retry' && mark && !isThere(mark)) {
       differences.push({ operation, key, isNew: true });
+    } else if (mark?.status === 'doubt' && mark.hash === hash) {
+      differences.push({ operation: 'retry', key, isCheck: true });
+    } else if (operation === 'repair') {
+      differences.push({ operation, key, ...(hash === undefined && { isRetired: true as const }) });
     } else if (operation !== 'unchanged' && operation !== 'dead') {
       differences.push({ operation: operation as 'create', key });
     }
@@ -178,7 +197,8 @@ const anyHash = fc.constantFrom('1', '-1', '9223372036854775807', '-922337203685
 const gone = fc.boolean();
 const anyMark: fc.Arbitrary<Mark> = fc.oneof(
   fc.record({ gone, status: fc.constant('synced' as const), hash: anyHash }),
-  fc.record({ gone, status: fc.constantFrom('retired' as const, 'doubt' as const, 'reserved' as const) }),
+  fc.record({ gone, status: fc.constantFrom('retired', 'reserved', 'unretired') }),
+  fc.record({ gone, status: fc.constantFrom('doubt', 'repair'), hash: fc.oneof(anyHash, fc.constant('')) }),
   fc.record({
     gone,
     status: fc.constant('dead' as const),
@@ -187,7 +207,7 @@ const anyMark: fc.Arbitrary<Mark> = fc.oneof(
   }),
   fc.record({
     gone,
-    status: fc.constantFrom('failed' as const, 'deferred' as const, 'pending' as const),
+    status: fc.constantFrom('failed', 'deferred', 'pending', 'resend'),
     there: fc.boolean(),
   }),
 );
@@ -224,13 +244,30 @@ describe('merging the mirror with the state', () => {
     ['an accepted record without a row is retired', undefined, { status: 'synced', hash: '1' }, 'retire'],
     ['a retired record without a row stays retired', undefined, { status: 'retired' }, 'nothing'],
     ['a retired record whose row is back is updated', '1', { status: 'retired' }, 'update'],
-    ['a record in doubt is tried again, whatever its row', '1', { status: 'doubt' }, 'retry'],
+    ['a record in doubt is tried again, whatever its row', '2', { status: 'doubt', hash: '1' }, 'retry'],
     [
       'a record in doubt without a row may be there, and is retired',
       undefined,
-      { status: 'doubt' },
+      { status: 'doubt', hash: '1' },
       'retire',
     ],
+    ['a record that drifts is repaired', '1', { status: 'repair', hash: '1' }, 'repair'],
+    ['a record that drifts is updated when its row changed', '2', { status: 'repair', hash: '1' }, 'update'],
+    [
+      'a record that drifts is retired when its row is gone',
+      undefined,
+      { status: 'repair', hash: '1' },
+      'retire',
+    ],
+    ['a retired record that drifts is repaired', undefined, { status: 'repair', hash: '' }, 'repair'],
+    ['a record that is to be sent again is updated', '1', { status: 'resend', there: true }, 'update'],
+    [
+      'a record that never arrived and is to be sent again is created',
+      '1',
+      { status: 'resend', there: false },
+      'create',
+    ],
+    ['a record whose retirement was refused is left alone', undefined, { status: 'unretired' }, 'nothing'],
     [
       'a dead record is left alone while its row is the same',
       '1',

@@ -5,7 +5,7 @@ import { cacheReading } from '../../src/http/cached-reading.js';
 import type { QuotaReading } from '../../src/http/gauges.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import type { CountedFacts, GaugeFacts } from '../../src/situation/metrics.js';
-import { HOLD, LOAD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN } from '../support/situations.js';
+import { GATE, LOAD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN, STREAM } from '../support/situations.js';
 
 const USAGE: QuotaReading = {
   rate: 20,
@@ -38,10 +38,7 @@ const STATE: GaugeFacts = {
   backlog: [{ lane: 'sync', jobs: 7, oldestSeconds: 12.5 }],
   inboxAge: { changes: 3, oldestSeconds: 4.5 },
   durations: [{ kind: 'sync', status: 'partial', seconds: 61 }],
-  successes: [
-    { stream: 'rooms', ageSeconds: 3600 },
-    { stream: 'courses', ageSeconds: null },
-  ],
+  streamStates: [{ ...STREAM, syncedAt: ago(3600) }],
 };
 const COUNTS: CountedFacts = {
   records: [
@@ -49,9 +46,9 @@ const COUNTS: CountedFacts = {
     { stream: 'rooms', status: 'dead', count: 2 },
   ],
   runs: {
-    holds: [
-      { ...HOLD, count: 11 },
-      { ...HOLD, count: 3 },
+    gates: [
+      { ...GATE, count: 11 },
+      { ...GATE, reason: 'stale', count: 3 },
     ],
     successes: [
       { kind: 'sync', ageSeconds: 60 },
@@ -167,7 +164,7 @@ describe('the metrics', () => {
     }
   });
 
-  it('count records by status, and what is held for an operator in several runs', async () => {
+  it('count records by status, and what gates of one name keep back', async () => {
     const shown = await play().text();
     expect(samples(shown, 'slotsync_state_records')).toEqual([
       '{stream="rooms",status="failed"} 0',

@@ -35,7 +35,7 @@ describe('page: times', () => {
 
   it('page: its foot stays true while the clocks change, for a page that is open then', () => {
     const feet = ['2026-10-25T00:59:59Z', '2026-10-25T01:00:00Z'].map((now) => {
-      const text = renderPage({ title: 'Now', sections: [] }, view(now), { path: '/', address: '/' });
+      const text = renderPage({ title: 'Now', sections: [] }, view(now), { path: '/' });
       return /<footer>.*<\/footer>/.exec(text)?.[0];
     });
     expect(feet[0]).toContain('Times in Europe/Stockholm. ');

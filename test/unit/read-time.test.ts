@@ -1,6 +1,6 @@
 // Times that an operator types.
 import { describe, expect, it } from 'vitest';
-import { readUntil } from '../../src/commands/read-time.js';
+import { readSince, readUntil } from '../../src/commands/read-time.js';
 import { parseTime } from '../../src/time/wall-clock.js';
 
 const NOW = new Date('2026-03-28T12:00:00Z');
@@ -27,6 +27,23 @@ describe('time: until when', () => {
     ['999999999d', /--until takes a duration such as 12h/],
   ])('%s is refused', (text, why) => {
     expect(() => readUntil(text, '--until', NOW, STOCKHOLM)).toThrow(why);
+  });
+});
+
+describe('time: since when', () => {
+  it.each([
+    ['90m', '2026-03-28T10:30:00Z'],
+    ['2026-03-28', '2026-03-27T23:00:00Z'],
+    ['2026-03-28 08:00', '2026-03-28T07:00:00Z'],
+    ['2026-03-28T08:00Z', '2026-03-28T08:00:00Z'],
+  ])('%s', (text, at) => {
+    expect(readSince(text, '--since', NOW, STOCKHOLM)).toEqual(new Date(at));
+  });
+
+  it('a time to come is refused', () => {
+    expect(() => readSince('2026-03-28 13:01', '--since', NOW, STOCKHOLM)).toThrow(
+      /--since is in the future/,
+    );
   });
 });
 

@@ -10,7 +10,6 @@ import {
   type Document,
 } from '../../src/documents/document.js';
 import { contentToHtml, documentToHtml } from '../../src/render/html.js';
-import { documentToMarkdown } from '../../src/render/markdown.js';
 import { documentToText } from '../../src/render/text.js';
 import { quote } from '../../src/situation/commands.js';
 import { html } from '../../src/text/html.js';
@@ -57,14 +56,6 @@ Last answer: 2026-11-22T01:00:07.000Z
     → ${command}
 stream  objects  drift
 rooms    12 000  –`);
-});
-
-test('document: in Markdown, text of a row is text, and a command is code', () => {
-  const markdown = documentToMarkdown(document, ZONE);
-  expect(markdown).toContain('- Held in run 5: \\<12\\> deactivations of rooms\n');
-  expect(markdown).toContain('  - more than \\*10 %\\* of the stream\n');
-  expect(markdown).toContain(`  - \`${command}\``);
-  expect(markdown).toContain('| rooms | 12 000 | – |');
 });
 
 /** Options and numbers are spans, so that no line is broken in them. */
@@ -136,7 +127,6 @@ test('document: a table without rows is not shown, on any surface', () => {
   };
   const empty: Document = { title: 'Report', sections: [section] };
   expect(documentToText(empty, { timeZone: ZONE })).toBe('Report\n\nRuns\n----\nNone.');
-  expect(documentToMarkdown(empty, ZONE)).toBe('# Report\n\n## Runs\n\nNone.');
   expect(documentToHtml(empty, ZONE)).not.toContain('<table>');
 });
 
@@ -178,7 +168,6 @@ describe('document: a value is part of its line, wherever it stands', () => {
 
   const RENDERERS: readonly [surface: string, render: (given: Document) => string][] = [
     ['text', (given) => documentToText(given, { timeZone: ZONE, columns: Infinity })],
-    ['Markdown', (given) => documentToMarkdown(given, ZONE)],
     ['HTML', (given) => documentToHtml(given, ZONE)],
     [
       'the page',
@@ -219,25 +208,6 @@ describe('document: a value is part of its line, wherever it stands', () => {
     expect(narrow).not.toMatch(OBEYED);
     expect(narrow.replaceAll(/\s/g, '')).toContain(visibleInLine(AWKWARD).replaceAll(' ', ''));
     expect(narrow).not.toMatch(/^\s*Nothing needs/m);
-  });
-
-  test('Markdown: no table cell, link, element, code, emphasis, formula, list or address comes of it', () => {
-    const lead = (value: string) =>
-      documentToMarkdown({ title: 'x', lead: [value], sections: [] }, ZONE).slice(5);
-    expect(lead(AWKWARD).replaceAll(/\\[^\w\s]/g, '')).not.toMatch(/[|<>`[\]*$]|:\/\//);
-    expect(['- a', '  + a', '=', '12. a', '    a', 'www.a.b', '#a'].map(lead)).toEqual([
-      '\\- a',
-      '\\+ a',
-      '\\=',
-      '12\\. a',
-      'a',
-      'www\\.a.b',
-      '\\#a',
-    ]);
-    const table = documentToMarkdown(of(AWKWARD), ZONE)
-      .split('\n')
-      .filter((line) => line.startsWith('| '));
-    expect(table.map((line) => line.split(/(?<!\\)\|/).length)).toEqual([4, 4, 4, 4]);
   });
 });
 

@@ -32,8 +32,6 @@ const isStoredOtherwise = (stream: string): SQL => sql`
       ORDER BY id DESC LIMIT 1) AS e
     WHERE NOT EXISTS (SELECT FROM jsonb_each(g.fields) AS f WHERE e.fields->f.key IS DISTINCT FROM f.value)
       AND (e.to_kind = 'stored_otherwise' OR e.to_kind IS NULL
-        AND (e.from_kind = 'stored_otherwise'
-          OR EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = e.run_id AND r.kind = 'repair'))
         AND NOT EXISTS (SELECT FROM slotsync.verifications AS v WHERE v.stream = ${stream} AND v.verified_at > e.at)))`;
 
 /**

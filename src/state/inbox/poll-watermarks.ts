@@ -1,15 +1,24 @@
 // How far each stream was polled by its cursor. One process polls at a time.
 import { query, queryOne, type Queries, type State } from '../database.js';
 import { tryLock, whileHolding } from '../locks.js';
-import { watermarks } from '../schema.js';
-
-export type Watermark = typeof watermarks.$inferSelect;
 
 /** A position in the order of a stream's cursor. The cursor's value is text at full precision. */
-export type CursorPosition = Pick<Watermark, 'cursor' | 'localKey'>;
+export interface CursorPosition {
+  cursor: string;
+  localKey: string;
+}
 
-export async function listWatermarks(db: Queries): Promise<Watermark[]> {
-  return db.select().from(watermarks).orderBy(watermarks.stream);
+/** The column that a position was read of, and its type. */
+export interface CursorColumn {
+  column: string;
+  type: string;
+}
+
+/** Facts of a stream before a poll. */
+export interface BeforePoll {
+  watermark: (CursorPosition & CursorColumn) | undefined;
+  /** The problem that an earlier poll has noted still stands. */
+  hasFailed: boolean;
 }
 
 /**
@@ -19,24 +28,38 @@ export async function listWatermarks(db: Queries): Promise<Watermark[]> {
 export async function withPoll<T>(
   { db }: Pick<State, 'db'>,
   stream: string,
-  poll: (tx: Queries, watermark: CursorPosition | undefined) => Promise<T>,
+  poll: (tx: Queries, before: BeforePoll) => Promise<T>,
 ): Promise<T | 'busy' | undefined> {
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, 'polling'))) return 'busy';
-    const [watermark] = await query<CursorPosition>(tx)`
-      SELECT cursor, local_key AS "localKey" FROM slotsync.watermarks WHERE stream = ${stream}`;
-    const { isSynced, isSyncing } = await queryOne<{ isSynced: boolean; isSyncing: boolean }>(tx)`
-      SELECT EXISTS (SELECT FROM slotsync.records WHERE stream = ${stream}) AS "isSynced",
+    const { isSynced, isSyncing, watermark, hasFailed } = await queryOne<{
+      isSynced: boolean;
+      isSyncing: boolean;
+      watermark: BeforePoll['watermark'] | null;
+      hasFailed: boolean;
+    }>(tx)`
+      SELECT EXISTS (SELECT FROM slotsync.records WHERE stream = n.name) AS "isSynced",
         EXISTS (SELECT FROM slotsync.runs WHERE finished_at IS NULL AND kind <> 'incremental'
-          AND ${stream} = ANY (streams)) AS "isSyncing"`;
+          AND n.name = ANY (streams)) AS "isSyncing",
+        CASE WHEN s.cursor IS NOT NULL THEN jsonb_build_object('cursor', s.cursor, 'localKey', s.cursor_key,
+          'column', s.cursor_column, 'type', s.cursor_type) END AS watermark,
+        coalesce(s.problem @> '{"runId": null, "isWhole": false}', false) AS "hasFailed"
+      FROM (SELECT ${stream}::text AS name) AS n LEFT JOIN slotsync.streams AS s ON s.stream = n.name`;
     if (!isSynced || (isSyncing && !watermark)) return undefined;
-    return whileHolding(tx, () => poll(tx, watermark));
+    return whileHolding(tx, () => poll(tx, { watermark: watermark ?? undefined, hasFailed }));
   });
 }
 
-/** Notes that a stream was polled up to this position. */
-export async function moveWatermark(tx: Queries, stream: string, to: CursorPosition): Promise<void> {
+/** Notes that a stream was polled up to this position. Undefined: it is polled from its first row again. */
+export async function setWatermark(
+  tx: Queries,
+  stream: string,
+  to: (CursorPosition & CursorColumn) | undefined,
+): Promise<void> {
   await query(tx)`
-    INSERT INTO slotsync.watermarks (stream, cursor, local_key) VALUES (${stream}, ${to.cursor}, ${to.localKey})
-    ON CONFLICT (stream) DO UPDATE SET cursor = excluded.cursor, local_key = excluded.local_key, moved_at = now()`;
+    INSERT INTO slotsync.streams (stream, cursor, cursor_key, cursor_column, cursor_type, cursor_moved_at)
+    VALUES (${stream}, ${to?.cursor ?? null}, ${to?.localKey ?? null}, ${to?.column ?? null}, ${to?.type ?? null}, now())
+    ON CONFLICT (stream) DO UPDATE SET cursor = excluded.cursor, cursor_key = excluded.cursor_key,
+      cursor_column = excluded.cursor_column, cursor_type = excluded.cursor_type,
+      cursor_moved_at = excluded.cursor_moved_at`;
 }

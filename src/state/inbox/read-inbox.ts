@@ -7,7 +7,7 @@ export interface InboxCounts {
   later: number;
   /** Keys that a run has taken. */
   inFlight: number;
-  /** Since the oldest of all these was added, in seconds. */
+  /** Seconds since the oldest of all these was added, or since the last freeze of its stream ended. */
   oldestSeconds: number;
 }
 
@@ -28,11 +28,13 @@ const MOST_UNKNOWN = 10;
 export async function readInbox(db: Queries, known: readonly string[]): Promise<Inbox> {
   const rows = await query<InboxCounts & { stream: string | null; streams: number }>(db)`
     WITH by_stream AS (
-      SELECT stream, stream = ${anyOf(known)} AS is_known, count(*) AS changes, min(requested_at) AS oldest,
+      SELECT stream, stream = ${anyOf(known)} AS is_known, count(*) AS changes, greatest(min(requested_at), (
+          SELECT max(f.ends_at) FROM slotsync.freezes AS f WHERE f.ends_at <= now()
+            AND (c.stream = ANY (f.streams) OR f.streams IS NULL AND c.stream <> ALL (f.except_streams)))) AS oldest,
         count(DISTINCT local_key) FILTER (WHERE run_id IS NULL) AS waiting,
         count(DISTINCT local_key) FILTER (WHERE run_id IS NULL AND not_before > now()) AS later,
         count(DISTINCT local_key) FILTER (WHERE run_id IS NOT NULL) AS in_flight
-      FROM slotsync.changes GROUP BY stream
+      FROM slotsync.changes AS c GROUP BY stream
     ), named AS (
       SELECT *, CASE WHEN is_known OR ${MOST_UNKNOWN} >=
         row_number() OVER (PARTITION BY is_known ORDER BY changes DESC, stream) THEN stream END AS name FROM by_stream

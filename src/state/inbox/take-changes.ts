@@ -1,7 +1,7 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
-import { FROZEN_STREAMS } from '../freezes.js';
+import { query, type Queries } from '../database.js';
+import { unfrozen } from '../freezes.js';
 import { tryLock } from '../locks.js';
 import type { Fingerprints } from '../../streams/fingerprints.js';
 import type { BatchState } from '../schema.js';
@@ -30,10 +30,10 @@ export interface TakenRun {
  */
 export type TakenChanges = TakenRun | 'nothing' | 'busy';
 
-/** A row `c` of these streams that waits, and whose time has come. Changes of a frozen stream stay: each run of theirs would hold a few keys. */
+/** A row `c` of these streams that waits, and whose time has come. Changes of a frozen stream stay in the inbox. */
 const isWaiting = (streams: readonly string[]) =>
-  sql`(c.run_id IS NULL AND (c.not_before IS NULL OR c.not_before <= now()) AND c.stream = ${anyOf(streams)}
-    AND c.stream <> ALL (${FROZEN_STREAMS}))`;
+  sql`(c.run_id IS NULL AND (c.not_before IS NULL OR c.not_before <= now()) 
+    AND c.stream = ANY (${unfrozen(streams)}))`;
 
 /** Whether `takeChanges` may find something to do: a condition, which reads no more than the first row that is. */
 export const isWorkWaiting = (streams: readonly string[]) =>

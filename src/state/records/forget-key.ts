@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
+import { recountGates } from '../gates/held.js';
 import { listFormerObjects } from './read/former-objects.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
@@ -28,9 +29,15 @@ const MESSAGES = [
   ['actions', 'reason'],
   ['processes', 'error_message'],
   ['freezes', 'reason'],
+  ['gates', 'answer_reason'],
+  ['streams', 'refused_message'],
 ] as const;
-/** The texts in the facts of a hold: a message of the service, and the reason of a freeze. */
-const IN_FACTS = ['{refused,message}', '{frozen}'] as const;
+/** The texts within JSON: messages of the service, and reasons of freezes. */
+const IN_JSON = [
+  ['gates', 'facts', '{refused,message}'],
+  ['gates', 'facts', '{message}'],
+  ['streams', 'problem', '{message}'],
+] as const;
 /** The parts of a run's range that quote values: a condition, and values of the cursor. */
 const QUOTING = ['where', 'from', 'to'] as const;
 
@@ -54,7 +61,7 @@ export async function forgetKey(
     const [run] = await query<{ id: number }>(tx)`
       SELECT r.id::float8 AS id FROM slotsync.runs AS r
       WHERE EXISTS (SELECT FROM slotsync.batches AS b WHERE b.run_id = r.id AND b.stream = ${stream}
-          AND ${localKey} = ANY (b.keys) AND (b.state IN ('planned', 'queued', 'held') OR r.finished_at IS NULL))
+          AND ${localKey} = ANY (b.keys) AND r.finished_at IS NULL)
         -- Its plan may have read the record.
         OR (r.status = 'planning' AND ${stream} = ANY (r.streams) AND (r.kind <> 'incremental' OR EXISTS (
           SELECT FROM slotsync.changes AS c
@@ -83,6 +90,7 @@ export async function forgetKey(
       ...statementsOfBookings(externalIds),
       ...clearMessages([localKey, ...externalIds]),
     ]);
+    if (inState['held'] !== undefined) await recountGates(tx, stream);
     const deleted = { ...inState, ...elsewhere };
     if (Object.keys(deleted).length === 0) return undefined;
     await noteRemoval(tx, key, deleted);
@@ -120,6 +128,9 @@ function statementsOfKey(
   const quoted = sql`${arrayLiteral(values.map((value) => JSON.stringify(value)))}::text[]`;
   const isQuotedIn = (json: SQL) =>
     sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${json}, name) > 0)`;
+  /** A sample of this key, or one that names it. `of`: the stream of the sample, an expression. */
+  const isSampleOf = (of: SQL) =>
+    sql`(${of} = ${stream} AND sample->>'key' = ${localKey} OR ${isQuotedIn(sql`sample::text`)})`;
   const clearFields = (table: string): Statement => [
     table,
     sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET fields = NULL WHERE ${isQuotedIn(sql`fields::text`)}`,
@@ -129,7 +140,7 @@ function statementsOfKey(
     sql`DELETE FROM ${sql.raw(`slotsync.${table}`)} WHERE stream = ${stream} AND local_key = ANY (${these})`,
   ];
   return [
-    ...['records', 'links', 'changes', 'drift', 'drift_events'].map(deleteOfKey),
+    ...['records', 'links', 'changes', 'drift', 'drift_events', 'held'].map(deleteOfKey),
     ...['drift', 'drift_events'].map(clearFields),
     ['object_claims', sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)}`],
     [
@@ -153,27 +164,44 @@ function statementsOfKey(
       sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
         WHERE ${stream} = ANY (streams) AND range->'keys' ? ${localKey}`,
     ],
-    // Holds show some records field by field.
+    // Gates and the holds of runs show some records field by field.
     [
-      'holds',
-      sql`UPDATE slotsync.holds SET samples = (
+      'gates',
+      sql`UPDATE slotsync.gates SET samples = (
           SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(samples) AS sample
-          WHERE NOT (stream = ${stream} AND sample->>'key' = ${localKey} OR ${isQuotedIn(sql`sample::text`)}))
-        WHERE stream = ${stream} AND samples @> ${JSON.stringify([{ key: localKey }])}::jsonb
-          OR ${isQuotedIn(sql`samples::text`)}`,
+          WHERE NOT ${isSampleOf(sql`stream`)})
+        WHERE EXISTS (SELECT FROM jsonb_array_elements(samples) AS sample WHERE ${isSampleOf(sql`stream`)})`,
     ],
+    updateHolds(
+      sql`EXISTS (SELECT FROM jsonb_array_elements(g.value->'samples') AS sample WHERE ${isSampleOf(sql`s.key`)})`,
+      sql`jsonb_set(g.value, '{samples}', (
+        SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(g.value->'samples') AS sample
+        WHERE NOT ${isSampleOf(sql`s.key`)}))`,
+    ),
     [
-      'watermarks',
-      sql`UPDATE slotsync.watermarks SET local_key = '' WHERE stream = ${stream} AND local_key = ${localKey}`,
+      'streams',
+      sql`UPDATE slotsync.streams SET cursor_key = '' WHERE stream = ${stream} AND cursor_key = ${localKey}`,
     ],
   ];
 }
 
 const isQuoting = sql.raw(`concat_ws(' ', ${QUOTING.map((part) => `range->>'${part}'`).join(', ')})`);
 
+/** Changes the holds that runs keep as history: those (named g, of a stream s) that fulfil a condition. */
+const updateHolds = (isMeant: SQL, changed: SQL): Statement => [
+  'runs',
+  sql`UPDATE slotsync.runs SET holds = (
+      SELECT jsonb_object_agg(s.key, (
+        SELECT coalesce(jsonb_object_agg(g.key, CASE WHEN ${isMeant} THEN ${changed} ELSE g.value END), '{}')
+        FROM jsonb_each(s.value) AS g))
+      FROM jsonb_each(holds) AS s)
+    WHERE EXISTS (SELECT FROM jsonb_each(holds) AS s, jsonb_each(s.value) AS g WHERE ${isMeant})`,
+];
+
 /** Clears the messages and the ranges of ended runs that name one of these, in quotes or without. */
 function clearMessages(names: readonly string[]): Statement[] {
   const pattern = patternOf(names);
+  const cleared = sql`to_jsonb(${CLEARED}::text)`;
   const quoting = sql`${arrayLiteral(QUOTING)}::text[]`;
   return [
     ...MESSAGES.map(([table, column]): Statement => {
@@ -183,16 +211,23 @@ function clearMessages(names: readonly string[]): Statement[] {
         sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET ${message} = ${CLEARED} WHERE ${message} ~ ${pattern}`,
       ];
     }),
-    ...IN_FACTS.map((path): Statement => [
-      'holds',
-      sql`UPDATE slotsync.holds SET facts = jsonb_set(facts, ${path}::text[], to_jsonb(${CLEARED}::text))
-        WHERE facts #>> ${path}::text[] ~ ${pattern}`,
-    ]),
+    ...IN_JSON.map(([table, column, path]): Statement => {
+      const json = sql.raw(column);
+      return [
+        table,
+        sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET ${json} = jsonb_set(${json}, ${path}::text[], ${cleared})
+          WHERE ${json} #>> ${path}::text[] ~ ${pattern}`,
+      ];
+    }),
+    updateHolds(
+      sql`concat_ws(' ', g.value #>> '{facts,message}', g.value #>> '{facts,refused,message}') ~ ${pattern}`,
+      sql`jsonb_set(jsonb_set(g.value, '{facts,message}', ${cleared}, false), '{facts,refused,message}', ${cleared}, false)`,
+    ),
     [
       'runs',
       sql`UPDATE slotsync.runs SET range = (
           SELECT jsonb_object_agg(part, CASE WHEN part = ANY (${quoting}) AND value #>> '{}' ~ ${pattern}
-            THEN to_jsonb(${CLEARED}::text) ELSE value END)
+            THEN ${cleared} ELSE value END)
           FROM jsonb_each(range) AS parts (part, value))
         WHERE finished_at IS NOT NULL AND ${isQuoting} ~ ${pattern}`,
     ],

@@ -22,11 +22,6 @@ interface SecondLook {
   secondLookAfterSeconds: number | undefined;
 }
 
-/** An answer of the service that refuses the object. `isNew`: it is not the second of the same refusal. */
-interface Refusal {
-  refusal?: { isNew: boolean; message: string };
-}
-
 /** The outcome of one record. Hashes are of the row and the object that the service accepted. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
@@ -43,10 +38,9 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | ({ outcome: 'deferred' } & Reason)
   /** `isUnanswered`: a write was sent, and may be carried out. */
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<SecondLook> &
-      Refusal &
       Omit<Reason, 'waitsFor'>)
   /** `changedId`: its external id is another one now, in its row or at the service; records that refer to it wait. */
-  | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason & Refusal)
+  | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
   /** Its row is gone, and this batch may not retire it: the next plan decides. */
@@ -71,13 +65,6 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 }
 
 export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 };
-
-/** The records that the service refused for the first time, and the commonest reason. */
-export interface Refusals {
-  records: number;
-  code: string;
-  message: string;
-}
 
 /** A record's name: stream and key as a JSON list, as in `waits_for`. */
 export function recordName({ stream, localKey }: RecordKey): string {

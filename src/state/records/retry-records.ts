@@ -50,6 +50,7 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
     const owners = await lockOwnersOfAnother(tx, chosen);
     const retried = await query<RetriedRecord>(tx)`
       UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
+        resend = 'retry', resend_since = now(), resend_run = NULL,
         check_after = CASE WHEN NOT ${AWAITS_SECOND_ANSWER} THEN r.check_after END
       WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${IS_FREE} OR NOT ${OWNS_ANOTHER})
       RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;

@@ -4,6 +4,7 @@ import { anyOf } from '../database.js';
 import { mendingDrift } from '../drift/write-drift.js';
 import { releasingClaim } from './claim-records.js';
 import { notingAssigned } from './links.js';
+import type { LimitedOperation } from '../schema.js';
 import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
 import { checkingAgain, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
@@ -18,7 +19,7 @@ export interface Settled {
   checks?: readonly SQL[] | undefined;
 }
 
-type SettledOf = Settled & { stream: string; runId: number };
+type SettledOf = Settled & { stream: string; runId: number; countedAs: LimitedOperation | null };
 
 const hasRecord = ({ outcome }: Outcome) => outcome !== 'forgotten' && outcome !== 'skipped';
 const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => localKey);
@@ -27,7 +28,7 @@ const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => 
  * Queries of one statement: `given` has the outcomes as JSON by key, `written` writes them and releases the claims. It has
  * no key whose claim another batch took over.
  */
-export function writeOutcomes({ token, stream, runId, outcomes }: SettledOf): SQL {
+export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
   const accepted = kept.filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged');
   // An object of so many keys would cost more to make than its text.
@@ -36,7 +37,8 @@ export function writeOutcomes({ token, stream, runId, outcomes }: SettledOf): SQ
   return sql`given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
     UPDATE slotsync.records AS r SET
       (status, external_id, row_external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
-        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, check_after) = (
+        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, counted_as, resend, resend_since, resend_run,
+        check_after) = (
         SELECT CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END,
           CASE WHEN NOT shared THEN r.external_id END,
           CASE WHEN shared OR o."externalId" <> r.external_id OR r.external_id IS NULL THEN o."externalId" END,
@@ -50,13 +52,16 @@ export function writeOutcomes({ token, stream, runId, outcomes }: SettledOf): SQ
           NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false)),
           CASE WHEN NOT accepted THEN r.gone_since END,
           CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
+          CASE WHEN o.outcome = 'synced' THEN ${countedAs} ELSE r.counted_as END,
+          CASE WHEN NOT ended THEN r.resend END, CASE WHEN NOT ended THEN r.resend_since END,
+          CASE WHEN NOT ended THEN r.resend_run END,
           greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
-          "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'),
+          "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
           coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
-        ) AS a(accepted, shared)),
+        ) AS a(accepted, ended, shared)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keysOf(kept))} AND r.claimed_by = ${token}
       -- What it was accepted for is another record's by now.
@@ -81,7 +86,7 @@ export function followOutcomes({
   outcomes,
   isReferredTo,
   checks = [],
-}: SettledOf): SQL[] {
+}: Omit<SettledOf, 'countedAs'>): SQL[] {
   const forgotten = outcomes.filter(({ outcome }) => outcome === 'forgotten');
   const skipped = outcomes.filter(({ outcome }) => outcome === 'skipped');
   const assigned = outcomes.filter((outcome) => 'assigned' in outcome && outcome.assigned);
@@ -127,8 +132,5 @@ function seenInSync(outcomes: readonly Outcome[]) {
 function toRow(outcome: Outcome) {
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  // A refusal is counted with the batch; one of a second look is not.
-  const refusal =
-    'refusal' in outcome && outcome.refusal?.isNew ? storable(outcome.refusal.message) : undefined;
-  return { ...outcome, refusal, changedId: undefined, message, waitsFor };
+  return { ...outcome, changedId: undefined, message, waitsFor };
 }

@@ -1,48 +1,43 @@
-// The life of a run: planning → running → succeeded | partial | failed, or held where an operator must approve. A run takes
+// The life of a run: planning → running → succeeded | partial | failed, or held where gates keep something back. A run takes
 // a step when the last batch of a level is finished; when a process ends in between, the next sweep lets it take the step.
 import { query, type Queries } from '../database.js';
+import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
-import { useApprovals, type UsedApproval } from './approvals.js';
 import { hasQueuedBatches, queueNextLevel, type QueuedBatch } from './batches.js';
 import { finishRun, readEnds } from './end-run.js';
-import { closeHolds, insertHolds } from './holds.js';
 import { LIMIT_IDLE, PlannerReplaced, type Planner } from './planner-token.js';
 import { onlyReads, type Run } from './read-runs.js';
-import { replaceEarlierRuns } from './replaced-runs.js';
 
 /**
  * Marks the plan as complete and lets the run take its first step; from here on the run is its batches. Returns those that
- * should have jobs. `writeRest` writes the last of the plan, in the same transaction. Throws PlannerReplaced, and writes
- * nothing, when this is not the planner of the run.
+ * should have jobs. `writeRest` writes the last of the plan, in the same transaction, and may still correct the counts. Throws
+ * PlannerReplaced, and writes nothing, when this is not the planner of the run.
  */
 export async function finishPlanning(
   db: Queries,
   { runId, token }: Planner,
-  planned: { plan: Record<string, PlanCounts>; holds: Holds; approvals?: readonly UsedApproval[] },
+  { plan, holds }: { plan: Record<string, PlanCounts>; holds: Holds },
   writeRest: (tx: Queries) => Promise<void> = async () => undefined,
 ): Promise<QueuedBatch[]> {
   return db.transaction(async (tx) => {
     // Sent behind each other. Of a planner that was replaced nothing stays, whatever the rest has met.
+    const written = JSON.stringify([plan, holds]);
     const [taken, rest] = await Promise.allSettled([
-      query<Pick<Run, 'kind'>>(tx)`
-        UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb
-        WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' RETURNING kind, ${LIMIT_IDLE}`,
+      query(tx)`
+        UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(plan)}::jsonb,
+          holds = ${toStorableJson(holds)}::jsonb
+        WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' RETURNING ${LIMIT_IDLE}`,
       writeRest(tx),
     ]);
     if (taken.status === 'rejected') throw taken.reason;
-    const [run] = taken.value;
-    if (!run) throw new PlannerReplaced();
+    if (taken.value.length === 0) throw new PlannerReplaced();
     if (rest.status === 'rejected') throw rest.reason;
-    await useApprovals(tx, planned.approvals ?? []);
-    const hasBatches = Object.values(planned.plan).some(({ inBatches }) => inBatches !== 0);
-    // In this order, and none waits for the one before.
-    const [queued] = await Promise.all([
-      hasBatches ? queueNextLevel(tx, runId) : takeStep(tx, runId),
-      insertHolds(tx, runId, planned.holds),
-      replaceEarlierRuns(tx, runId),
-      // Approvals of streams that could not be planned end too. None starts an incremental run.
-      run.kind !== 'incremental' && closeHolds(tx, runId, { isCancelled: false }),
-    ]);
+    if (JSON.stringify([plan, holds]) !== written)
+      await query(tx)`
+        UPDATE slotsync.runs SET plan = ${JSON.stringify(plan)}::jsonb, holds = ${toStorableJson(holds)}::jsonb
+        WHERE id = ${runId}::bigint`;
+    const hasBatches = Object.values(plan).some(({ inBatches }) => inBatches !== 0);
+    const queued = await (hasBatches ? queueNextLevel(tx, runId) : takeStep(tx, runId));
     return queued.length > 0 || !hasBatches ? queued : takeStep(tx, runId);
   });
 }

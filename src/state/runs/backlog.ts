@@ -1,10 +1,10 @@
-// The length of the queue, and how long the latest runs took: only metrics show these. Times are ages in seconds, by the
+// The length of the queue, how long the latest runs took, and when runs succeeded: only metrics show these. Times are ages in seconds, by the
 // database's clock.
 import { query, type Queries } from '../database.js';
 import type { RunKind, RunStatus } from '../schema.js';
 
 /** Runs looked back over: a week of one each minute. */
-export const RUNS_LOOKED_AT = 10_000;
+const RUNS_LOOKED_AT = 10_000;
 
 /** Runs to be planned and batches in the queue or in work, and since when the oldest was requested or planned. */
 export interface Backlog {
@@ -38,3 +38,14 @@ export const listDurations = (db: Queries): Promise<RunDuration[]> => query<RunD
   FROM slotsync.runs
   WHERE finished_at IS NOT NULL AND id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
   ORDER BY kind, status, id DESC`;
+
+export interface KindSuccess {
+  kind: RunKind;
+  /** How long ago a run of the kind succeeded; null: never. */
+  ageSeconds: number | null;
+}
+
+/** All runs are read: the last success of a kind that seldom runs may be long ago. Of syncs, the streams know it. */
+export const listKindSuccesses = (db: Queries): Promise<KindSuccess[]> => query<KindSuccess>(db)`
+  SELECT kind, extract(epoch FROM now() - max(finished_at) FILTER (WHERE status = 'succeeded'))::float8 AS "ageSeconds"
+  FROM slotsync.runs WHERE kind <> 'sync' GROUP BY kind ORDER BY kind`;

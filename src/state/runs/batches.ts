@@ -2,8 +2,9 @@
 // without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
-import { FROZEN_STREAMS, reasonFrozen } from '../freezes.js';
-import { batches, type BatchState, type HoldOperation, type LimitedOperation } from '../schema.js';
+import { isFrozen, reasonFrozen } from '../freezes.js';
+import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
+import { batches, type BatchState } from '../schema.js';
 
 type BatchRow = typeof batches.$inferSelect;
 /** A batch, with what of its run matters to it. */
@@ -12,7 +13,6 @@ export interface Batch extends Pick<
   'id' | 'runId' | 'stream' | 'level' | 'operation' | 'exempt' | 'keys' | 'state'
 > {
   lane: string;
-  isForced: boolean;
   isPaused: boolean;
   /** Why its stream is frozen; null: it is not. */
   frozen: string | null;
@@ -42,18 +42,18 @@ export async function deleteBatches(tx: Queries, runId: number, stream: string):
 export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
   const [row] = await query<Batch>(db)`
     SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
-      coalesce((range->>'force')::boolean, false) AS "isForced", paused_at IS NOT NULL AS "isPaused",
+      paused_at IS NOT NULL AS "isPaused",
       ${reasonFrozen(sql`b.stream`)} AS frozen, configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
   return row;
 }
 
-/** Whether more of a batch may be sent: it is neither ended nor held, its run not paused, and its stream not frozen. */
+/** Whether more of a batch may be sent: it has not ended, no gate has taken it, its run is not paused, and its stream not frozen. */
 export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
   const [row] = await query(db)`
     SELECT FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
     WHERE b.id = ${id}::bigint AND state = 'queued' AND paused_at IS NULL
-      AND b.stream <> ALL (${FROZEN_STREAMS})`;
+      AND NOT ${isFrozen(sql`b.stream`)}`;
   return row !== undefined;
 }
 
@@ -85,28 +85,22 @@ export async function listQueuedBatches(db: Queries, runId?: number) {
 }
 
 /**
- * Ends the hold of an operation: its batches may go when it is their turn, or are cancelled. `isExempt`: they do not count
- * towards later limits.
+ * Whether creates or updates of a stream are kept back, failed, given up or in doubt, or those that go before this batch in its run
+ * are not done yet: then any of them may be the row that has an object which is to be retired.
  */
-export async function releaseHeldBatches(
-  db: Queries,
-  { runId, stream, operation }: { runId: number; stream: string; operation: HoldOperation },
-  { to, isExempt = false }: { to: 'planned' | 'cancelled'; isExempt?: boolean },
-): Promise<void> {
-  await query(db)`
-    UPDATE slotsync.batches SET state = ${to}, exempt = exempt OR ${isExempt}, finished_at = CASE WHEN ${to === 'cancelled'} THEN now() END
-    WHERE run_id = ${runId}::bigint AND stream = ${stream} AND operation = ${operation} AND state = 'held'`;
-}
-
-/** Whether creates or updates that go before this batch in its run, of its stream, are held, failed or not done yet. */
 export async function hasUnsentWrites(
   db: Queries,
   { runId, stream, level }: Pick<Batch, 'runId' | 'stream' | 'level'>,
 ): Promise<boolean> {
   const { unsent } = await queryOne<{ unsent: boolean }>(db)`
     SELECT EXISTS (SELECT FROM slotsync.batches
-      WHERE run_id = ${runId}::bigint AND stream = ${stream} AND level < ${level}
-        AND state IN ('planned', 'queued', 'held', 'failed')) AS unsent`;
+        WHERE run_id = ${runId}::bigint AND stream = ${stream} AND level < ${level} AND state IN ('planned', 'queued', 'failed'))
+      OR EXISTS (SELECT FROM slotsync.held
+        WHERE stream = ${stream} AND coalesce(operation IN ('create', 'update', 'overwrite'), true))
+      OR EXISTS (SELECT FROM slotsync.records AS r
+        WHERE r.stream = ${stream} AND r.${UNSETTLED} AND r.status IN ('failed', 'dead') AND r.gone_since IS NULL AND NOT ${IS_FORMER})
+      OR EXISTS (SELECT FROM slotsync.records AS r
+        WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER}) AS unsent`;
   return unsent;
 }
 
@@ -114,39 +108,5 @@ export async function hasUnsentWrites(
 export async function cancelBatches(db: Queries, runId: number): Promise<void> {
   await query(db)`
     UPDATE slotsync.batches SET state = 'cancelled', finished_at = now()
-    WHERE run_id = ${runId}::bigint AND state IN ('planned', 'queued', 'held')`;
-}
-
-/** Less than 24 hours: two nights do not count together because a run started late or clocks were changed. */
-export const DAY = sql`interval '23 hours'`;
-
-/**
- * Records of a stream that other runs of the last day created, updated, and so on, or still will. What a run that is being
- * planned may release counts too, so that runs planned side by side see each other. `isExact`: each key counts once, and
- * not at all when this run has it too; otherwise a key may count several times, which costs no sorting.
- */
-export async function countWithinADay(
-  db: Queries,
-  { stream, operation, runId }: { stream: string; operation: LimitedOperation; runId: number },
-  { isExact }: { isExact: boolean },
-): Promise<number> {
-  const batchesAndRuns = sql`slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id`;
-  const counts = sql`b.stream = ${stream} AND b.operation = ${operation} AND b.created_at > now() - ${DAY} AND NOT b.exempt
-    AND (b.state IN ('planned', 'queued', 'done', 'failed') OR (b.state = 'held' AND r.status = 'planning'))`;
-  const { count } = isExact
-    ? await queryOne<{ count: number }>(db)`
-      SELECT (count(DISTINCT key) - count(DISTINCT key) FILTER (WHERE b.run_id = ${runId}::bigint))::int AS count
-      FROM ${batchesAndRuns} CROSS JOIN unnest(b.keys) AS key WHERE ${counts}`
-    : await queryOne<{ count: number }>(db)`
-      SELECT coalesce(sum(cardinality(b.keys)), 0)::int AS count
-      FROM ${batchesAndRuns} WHERE ${counts} AND b.run_id <> ${runId}::bigint`;
-  return count;
-}
-
-/** Creates of a stream that other plans of the last day have sent without asking what they meet at the service. */
-export async function countUnaskedWithinADay(db: Queries, stream: string, runId: number): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
-    SELECT coalesce(sum((plan->${stream}->>'unasked')::int), 0)::int AS count FROM slotsync.runs
-    WHERE id <> ${runId}::bigint AND requested_at > now() - ${DAY}`;
-  return count;
+    WHERE run_id = ${runId}::bigint AND state IN ('planned', 'queued')`;
 }

@@ -6,9 +6,18 @@ import { storable } from '../records/outcome-types.js';
 import { wakeArrived } from '../records/wake-waiting.js';
 import { cancelBatches } from './batches.js';
 import { asPlanner, PlannerReplaced, type Planner } from './planner-token.js';
-import { closeHolds } from './holds.js';
-import { ONLY_READS, selectSums, toSums, type StreamSums } from './read-runs.js';
-import { replaceEarlierRuns } from './replaced-runs.js';
+import { markDue, noteEndedWhole, noteProblems } from '../streams.js';
+import { withdrawApprovals } from '../gates/answers.js';
+import { withdrawWishes } from '../records/resend.js';
+import {
+  isWhole,
+  ONLY_READS,
+  onlyReads,
+  selectSums,
+  toSums,
+  type Run,
+  type StreamSums,
+} from './read-runs.js';
 
 /** A failure as runs, batches and records keep it. */
 export interface Failed {
@@ -35,7 +44,11 @@ export async function failPlanning(db: Queries, planner: Planner, error: Failed)
 
 /** Ends a run at an operator's command, in the same way. */
 export async function cancelRun(db: Queries, id: number): Promise<void> {
-  await endEarly(db, id, { status: 'cancelled' });
+  await db.transaction(async (tx) => {
+    await endEarly(tx, id, { status: 'cancelled' });
+    await withdrawApprovals(tx, id);
+    await withdrawWishes(tx, id);
+  });
 }
 
 /** The same for a run that nobody may work any more: the next run does what it has not done. */
@@ -58,15 +71,13 @@ async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
 
 /** All that decides how a run ends. */
 export interface RunEnds {
+  run: Pick<Run, 'kind' | 'range' | 'streams' | 'plan' | 'holds'>;
   /** Whether batches are under way, or wait for their level. */
   isOpen: boolean;
   isWaiting: boolean;
-  held: number;
-  /** Held batches that wait for the end of a freeze, and for nobody. */
-  frozen: number;
   failed: number;
-  /** Records of holds that an operator rejected. */
-  rejected: number;
+  /** Streams with a batch that failed. */
+  failedStreams: string[];
   /** The error of the first that failed. */
   code: string | null;
   message: string | null;
@@ -75,8 +86,6 @@ export interface RunEnds {
   missing: { stream: string; planned: number; ended: number; outcomes: number }[];
   /** Why the state counts as restored; null: what the service holds is known, or the run only reads. */
   restoredWhy: string | null;
-  /** Names of streams that were planned over a load of the mirror that is not recent enough; null: no stream was. */
-  staleStreams: string | null;
 }
 
 /** In one statement, because each change has a run that ends. */
@@ -87,7 +96,7 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
       FROM slotsync.runs CROSS JOIN LATERAL jsonb_each(plan) WHERE id = ${id}::bigint
     ), batched AS (
       SELECT stream, state, cardinality(keys) AS records, CASE
-          WHEN state IN ('held', 'cancelled') THEN cardinality(keys)
+          WHEN state = 'cancelled' THEN cardinality(keys)
           ELSE (SELECT sum(number::int) FROM jsonb_each_text(counts) AS c(outcome, number)) END AS outcomes
       FROM slotsync.batches WHERE run_id = ${id}::bigint
     ), streams AS (
@@ -97,20 +106,18 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
       FROM (SELECT stream FROM planned UNION SELECT stream FROM batched) AS s LEFT JOIN batched USING (stream)
       GROUP BY stream
     )
-    SELECT coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
-      count(*) FILTER (WHERE state = 'held')::int AS held,
-      count(*) FILTER (WHERE state = 'held' AND operation = 'frozen')::int AS frozen,
+    SELECT (SELECT jsonb_build_object('kind', kind, 'range', range, 'streams', streams, 'plan', plan, 'holds', holds)
+        FROM slotsync.runs WHERE id = ${id}::bigint) AS run,
+      coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
       count(*) FILTER (WHERE state = 'failed')::int AS failed,
-      coalesce(sum(cardinality(keys)) FILTER (WHERE state = 'cancelled'), 0)::int AS rejected,
+      coalesce(array_agg(DISTINCT stream) FILTER (WHERE state = 'failed'), '{}') AS "failedStreams",
       (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
       (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message,
       (SELECT coalesce(jsonb_agg(s), '[]') FROM (${selectSums(id)}) AS s) AS sums,
       (SELECT coalesce(jsonb_agg(s ORDER BY stream), '[]') FROM streams AS s
         WHERE planned <> ended OR planned <> outcomes) AS missing,
       (SELECT d.restored_why FROM slotsync.databases AS d, slotsync.runs AS r
-        WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy",
-      (SELECT string_agg(p.key, ', ' ORDER BY p.key) FROM slotsync.runs AS r CROSS JOIN LATERAL jsonb_each(r.plan) AS p
-        WHERE r.id = ${id}::bigint AND p.value ? 'staleLoad') AS "staleStreams"
+        WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy"
     FROM slotsync.batches WHERE run_id = ${id}::bigint`;
 }
 
@@ -124,26 +131,78 @@ export async function finishRun(
   const { outcomes: counts, accepted } = toSums(ends.sums);
   const missing = as ? undefined : explainMissing(ends);
   const sent = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
-  const isDone = sent === 'succeeded' || (sent === 'held' && ends.held === ends.frozen);
-  const doubt = isDone ? (explainRestored(ends) ?? explainStale(ends)) : undefined;
+  const doubt = isDone(sent, ends) ? (explainRestored(ends) ?? explainStale(ends)) : undefined;
   const status = doubt ? 'partial' : sent;
   const error = as ? as.error : (missing ?? doubt ?? explainEnd(ends));
-  const [ended] = await query<{ kind: RunKind; hasPlan: boolean }>(tx)`
+  const [ended] = await query<{ kind: RunKind }>(tx)`
     UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
       accepted = ${JSON.stringify(accepted)}::jsonb,
       error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
       finished_at = clock_timestamp()
-    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind, plan <> '{}'::jsonb AS "hasPlan"`;
+    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind`;
   if (!ended) return;
-  const isCancelled = status === 'cancelled';
-  // No approval starts an incremental run.
+  const { kind } = ended;
   await Promise.all([
-    (isCancelled || ended.kind !== 'incremental') && closeHolds(tx, id, { isCancelled }),
-    !ended.hasPlan && !isCancelled && replaceEarlierRuns(tx, id),
-    ended.kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
-    (ended.kind === 'sync' || ended.kind === 'backfill') && wakeArrived(tx),
+    kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
+    (kind === 'sync' || kind === 'backfill') && wakeArrived(tx),
+    !onlyReads(ended) && noteStreams(tx, id, { ends, counts, as, missing }),
   ]);
 }
+
+/** Notes what the end of a run says of its streams. */
+async function noteStreams(
+  tx: Queries,
+  runId: number,
+  {
+    ends,
+    counts,
+    as,
+    missing,
+  }: {
+    ends: RunEnds;
+    counts: Record<string, OutcomeCounts>;
+    as: EarlyEnd | undefined;
+    missing: Failed | undefined;
+  },
+): Promise<void> {
+  const { kind, streams, plan, holds } = ends.run;
+  const whole = isWhole(ends.run);
+  const problem = { runId, runKind: kind, isWhole: whole, failed: 0, dead: 0 };
+  if (as?.status === 'failed') await noteProblems(tx, streams, { ...problem, status: 'failed', ...as.error });
+  const isUnsent = as !== undefined || missing !== undefined;
+  // Keys that it has not sent wait in the inbox, or are wished with the records.
+  const isCancelled = as?.status === 'cancelled' && !as.error;
+  if (isUnsent && kind !== 'incremental' && kind !== 'repair')
+    await markDue(tx, streams, isCancelled ? 'cancelled' : 'failed', { replaces: isCancelled && whole });
+  for (const { stream } of ends.missing)
+    if (missing) await noteProblems(tx, [stream], { ...problem, status: 'partial', ...missing });
+  if (!whole || as) return;
+  const fine: string[] = [];
+  const synced: string[] = [];
+  for (const stream of Object.keys(plan)) {
+    const { failed = 0, dead = 0, synced: sent = 0, unchanged = 0 } = counts[stream] ?? {};
+    const hasFailed = ends.failedStreams.includes(stream);
+    if (!hasFailed && failed + dead === 0) {
+      if (!missing) fine.push(stream);
+      const isHeld = Object.values(holds[stream] ?? {}).some(
+        ({ reason, isRejected }) => reason !== 'frozen' && !isRejected,
+      );
+      const isKnown = !missing && ends.restoredWhy === null && !plan[stream]?.staleLoad;
+      if (isKnown && !isHeld) synced.push(stream);
+      continue;
+    }
+    const { code, message } = hasFailed ? ends : { code: null, message: null };
+    const status = hasFailed && sent + unchanged === 0 ? 'failed' : 'partial';
+    await noteProblems(tx, [stream], { ...problem, status, code, message, failed, dead });
+  }
+  await noteEndedWhole(tx, { fine, synced });
+}
+
+/** Everything was sent but what a freeze keeps back. */
+const isDone = (status: RunStatus, { run: { holds } }: RunEnds): boolean =>
+  status === 'succeeded' ||
+  (status === 'held' &&
+    Object.values(holds).every((held) => Object.values(held).every(({ reason }) => reason === 'frozen')));
 
 /** The status that follows from the outcomes of each stream and the ends of the batches. A run that sent less than it planned has not succeeded. */
 function statusOf(counts: readonly OutcomeCounts[], batchesIn: RunEnds, isIncomplete: boolean): RunStatus {
@@ -151,8 +210,7 @@ function statusOf(counts: readonly OutcomeCounts[], batchesIn: RunEnds, isIncomp
   const isBad = counts.some(({ failed, dead }) => failed + dead > 0);
   if (batchesIn.failed > 0 && !isGood) return 'failed';
   if (batchesIn.failed > 0 || isBad || isIncomplete) return 'partial';
-  if (batchesIn.held > 0) return 'held';
-  return batchesIn.rejected > 0 ? 'partial' : 'succeeded';
+  return Object.keys(batchesIn.run.holds).length > 0 ? 'held' : 'succeeded';
 }
 
 function explainRestored({ restoredWhy: why }: RunEnds): Failed | undefined {
@@ -163,31 +221,25 @@ function explainRestored({ restoredWhy: why }: RunEnds): Failed | undefined {
   };
 }
 
-function explainStale({ staleStreams: streams }: RunEnds): Failed | undefined {
-  if (streams === null) return undefined;
-  return { code: 'source_stale', message: `${streams}: the load of the mirror is not recent enough` };
+function explainStale({ run: { plan } }: RunEnds): Failed | undefined {
+  const streams = Object.keys(plan).filter((stream) => plan[stream]?.staleLoad);
+  if (streams.length === 0) return undefined;
+  const message = `${streams.toSorted().join(', ')}: the load of the mirror is not recent enough`;
+  return { code: 'source_stale', message };
 }
 
-function explainEnd({ code, message, held, rejected }: RunEnds): Failed | undefined {
-  if (code !== null) return { code, message: message ?? code };
-  return held === 0 && rejected > 0 ? holdRejected(rejected) : undefined;
-}
-
-/** The error of a run of which an operator rejected so many records, and nothing else failed. */
-export function holdRejected(records: number): Failed {
-  const what = records === 1 ? '1 record was' : `${records} records were`;
-  return { code: 'hold_rejected', message: `${what} held, and an operator rejected them` };
-}
+const explainEnd = ({ code, message }: RunEnds): Failed | undefined =>
+  code === null ? undefined : { code, message: message ?? code };
 
 /**
  * Explains what a run that is to end does not account for: batches that never ended, records without an outcome in those that
- * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is held.
+ * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is kept back by a gate.
  */
 function explainMissing({ missing: rows }: RunEnds): Failed | undefined {
   if (rows.length === 0) return undefined;
   const told = rows.map(
     ({ stream, planned, ended, outcomes }) =>
-      `${stream}: ${planned} records planned, ${ended} in batches that ended, ${outcomes} with an outcome or held`,
+      `${stream}: ${planned} records planned, ${ended} in batches that ended, ${outcomes} with an outcome`,
   );
   return { code: 'outcomes_missing', message: told.join('; ') };
 }

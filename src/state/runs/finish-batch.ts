@@ -6,6 +6,9 @@ import { failRecords } from '../records/fail-records.js';
 import { NO_OUTCOMES, storable } from '../records/outcome-types.js';
 import { followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
 import type { Batch } from './batches.js';
+import { recountGates } from '../gates/held.js';
+import { countingSent } from '../sent.js';
+import { countingAnswered } from '../streams.js';
 import type { Failed } from './end-run.js';
 
 /** A batch that has not ended. */
@@ -15,7 +18,7 @@ const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queue
 const lockingKeys = (id: number) => sql`
   SELECT keys FROM slotsync.batches WHERE ${isUnfinished(id)} FOR NO KEY UPDATE`;
 
-/** Counts the query `settled`: outcomes and accepted operations, as `countOutcomes` does, refusals with the commonest reason, and the keys. */
+/** Counts the query `settled`: outcomes and accepted operations, as `countOutcomes` does, and the keys. */
 const COUNTED = sql`
   SELECT jsonb_build_object('synced', count(*) FILTER (WHERE outcome = 'synced'),
       'unchanged', count(*) FILTER (WHERE outcome IN ('unchanged', 'forgotten', 'skipped')),
@@ -25,8 +28,6 @@ const COUNTED = sql`
     CASE WHEN count(operation) > 0 THEN jsonb_build_object('create', count(*) FILTER (WHERE operation = 'create'),
       'update', count(*) FILTER (WHERE operation = 'update'),
       'retire', count(*) FILTER (WHERE operation = 'retire')) END AS accepted,
-    nullif(count(refusal), 0) AS refused,
-    mode() WITHIN GROUP (ORDER BY ARRAY[code, refusal]) FILTER (WHERE refusal IS NOT NULL) AS reason,
     array_agg(key) AS keys
   FROM settled`;
 
@@ -34,21 +35,23 @@ const COUNTED = sql`
  * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
  * keys become a finished batch of their own and this one keeps the rest. Which keys are still open, the row says: another
  * process may have settled some since the batch was read, and none counts twice. Returns the keys that remain open, and the
- * outcomes that became those of their records; `hasRefusals`: some of the batch's were refused. One transaction and one round trip, with the statements that release the rest of its claim.
+ * outcomes that became those of their records. `answered`: objects that the service answered about and that were not counted
+ * yet. One transaction and one round trip, with the statements that release the rest of its claim.
  */
 export async function settleBatch(
   { db }: Pick<State, 'db'>,
   { id, runId, stream, level, operation, exempt }: Batch,
-  settling: Settled & { releasing?: readonly SQL[] },
+  settling: Settled & { releasing?: readonly SQL[]; answered?: number },
 ) {
-  const settled = { ...settling, stream, runId };
+  const countedAs = exempt ? null : operation;
+  const settled = { ...settling, stream, runId, countedAs };
+  const sent = settling.outcomes.filter(({ outcome }) => outcome === 'synced').length;
   const [, [answer]] = (await queryTogether(db, [
     lockingKeys(id),
     sql`
     WITH ${writeOutcomes(settled)}, outcomes AS MATERIALIZED (
       SELECT key, value->>'outcome' AS outcome,
         CASE WHEN value->>'outcome' = 'synced' THEN value->>'operation' END AS operation,
-        value->>'code' AS code, value->>'refusal' AS refusal,
         value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written
       FROM given CROSS JOIN jsonb_each(by_key)
     ), open AS MATERIALIZED (
@@ -58,27 +61,32 @@ export async function settleBatch(
     ), remaining AS MATERIALIZED (
       SELECT coalesce(array_agg(key ORDER BY place), '{}') AS keys FROM open WHERE key NOT IN (SELECT key FROM settled)
     ), counted AS MATERIALIZED (${COUNTED}), part AS (
-      INSERT INTO slotsync.batches (run_id, stream, level, operation, exempt, keys, state, counts, accepted, refused,
-        error_code, error_message, finished_at)
-      SELECT ${runId}::bigint, ${stream}, ${level}::int, ${operation}, ${exempt}::boolean, c.keys, 'done', c.counts, c.accepted, c.refused,
-        c.reason[1], c.reason[2], now()
+      INSERT INTO slotsync.batches (run_id, stream, level, operation, exempt, keys, state, counts, accepted, finished_at)
+      SELECT ${runId}::bigint, ${stream}, ${level}::int, ${operation}, ${exempt}::boolean, c.keys, 'done', c.counts, c.accepted, now()
       FROM counted AS c, remaining AS r WHERE r.keys <> '{}' AND c.keys <> '{}'
     ), ended AS (
-      UPDATE slotsync.batches AS b SET state = 'done', counts = c.counts, accepted = c.accepted, refused = c.refused,
-        error_code = c.reason[1], error_message = c.reason[2], finished_at = now()
+      UPDATE slotsync.batches AS b SET state = 'done', counts = c.counts, accepted = c.accepted, finished_at = now()
       FROM counted AS c, remaining AS r WHERE ${isUnfinished(id)} AND r.keys = '{}'
     ), left_open AS (
       UPDATE slotsync.batches AS b SET keys = r.keys
       FROM counted AS c, remaining AS r WHERE ${isUnfinished(id)} AND r.keys <> '{}' AND c.keys <> '{}'
+    ), unheld AS (
+      DELETE FROM slotsync.held WHERE stream = ${stream} AND local_key IN (
+        SELECT key FROM settled WHERE outcome IN ('synced', 'unchanged', 'forgotten')) RETURNING 1
     )
-    SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost, c.refused IS NOT NULL AS "hasRefusals"
-    FROM remaining AS r, counted AS c`,
+    SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost,
+      EXISTS (SELECT FROM unheld) AS "hasUnheld"
+    FROM remaining AS r`,
     ...followOutcomes(settled),
     ...(settling.releasing ?? []),
-  ])) as [unknown, [{ open: string[]; lost: string[]; hasRefusals: boolean }]];
+    // The last ones: the batches of a stream share these rows.
+    ...(countedAs && sent > 0 ? [countingSent(stream, countedAs, sent)] : []),
+    ...(settling.answered ? [countingAnswered(stream, settling.answered)] : []),
+  ])) as [unknown, [{ open: string[]; lost: string[]; hasUnheld: boolean }]];
+  if (answer.hasUnheld) await recountGates(db, stream);
   const lost = new Set(answer.lost);
   const written = settled.outcomes.filter(({ localKey }) => !lost.has(localKey));
-  return { open: answer.open, written, hasRefusals: answer.hasRefusals };
+  return { open: answer.open, written };
 }
 
 /**

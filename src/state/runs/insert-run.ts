@@ -3,7 +3,8 @@ import { sql } from 'drizzle-orm';
 import type { Fingerprints } from '../../streams/fingerprints.js';
 import type { Queries } from '../database.js';
 import { runs, type RunKind, type RunRange, type StartedBy } from '../schema.js';
-import type { Run } from './read-runs.js';
+import { noteAttempted } from '../streams.js';
+import { isWhole, type Run } from './read-runs.js';
 
 export interface RunRequest {
   kind: RunKind;
@@ -35,15 +36,6 @@ export async function insertRun(
   };
   const [run] = await tx.insert(runs).values(row).returning();
   if (!run) throw new Error('the run was not written');
-  return { ...run, holds: {} };
-}
-
-/** A run that does what this one held. After single keys, the whole stream: limits are counted over all of it. */
-export function sameAgain({
-  kind,
-  lane,
-  range,
-}: Pick<Run, 'kind' | 'lane' | 'range'>): Pick<RunRequest, 'kind' | 'lane' | 'range'> {
-  if (kind === 'incremental') return { kind: 'sync', lane: 'sync' };
-  return { kind, lane, range: range ?? undefined };
+  if (isWhole(run)) await noteAttempted(tx, streams);
+  return run;
 }

@@ -7,9 +7,17 @@ export const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule'
   (SELECT n.streams = '{}' OR n.streams && r.streams FROM slotsync.schedules AS n WHERE n.name = 'nightly'),
   NOT EXISTS (SELECT FROM slotsync.schedules AS o WHERE o.name <> 'verify'))`);
 
+/** A nightly run. `finishedAt`: null while it is unfinished. */
+export interface NightlyRun {
+  id: number;
+  streams: string[];
+  finishedAt: Date | null;
+}
+
 /** The latest nightly run that has ended; undefined: none has. */
-export async function readLatestNightly(db: Queries): Promise<number | undefined> {
-  const [row] = await query<{ id: number | null }>(db)`
-    SELECT max(r.id)::float8 AS id FROM slotsync.runs AS r WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL`;
-  return row?.id ?? undefined;
+export async function readLatestNightly(db: Queries): Promise<NightlyRun | undefined> {
+  const [row] = await query<NightlyRun>(db)`
+    SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r
+    WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`;
+  return row;
 }

@@ -1,23 +1,20 @@
 // Readings of runs: one, the latest, the unfinished ones, and how far they are.
-import { desc, eq, getTableColumns, inArray, isNull, sql } from 'drizzle-orm';
+import { desc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
-import {
-  RUN_KINDS,
-  runs,
-  type AcceptedCounts,
-  type Holds,
-  type OutcomeCounts,
-  type RunKind,
-} from '../schema.js';
-import { HOLDS_OF_RUN } from './holds.js';
+import { RUN_KINDS, runs, type AcceptedCounts, type OutcomeCounts, type RunKind } from '../schema.js';
 
-/** A run, and what it held, per stream and operation, unless it was rejected. */
-export type Run = typeof runs.$inferSelect & { holds: Holds };
+export type Run = typeof runs.$inferSelect;
 
 /** Reads runs: `selectRuns(db).where(…)`. */
-export const selectRuns = (db: Queries) =>
-  db.select({ ...getTableColumns(runs), holds: HOLDS_OF_RUN }).from(runs);
+export const selectRuns = (db: Queries) => db.select().from(runs);
+
+/**
+ * A run is whole for each stream that it could plan: it reads all rows of the stream and leaves nothing out. Only such a run
+ * retires, replaces what is held, counts as a success of the stream, and ends that the stream is due.
+ */
+export const isWhole = ({ kind, range }: Pick<Run, 'kind' | 'range'>): boolean =>
+  kind === 'sync' && range === null;
 
 /** Runs of these kinds have no batches: the process that started one works it. */
 export const onlyReads = ({ kind }: Pick<Run, 'kind'>): boolean => kind === 'reconcile' || kind === 'verify';
@@ -36,13 +33,6 @@ export async function readRun(db: Queries, id: number): Promise<Run | undefined>
 export async function listRuns(db: Queries, limit: number, kinds: readonly RunKind[] = LISTED_KINDS) {
   const isListed = inArray(runs.kind, [...kinds]);
   return selectRuns(db).where(isListed).orderBy(desc(runs.id)).limit(limit);
-}
-
-/** When the first sync or backfill that is still stored was asked for. */
-export async function readFirstRequest(db: Queries): Promise<Date | undefined> {
-  const sends = inArray(runs.kind, ['sync', 'backfill']);
-  const [first] = await db.select().from(runs).where(sends).orderBy(runs.id).limit(1);
-  return first?.requestedAt;
 }
 
 export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
@@ -100,5 +90,33 @@ export async function readProgress(db: Queries, id: number): Promise<Progress> {
     SELECT coalesce(sum(cardinality(keys)), 0)::int AS total,
       count(*) FILTER (WHERE state NOT IN ('done', 'failed'))::int AS "batchesLeft",
       coalesce(sum(cardinality(keys)) FILTER (WHERE state IN ('done', 'failed')), 0)::int AS done
-    FROM slotsync.batches WHERE run_id = ${id}::bigint AND state NOT IN ('held', 'cancelled')`;
+    FROM slotsync.batches WHERE run_id = ${id}::bigint AND state <> 'cancelled'`;
+}
+
+/** A run that only reads and ended badly. */
+export type BadReading = Pick<Run, 'id' | 'kind' | 'errorCode' | 'streams'> & {
+  status: 'failed' | 'partial';
+  finishedAt: Date;
+};
+
+/** A reconcile read a window, which reaches into the future, and not only what was changed; a verify read no sample. */
+const readsAll = (run: string) =>
+  sql.raw(`CASE ${run}.kind WHEN 'verify' THEN ${run}.range IS NULL
+    ELSE coalesce((${run}.range->>'to')::timestamptz > ${run}.requested_at + interval '1 hour', false) END`);
+
+/** The run ended, and says something: its process was not stopped. */
+const hasSaid = (run: string) =>
+  sql.raw(
+    `${run}.finished_at IS NOT NULL AND ${run}.status <> 'cancelled' AND coalesce(${run}.error_code, '') <> 'interrupted'`,
+  );
+
+/** The runs that only read and ended badly, where none of the kind has read all, or as much, since. */
+export async function listBadReadings(db: Queries): Promise<BadReading[]> {
+  return query<BadReading>(db)`
+    SELECT r.id::float8 AS id, r.kind, r.status, r.error_code AS "errorCode", r.streams, r.finished_at AS "finishedAt"
+    FROM slotsync.runs AS r
+    WHERE r.status <> 'succeeded' AND r.${ONLY_READS} AND ${hasSaid('r')} AND NOT EXISTS (
+      SELECT FROM slotsync.runs AS l WHERE l.id > r.id AND l.kind = r.kind AND ${hasSaid('l')}
+        AND (${readsAll('l')} OR NOT ${readsAll('r')}))
+    ORDER BY r.id DESC`;
 }

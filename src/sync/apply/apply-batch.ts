@@ -3,20 +3,19 @@
 // with its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
 import type { PutObject } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
-import { SlotsyncError } from '../../errors/errors.js';
+import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import type { ClosedGate } from '../../state/gates/held.js';
 import { noMeter } from '../../process/meter.js';
 import { noteInSpan } from '../../process/tracing.js';
 import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
-import { holdRest } from '../../state/runs/hold-rest.js';
+import { closeGate } from '../../state/gates/close-gate.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
-import { holdRefused } from '../limits/hold-refused.js';
-import { createRefusalTallies, type RefusalTallies } from '../limits/refusal-tallies.js';
-import { failsOnObject, isNewRefusal, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
-import type { SlowReadings } from '../run/slow-readings.js';
+import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
+import { failsOnObject, newRefusal, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import { claimBatch, type ClaimDeps } from './batch-claim.js';
@@ -31,10 +30,8 @@ import type { Written } from './request-line.js';
 export interface ApplyDeps extends ClaimDeps {
   /** The lines that batches share to fill their requests; unless given, each batch has its own. */
   requests?: RequestFiller;
-  /** The streams of runs whose slow readings were reported. */
-  slowReadings?: SlowReadings;
-  /** Answers about the streams of runs; unless given, each batch counts its own. */
-  refusals?: RefusalTallies;
+  /** Streams of runs of which too much was refused; unless given, each batch knows its own. */
+  refusals?: Refusals;
   /** Findings of earlier attempts of the batch. */
   earlier?: EarlierFailures;
 }
@@ -55,8 +52,9 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     });
   }
   if (batch.frozen !== null) {
-    const rest = { runId: batch.runId, stream: stream.name, operation: 'frozen', approvable: false } as const;
-    const records = await holdRest(state.db, rest, { frozen: batch.frozen });
+    const facts = { accepted: 0, message: batch.frozen };
+    const gate = { operation: '*', reason: 'frozen', runId: batch.runId, facts } as const;
+    const records = await closeGate(state.db, stream.name, gate);
     log.info({ records }, 'batch not sent: its stream is frozen');
     return;
   }
@@ -70,10 +68,11 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     return [];
   };
   const context = { lane: batch.lane as Lane, signal };
-  const { refusals = createRefusalTallies() } = deps;
+  const { refusals = createRefusals() } = deps;
+  const answers = noAnswers();
   let failure: unknown;
   try {
-    await settleInto(deps, { batch, stream, claim, context, settle, refusals }, unanswered);
+    await settleInto(deps, { batch, stream, claim, context, settle, refusals, answers }, unanswered);
   } catch (error) {
     failure = error;
   }
@@ -92,18 +91,18 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     outcomes: [...outcomes.values()],
     isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
     checks: referrers?.checks,
+    answered: answers.answered,
     // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
-  const isStopped = failure instanceof RefusedTooOften;
   let isLeft = false;
-  if (settled.hasRefusals || isStopped) {
-    const held = await holdRefused(state.db, stream, batch.runId);
-    if (held > 0) log.warn({ records: held }, 'too much was refused: the rest of the stream is held');
-    // Another batch may have held this one too.
-    isLeft = isStopped && !(await isToBeSent(state.db, batch.id));
-    if (isStopped && !isLeft) refusals.clear(stream, batch.runId);
+  const gate = gateOf(failure, batch);
+  if (gate && settled.open.length > 0) {
+    // Its claim is released, so that the gate takes the rest of it as well; another batch may have closed it.
+    const held = await closeGate(state.db, stream.name, gate);
+    if (held > 0) log.warn({ records: held, reason: gate.reason }, 'the rest of the stream is held');
+    isLeft = !(await isToBeSent(state.db, batch.id));
   }
   const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);
@@ -125,6 +124,15 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   });
 }
 
+/** The gate that a failure closes for the rest of the stream, or of the operation of the batch; undefined: none. */
+function gateOf(failure: unknown, { runId, operation }: Batch): ClosedGate | undefined {
+  if (failure instanceof RefusedTooOften)
+    return { operation: '*', reason: 'refused', runId, facts: { accepted: 0 } };
+  if (codeOf(failure) !== 'forbidden') return undefined;
+  const facts = { accepted: 0, message: messageWithDetail(failure) };
+  return { operation: operation ?? '*', reason: 'forbidden', runId, facts };
+}
+
 /** Too much of the stream was refused in the run: no more of the batch is sent. */
 class RefusedTooOften extends SlotsyncError {
   constructor() {
@@ -138,7 +146,8 @@ class RefusedTooOften extends SlotsyncError {
  */
 async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
   const { clock = () => performance.now(), requests = openRequests(deps) } = deps;
-  const { batch, stream, claim, context, settle, refusals } = work;
+  const { batch, stream, claim, context, settle, refusals, answers } = work;
+  const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: Attempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
   /** How often in a row a reading was too old before its writes had their slots. */
@@ -179,20 +188,25 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
       isAgain: late > 0,
       claim: {
         async confirm() {
-          if (await refusals.isBeyond(deps.state.db, stream, batch.runId)) throw new RefusedTooOften();
+          if (await isStopped()) throw new RefusedTooOften();
           await claim.confirm();
         },
       },
       answered: (extId, result) => {
         const write = byExtId.get(extId);
-        if (write) refusals.note(stream, batch.runId, isNewRefusal(write, result));
+        if (!write) return;
+        answers.answered++;
+        const refusal = newRefusal(write, result);
+        if (refusal) Object.assign(answers, { ...refusal, refused: answers.refused + 1 });
       },
     });
     settleWritten(toWrite, written, settle);
     const keysOf = (extIds: ReadonlySet<string>) =>
       new Set(toWrite.flatMap(({ object, record }) => (extIds.has(object.extId) ? record.localKey : [])));
     for (const key of keysOf(written.sent)) unanswered.add(key);
+    const isRefusedTooOften = await isStopped();
     if (written.failure) throw written.failure.error;
+    if (isRefusedTooOften && (rest.length > 0 || written.unsent.size > 0)) throw new RefusedTooOften();
     const unsent = keysOf(written.unsent);
     rest = [...writes.filter(({ record }) => unsent.has(record.localKey)), ...rest];
     late = unsent.size > 0 ? late + 1 : 0;

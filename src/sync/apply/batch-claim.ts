@@ -40,7 +40,7 @@ const SEEN_JUST_NOW_MS = 2 * SECOND;
 export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
 
 /** Claims what of a batch no other batch has. */
-export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys, operation }: Batch) {
+export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys }: Batch) {
   const { mirror, destination, state, processId = 'unnamed', clock = () => performance.now() } = deps;
   const { db } = state;
   const validMs = destination.requestTimeoutMs + BEYOND_REQUEST_MS;
@@ -65,8 +65,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   const linked = new Set(
     [...claimed.values()].flatMap(({ localKey, isLinked }) => (isLinked ? localKey : [])),
   );
-  // A repair reads the objects, whatever was accepted last.
-  const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
+  const records = asWished(claimed);
   /** Records without those whose object another batch has. */
   const writable = new Map(records);
   const objects = new Set<string>();
@@ -149,7 +148,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     async refresh(keys: readonly string[]): Promise<void> {
       const mine = keys.filter((key) => writable.has(key));
       const read = await readClaimed(db, claim, mine);
-      const current = operation === 'repair' ? asInDoubt(read) : read;
+      const current = asWished(read);
       for (const key of mine) {
         const record = current.get(key);
         if (record) writable.set(key, record);
@@ -204,9 +203,17 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   };
 }
 
-function asInDoubt(records: ReadonlyMap<string, ClaimedRecord>): Map<string, ClaimedRecord> {
-  return new Map([...records].map(([key, record]) => [key, { ...record, inDoubt: true }]));
-}
+/** A repair reads the object, whatever was accepted last. */
+const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, ClaimedRecord> =>
+  new Map(
+    [...records].map(([key, record]) => [
+      key,
+      record.resend === 'repair' ? { ...record, inDoubt: true } : record,
+    ]),
+  );
+
+/** It is sent although the service holds it as it is. */
+export const isWanted = ({ resend }: Pick<ClaimedRecord, 'resend'>): boolean => resend === 'forced';
 
 /** Before anything of it was sent. */
 export function claimLost(): SlotsyncError {

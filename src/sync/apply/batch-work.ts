@@ -2,7 +2,7 @@
 import type { Context } from '../../destination/client.js';
 import type { Batch } from '../../state/runs/batches.js';
 import type { Stream } from '../../streams/stream.js';
-import type { RefusalTallies } from '../limits/refusal-tallies.js';
+import type { Answers, Refusals } from '../limits/refusals.js';
 import type { Settle } from '../object/outcome-reasons.js';
 import type { BatchClaim } from './batch-claim.js';
 
@@ -13,6 +13,7 @@ export interface BatchWork {
   /** Lane and signal of its requests. */
   context: Context;
   settle: Settle;
-  /** Answers about the streams of runs. */
-  refusals: RefusalTallies;
+  refusals: Refusals;
+  /** Answers about its objects that were not counted yet. */
+  answers: Answers;
 }

@@ -12,6 +12,7 @@ import {
   unchanged,
   type Write,
 } from '../object/outcome-reasons.js';
+import { isWanted } from './batch-claim.js';
 import { mergeWithService } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-work.js';
@@ -145,7 +146,7 @@ function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
 /** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
 export function chooseWrites(
   deps: SyncDeps,
-  { batch: { isForced }, stream, settle }: BatchWork,
+  { stream, settle }: BatchWork,
   prepared: readonly Write[],
   { found, unnamed, renamed }: Standing,
 ): Write[] {
@@ -163,7 +164,7 @@ export function chooseWrites(
     const merged = mergeWithService(stream, write.object, standing);
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
-    if (standing && isNamed && isSettling && isCurrent && !isForced && isSameObject(merged, standing))
+    if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
       return settle(unchanged(write, standing.id));
     return [{ ...write, object: merged }];
   });

@@ -7,15 +7,13 @@ import * as outcome from '../object/outcome-reasons.js';
 import type { Settle, Write } from '../object/outcome-reasons.js';
 import { renderRows, type Rendered } from '../object/render.js';
 import { startRetirements } from '../object/retire.js';
-import type { SlowReadings } from '../run/slow-readings.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
+import { isWanted } from './batch-claim.js';
 import type { BatchWork } from './batch-work.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
 
-type PrepareDeps = SyncDeps & { slowReadings?: SlowReadings };
-
 /** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
-export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<Write[]> {
+export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Write[]> {
   const { batch, stream, claim, settle } = work;
   const { rows, rendered, unreadable, linksTo } = await readUnderClaim(deps, work);
   const shared = findSharedInBatch(stream, rendered);
@@ -50,7 +48,7 @@ export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<
     return owner ? settle(outcome.externalIdShared(write, owner)) : [write];
   });
   const own = await refuseLinkedIds(deps, work, writes, linksTo);
-  const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
+  const open = own.filter((write) => isWanted(write.record) || !isAccepted(write, settle));
   const gone = [...records.values()].filter(
     ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
   );
@@ -61,7 +59,7 @@ export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<
  * Rows as the mirror has them after the right to write their objects was obtained. A record whose row has an object
  * that another batch has, or another one at every look, is left to a later attempt.
  */
-async function readUnderClaim(deps: PrepareDeps, { batch, stream, claim }: BatchWork) {
+async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
   /** By external id, the links to objects that records own which were never accepted. */
   const linksTo = new Map<string, Link | undefined>();
   const read = async (keys: readonly string[]) => {
@@ -69,12 +67,11 @@ async function readUnderClaim(deps: PrepareDeps, { batch, stream, claim }: Batch
       const { objectHash = '', externalId } = claim.records.get(key) ?? {};
       return objectHash === null ? (externalId ?? []) : [];
     });
-    const [{ rows: found, unreadable: unread, slow }, links] = await Promise.all([
+    const [{ rows: found, unreadable: unread }, links] = await Promise.all([
       deps.mirror.readRows(stream, keys),
       readLinksOfAndTo(deps.state.db, stream.name, keys, owned),
     ]);
     for (const externalId of owned) linksTo.set(externalId, links.to.get(externalId));
-    if (slow) deps.slowReadings?.warn(deps.log, batch, slow);
     return { found, unread, results: await renderRows(deps.state, stream, found, undefined, links.ofKeys) };
   };
   const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);

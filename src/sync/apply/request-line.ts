@@ -84,6 +84,7 @@ interface LineOptions {
 /** Failures of a write that the service cannot have carried out. */
 const NOT_CARRIED_OUT = new Set([
   'claim_lost',
+  'forbidden',
   'limiter_closed',
   'quota_unavailable',
   'refused',

@@ -1,17 +1,11 @@
-// Why something is held, as a sentence made from the facts of its hold.
-import type { DriftSummary, Hold, HoldOperation } from '../../state/schema.js';
+// Why something is held, as a sentence made from the facts of its gate.
+import type { DriftSummary, GateReason, Hold, LimitedOperation } from '../../state/schema.js';
+import { isApprovable, nameOfGate } from '../../state/gates/gates.js';
 import { formatNumber, plural } from '../../text/format.js';
 import { describeWholeLoad } from './load-age.js';
 
-/** A hold as the sentence needs it. `runId`: the run that holds it; undefined for a preview. */
-interface Held extends Pick<Hold, 'count' | 'facts'> {
-  stream: string;
-  operation: HoldOperation;
-  approvable: boolean;
-  runId?: number | undefined;
-}
-
-type Counted = Exclude<HoldOperation, 'refused' | 'frozen'>;
+/** A closed gate, or the hold of a run, as the sentence needs it. */
+export type Held = Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>;
 
 const DONE = {
   create: 'created',
@@ -23,67 +17,109 @@ const DONE = {
 const MOST = 0.5;
 
 /** `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
-export function describeReason({
-  operation,
-  count,
-  facts,
-}: Pick<Held, 'operation' | 'count' | 'facts'>): string {
-  if (operation === 'frozen')
-    return `${plural(count, 'record')} ${count === 1 ? 'was' : 'were'} not sent because the stream was frozen: ${facts.frozen}`;
-  if (operation === 'refused') return describeRefusals(count, facts);
-  const counted = describeCount(operation, count, facts.accepted);
-  if (facts.isSourceEmpty)
-    return `${counted}, but the source is empty, and an empty source deactivates nothing: check the mirror, then: slotsync sync`;
-  const { earlier, limit, alsoHeld, approval } = facts;
+export function describeReason({ operation, reason, count, facts }: Held): string {
+  const wait = `${plural(count, 'record')} ${count === 1 ? 'waits' : 'wait'}`;
+  if (reason === 'frozen') return `${wait} because the stream was frozen: ${facts.message}`;
+  if (reason === 'forbidden') return `${wait} because the service forbids the request: ${facts.message}`;
+  if (reason === 'refused') return describeRefusals(wait, facts);
+  const counted =
+    operation === '*' ? `${plural(count, 'record')} would be sent` : describeCount(operation, count, facts);
+  if (reason === 'empty_source')
+    return `${counted}, but the source is empty, and an empty source deactivates nothing`;
+  const { earlier, limit, held, approval } = facts;
   const look = describeLook(facts);
-  const what = look === undefined ? '' : `${look}; `;
   const before = earlier === undefined ? '' : ` after ${formatNumber(earlier)} within 24 hours`;
-  const beyond =
-    limit === undefined || limit.count === 0
-      ? ''
-      : `, more than ${formatNumber(limit.count)} and more than ${limit.percent} %`;
-  const waiting = alsoHeld ? `, and run ${alsoHeld.runId} holds ${formatNumber(alsoHeld.count)} of them` : '';
-  return `${what}${counted}${before}${beyond}${waiting}${describeApproval(approval)}`;
+  const alsoHeld = held === undefined ? '' : `, beside ${formatNumber(held)} that were held before`;
+  return `${look === undefined ? '' : `${look}; `}${counted}${before}${alsoHeld}${describeLimit(limit)}${describeApproval(approval)}`;
 }
 
-/** The same with the command that approves it, where an approval helps. */
-export function describeReasonAndCommand(hold: Held): string {
-  const { stream, operation, approvable, runId, facts } = hold;
+/** The step that opens the gate, as a sentence; undefined: an operator approves. */
+export function describeOpening({
+  stream,
+  reason,
+  facts,
+}: Pick<Held, 'reason' | 'facts'> & { stream: string }): string | undefined {
+  switch (reason) {
+    case 'empty_source':
+      return `Check the mirror, then: slotsync sync ${stream}`;
+    case 'forbidden':
+      return `Let the service permit the request, then: slotsync sync ${stream}`;
+    case 'frozen':
+      return 'No action needed: a worker plans it when the freeze has ended';
+    case 'owned_by_former_stream': {
+      const [former = '<old>'] = Object.keys(facts.formerStreams ?? {});
+      return `If the stream was renamed: slotsync rename-stream ${former} ${stream}`;
+    }
+    case 'stale':
+      return `Load the mirror, then: slotsync sync ${stream}`;
+    default:
+      return facts.waitsForWrites
+        ? 'The approval stands. Correct or approve the creates and updates that are not sent'
+        : undefined;
+  }
+}
+
+/** The same with the command that opens the gate. `runId`: the run that met it; undefined for a preview. */
+export function describeReasonAndCommand(
+  hold: Held & { stream: string; runId?: number | undefined },
+): string {
+  const { stream, runId, facts } = hold;
   const reason = describeReason(hold);
-  if (!approvable) return reason;
-  if (runId === undefined) return `${reason}; a run would hold them for: slotsync approve`;
+  const opening = describeOpening(hold);
+  if (!isApprovable(hold)) return opening === undefined ? reason : `${reason}. ${opening}`;
   const looksSo = describeLook(facts) === undefined ? 'this is intended' : 'that is so';
-  const condition = operation === 'refused' ? 'the rest is to be sent all the same' : looksSo;
-  return `${reason}; if ${condition}: slotsync approve ${facts.alsoHeld?.runId ?? runId} --stream ${stream} --operation ${operation}`;
+  const condition = hold.reason === 'refused' ? 'the rest is to be sent all the same' : looksSo;
+  const approval =
+    runId === undefined
+      ? 'a run would hold them for: slotsync approve'
+      : `if ${condition}: slotsync approve ${runId} --stream ${stream} ${optionOfGate(hold)}`;
+  return opening === undefined ? `${reason}; ${approval}` : `${reason}. ${opening}; or ${approval}`;
 }
 
-/** The holds of one stream by operation, with their reasons, as JSON documents show them. `runId` is undefined for a preview. */
+/** The option by which `approve` and `reject` name a gate: its operation, or the reason of a gate of all operations. */
+export const optionOfGate = (gate: Pick<Held, 'operation' | 'reason'>): string =>
+  `--${gate.operation === '*' ? 'gate' : 'operation'} ${nameOfGate(gate)}`;
+
+/** The holds of one stream by `nameOfGate`, as JSON documents show them: `gate` is the reason as a code, `reason` the sentence. */
 export function withReasons(
-  holds: Partial<Record<HoldOperation, Hold>>,
-  of: Pick<Held, 'stream' | 'runId'>,
-): Record<string, Hold & { reason: string }> {
+  holds: Readonly<Record<string, Hold>>,
+  of: { stream: string; runId?: number | undefined },
+): Record<string, Omit<Hold, 'reason'> & { gate: GateReason; reason: string }> {
   return Object.fromEntries(
-    Object.entries(holds).map(([name, hold]) => {
-      const operation = name as HoldOperation;
-      return [name, { ...hold, reason: describeReasonAndCommand({ ...of, ...hold, operation }) }];
-    }),
+    Object.entries(holds).map(([name, hold]) => [
+      name,
+      { ...hold, gate: hold.reason, reason: describeReasonAndCommand({ ...of, ...hold }) },
+    ]),
   );
 }
 
-/** `60 of 1 000 records sent were refused, more than 50 and more than 10 %, most often refused_400: no; 9 000 wait`. */
-function describeRefusals(count: number, { refused, limit, released, approval }: Held['facts']): string {
-  const { records = 0, sent = 0, code, message } = refused ?? {};
-  const beyond = limit ? `, more than ${formatNumber(limit.count)} and more than ${limit.percent} %` : '';
-  const gone = released?.retire ? `, ${formatNumber(released.retire)} of them to be deactivated` : '';
-  const allows = approval ? `, and the approval allows ${formatNumber(approval.allowed)}` : '';
-  return `${formatNumber(records)} of ${formatNumber(sent)} records sent were refused${beyond}${allows}, most often ${code}: ${message}; ${formatNumber(count)} ${count === 1 ? 'waits' : 'wait'}${gone}`;
+/** `9 000 records wait: 60 of 1 000 records sent were refused, more than 50 and more than 10 %, for example refused_400: no`. */
+function describeRefusals(wait: string, { refused, limit, byOperation, approval }: Held['facts']): string {
+  const retired = byOperation?.retire;
+  const gone = retired === undefined ? '' : `, ${formatNumber(retired)} of them to be deactivated`;
+  if (!refused) return `${wait}${gone}, because the service refused too many others`;
+  const { records, sent, code, message } = refused;
+  return `${wait}${gone}: ${formatNumber(records)} of ${formatNumber(sent)} records sent were refused${describeLimit(limit)}${describeApproval(approval)}, for example ${code}: ${message}`;
 }
 
-function describeCount(operation: Counted, count: number, accepted: number): string {
-  if (operation === 'overwrite')
-    return `${formatNumber(count)} of ${formatNumber(accepted)} records that were never accepted would overwrite objects at the service`;
-  const of = accepted === 0 ? '' : ` of ${formatNumber(accepted)}`;
-  return `${formatNumber(count)}${of} records would be ${DONE[operation]}`;
+function describeCount(
+  operation: LimitedOperation,
+  count: number,
+  { accepted, formerStreams }: Held['facts'],
+) {
+  if (operation !== 'overwrite') {
+    const of = accepted === 0 ? '' : ` of ${formatNumber(accepted)}`;
+    return `${formatNumber(count)}${of} records would be ${DONE[operation]}`;
+  }
+  const never = `${formatNumber(count)} of ${formatNumber(accepted)} records that were never accepted`;
+  if (!formerStreams) return `${never} would overwrite objects at the service`;
+  const owners = Object.entries(formerStreams).map(([name, objects]) => `${name} ${formatNumber(objects)}`);
+  return `${never} would take over objects of streams that left the configuration (${owners.join(', ')})`;
+}
+
+function describeLimit(limit: Held['facts']['limit']): string {
+  if (limit === undefined || limit.count === 0) return '';
+  return `, more than ${formatNumber(limit.count)} and more than ${limit.percent} %`;
 }
 
 function describeApproval(approval: Held['facts']['approval']): string {
@@ -99,7 +135,7 @@ function describeApproval(approval: Held['facts']['approval']): string {
 function describeLook({ mirrorChange, load, drift, accepted }: Held['facts']): string | undefined {
   if (mirrorChange !== undefined)
     return `the mirror ${mirrorChange}: approve only if its data is whole and not older than before`;
-  if (load) return `${describeWholeLoad(load)}; after a load: slotsync sync`;
+  if (load) return describeWholeLoad(load);
   return drift && describeDrift(drift, accepted);
 }
 

@@ -4,14 +4,15 @@
 /** A record as the state knows it; state/records/read/plan-marks.ts writes it. */
 export interface Mark {
   /**
-   * A record's status, or, where that alone does not decide: `doubt` (claimed, or an answer was lost), `reserved`
-   * (its retirement was let through once: it waits for the end of its reservations, or is in doubt), `unretired` (the service refused its retirement), `shared`
-   * (another row has the same external id).
+   * A record's status, or, where that alone does not decide: `resend` (an operator wants it sent again), `repair` (its object
+   * drifts; no hash: of a row that is gone), `doubt` (claimed, or an answer was lost), `reserved` (a plan has let its
+   * retirement go: it was put off since, or is in doubt), `unretired` (the service refused its retirement), `shared` (another
+   * row has the same external id).
    */
   status: string;
   /** The service may hold the object. */
   isAtService: boolean;
-  /** Hash of the row that was accepted last, or with which the record became dead. */
+  /** Hash of the row that was accepted last (also of one in doubt), or with which the record became dead. */
   hash: string;
   /** Its row was seen to be gone. */
   rowWasGone: boolean;
@@ -19,9 +20,11 @@ export interface Mark {
 
 /**
  * `forget`: the service never had it and its row is gone. `dead`: not sent again until a change or an operator acts.
- * `ended`: its row is gone and its object is retired.
+ * `ended`: its row is gone and its object is retired. `check`: its object is looked at, and its row is as it was accepted.
  */
-export type Decision = 'create' | 'update' | 'retry' | 'retire' | 'forget' | 'unchanged' | 'dead' | 'ended';
+export type Decision =
+  | ('create' | 'update' | 'retry' | 'check' | 'retire' | 'repair')
+  | ('forget' | 'unchanged' | 'dead' | 'ended');
 
 export function parseMark(text: string): Mark {
   const [status = '', place, hash, gone] = text.split(':');
@@ -41,6 +44,12 @@ export function decideOperation(
   if (rowHash === undefined) return mark ? decideWithoutRow(mark) : 'ended';
   if (!mark) return 'create';
   switch (mark.status) {
+    case 'repair':
+      return rowHash === mark.hash ? 'repair' : 'update';
+    case 'resend':
+      return mark.isAtService ? 'update' : 'create';
+    case 'doubt':
+      return rowHash === mark.hash && !isForced ? 'check' : 'retry';
     case 'synced':
       return rowHash === mark.hash && !isForced ? 'unchanged' : 'update';
     case 'retired':
@@ -53,8 +62,9 @@ export function decideOperation(
   }
 }
 
-function decideWithoutRow({ status, isAtService }: Mark): Decision {
+function decideWithoutRow({ status, isAtService, hash }: Mark): Decision {
   if (status === 'retired') return 'ended';
+  if (status === 'repair' && hash === '') return 'repair';
   if (status === 'unretired') return 'dead';
   return isAtService ? 'retire' : 'forget';
 }

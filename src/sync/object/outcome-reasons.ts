@@ -63,15 +63,12 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
   }
   const { status, message } = result;
   if (!isFinal(status)) return undefined;
-  const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
+  const code = refusedCode(retires, status);
   const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
-  // A record that was given up counts again: its row, its mapping or the service was thought to be corrected.
-  const refusal = { isNew: !isSecond || record.status !== 'failed', message };
   if (isAnyAccepted || (isSecond && !record.isCheckPending))
-    return { ...named(write), ...dead(code, message, sourceHash), refusal };
+    return { ...named(write), ...dead(code, message, sourceHash) };
   return {
     ...named(write),
-    refusal,
     outcome: 'failed',
     code,
     message: `${message}; ${LOOKED_AT_AGAIN}`,
@@ -85,11 +82,21 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
 /** Whether the status of an answer is about the object; all others are about the moment. */
 const isFinal = (status: number) => status < 500 && status !== 408 && status !== 425 && status !== 429;
 
-/** Whether an answer refuses an object that was not refused before as it is. */
-export const isNewRefusal = ({ record, sourceHash }: Write, result: PutResult): boolean =>
-  !result.accepted &&
-  isFinal(result.status) &&
-  (record.refusedHash !== sourceHash || record.status !== 'failed');
+/**
+ * Why an answer refuses an object that was not refused before as it is; undefined: it does not. A record that was given up counts
+ * again: its row, its mapping or the service was thought to be corrected.
+ */
+export function newRefusal(
+  { record, sourceHash, retires }: Write,
+  result: PutResult,
+): { code: string; message: string } | undefined {
+  if (result.accepted || !isFinal(result.status)) return undefined;
+  if (record.refusedHash === sourceHash && record.status === 'failed') return undefined;
+  return { code: refusedCode(retires, result.status), message: result.message };
+}
+
+const refusedCode = (retires: boolean, status: number) =>
+  `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
 
 /** The service failed each time the object was sent, also alone; it may have carried the write out. */
 export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
@@ -217,7 +224,8 @@ export function stillReserved(write: Write, reservations: readonly UpcomingReser
 
 /** A stream whose rows are not all written may hold the row that has the object now. */
 export function retirementPostponed(write: Write): Outcome {
-  const message = 'its row is gone, but creates or updates of its stream were not sent in this run';
+  const message =
+    'its row is gone, but creates or updates of its stream are held, failed, given up or in doubt: slotsync failures';
   return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
 }
 

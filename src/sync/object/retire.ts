@@ -7,12 +7,11 @@ import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import { readLongGone } from '../../state/records/gone-rows.js';
 import { wasSent } from '../../state/records/record-state.js';
 import { hasUnsentWrites, type Batch } from '../../state/runs/batches.js';
-import type { Hold, RunKind, RunRange } from '../../state/schema.js';
+import type { RunKind, RunRange } from '../../state/schema.js';
 import { createObject, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
 import { whoHas } from '../identity/who-has.js';
-import { explainHold, type LimitFacts } from '../limits/mass-change-limits.js';
 import * as outcome from './outcome-reasons.js';
 import type { Settle, Write } from './outcome-reasons.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
@@ -20,8 +19,8 @@ import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 // While planning.
 
 /**
- * 1. Only a stream that says so retires, and only a run that can tell that a row is gone for good: one that reads the
- * whole stream, or asks for single keys one by one. Of a part of a stream the row may be outside; a backfill adds.
+ * 1. Only a stream that says so retires, and only a whole sync. That a row is gone is seen by a run that reads the whole stream, or
+ * asks for single keys one by one. Of a part of a stream the row may be outside; a backfill adds.
  */
 export function maySeeGone({ kind, range }: { kind: RunKind; range: RunRange | null }): boolean {
   return range === null && kind !== 'backfill';
@@ -39,16 +38,7 @@ export async function chooseDue<T extends { key: string }>(
   return entries.filter(({ key }) => due.has(key));
 }
 
-/** 3. An empty source retires nothing, whatever the limits and approvals say. 4. A mass retirement is held. */
-export function explainRetirementHold(
-  stream: Stream,
-  { isSourceEmpty, ...facts }: LimitFacts & { isSourceEmpty: boolean },
-): Hold | undefined {
-  const { count, accepted } = facts;
-  if (count === 0) return undefined;
-  if (!isSourceEmpty) return explainHold(stream, facts);
-  return { count, approvable: false, facts: { accepted, isSourceEmpty: true } };
-}
+// 3. An empty source retires nothing, and 4. a mass retirement is held: limits/decide.ts.
 
 // While a batch is applied, under its claim. A record whose row is in the mirror again never comes here.
 
@@ -71,7 +61,7 @@ export async function startRetirements(
   // again what was retired before.
   const isChosen = ({ record }: Write) =>
     stream.retire === 'deactivate' &&
-    (operation === 'retire' || (operation === 'repair' && record.status === 'retired'));
+    (operation === 'retire' || (record.resend === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
   for (const { record } of await leaveToRows(deps, others, settle)) settle(outcome.skipped(record));
   return retirements.filter(isChosen);
@@ -109,7 +99,7 @@ export async function chooseRetirements(
     const inactive = createObject(standing.extId, standing.typeId, false, kept);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
-  // 9. Creates or updates of its stream that were not sent may hold the row that has the object now.
+  // 9. Creates or updates of its stream that were not accepted may be of the row that has the object now.
   if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
     for (const retirement of open) settle(outcome.retirementPostponed(retirement));
     return [];

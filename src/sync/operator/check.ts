@@ -4,10 +4,9 @@ import pLimit from 'p-limit';
 import type { Configuration } from '../../config/config-file.js';
 import type { Destination } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
-import { formatDuration, plural } from '../../text/format.js';
-import type { LoadReading, Mirror, SlowReading } from '../../mirror/mirror.js';
+import { formatDuration, formatMinute, plural } from '../../text/format.js';
+import type { LoadReading, Mirror } from '../../mirror/mirror.js';
 import type { Stream } from '../../streams/stream.js';
-import { describePolicies } from '../../mirror/policies.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import { readClock, type State } from '../../state/database.js';
 import { readLoad } from '../../state/freshness.js';
@@ -16,13 +15,13 @@ import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
 import { recognize } from '../../connections/database-facts.js';
 import { readDatabase, readStateFacts } from '../../state/databases.js';
-import { CONTESTED_REMEDY, listContested } from '../../state/migrate.js';
 import { isBound } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/oldest-snapshot.js';
 import { keysPerBatch } from '../plan/batches.js';
 import { findUnknownNames, findUnknownReservationFields } from '../plan/unknown-names.js';
 import { checkRows } from './check-rows.js';
+import { findFrozen } from './find-frozen.js';
 import { probeAssumptions, type Assumption } from './probe-assumptions.js';
 import { probeWrite, type WriteProbe } from './write-probe.js';
 
@@ -36,8 +35,6 @@ export interface Finding {
   /** A number of rows, and the first of their keys. */
   count?: number;
   keys?: readonly string[];
-  /** The statement that reads the rows of a batch, and its plan, when it took long. */
-  reading?: SlowReading;
 }
 
 /** Connections that are opened while they are checked: a failure to open is a finding. */
@@ -47,6 +44,7 @@ interface CheckDeps {
   mirror: Mirror;
   destination: () => Promise<Destination>;
   isQuotaInState: boolean;
+  timeZone: () => Promise<string>;
   /** Maps every row too. */
   mapsRows?: boolean | undefined;
   /** The object to write back; only where the state belongs to this destination. */
@@ -81,7 +79,6 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   });
   yield* state;
   if (opened) yield* checkSnapshots(opened);
-  if (opened) yield* checkOwners(opened);
   const mirrorFindings = await attempt('mirror', async () => {
     const { database, version } = await mirror.ping();
     return `database ${database}, PostgreSQL ${version}`;
@@ -90,8 +87,6 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   if (opened && isOk(mirrorFindings)) yield* checkDatabases(opened, mirror);
   if (isOk(mirrorFindings)) {
     yield* checkRole(mirror, configuration, stateRole);
-    for (const text of describePolicies(await mirror.policies()))
-      yield { what: 'row-level security', result: 'note', text };
     const sources = await collect(checkSources(mirror, configuration));
     yield* sources;
     if (isOk(sources)) yield* checkLoads(mirror, streams, opened);
@@ -110,11 +105,31 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     const tryWrite =
       writeProbe &&
       (async () => {
-        if (!isOk(state)) throw new UsageError('nothing is written while the state has a fault');
-        return probeWrite(destination, writeProbe);
+        const { db } = opened ?? {};
+        if (!db || !isOk(state)) throw new UsageError('nothing is written while the state has a fault');
+        return probeWrite(destination, writeProbe, (type) => requireUnfrozen(db, deps, type));
       });
     yield* checkService(destination, configuration, tryWrite);
   }
+}
+
+/** Refuses to write an object while a stream of its type is frozen. An object of another type may be of any stream. */
+async function requireUnfrozen(
+  db: State['db'],
+  { configuration: { streams, freezes }, timeZone }: CheckDeps,
+  type: string,
+): Promise<void> {
+  const ofType = streams.filter((stream) => stream.type === type);
+  const names = (ofType.length > 0 ? ofType : streams).map(({ name }) => name);
+  const [frozen] = await findFrozen(db, names, freezes);
+  if (!frozen) return;
+  const { stream, endsAt, reason, isDeclared } = frozen;
+  const until = formatMinute(endsAt, await timeZone());
+  throw new UsageError(`nothing is written while ${stream} is frozen, until ${until} (${reason})`, {
+    remedy: isDeclared
+      ? 'Run it again then. The configuration declares this freeze.'
+      : `Run it again then. To end the freeze: slotsync unfreeze ${stream}`,
+  });
 }
 
 /** A transaction that stays open keeps every table of the state from being cleaned up. */
@@ -132,17 +147,6 @@ export async function* checkSnapshots(
     text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
     remedy: 'End it where it belongs, or as docs/costs.md says below "A transaction stays open".',
   };
-}
-
-/** Only a state that was changed by hand has objects with two owners. */
-async function* checkOwners({ db }: State): AsyncGenerator<Finding> {
-  for (const { externalId, records } of await listContested(db))
-    yield {
-      what: 'records',
-      result: 'fault',
-      text: `'${externalId}' is the object of ${records.join(' and ')}`,
-      remedy: CONTESTED_REMEDY,
-    };
 }
 
 /** By what a restored database, or another one, would be noticed. */
@@ -276,20 +280,13 @@ function sourceFindings(what: string, faults: readonly string[], ok: string): Fi
   return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
 }
 
-/** A warning where reading the rows of a batch takes long: it is read as a batch would. */
+/** Reads rows as a batch does. Returns what fails. */
 async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> {
-  const what = `source of ${stream.name}`;
-  let reading: SlowReading | undefined;
-  const findings = await attempt(what, async () => {
-    const keys = await mirror.listSomeKeys(stream, keysPerBatch(stream));
-    reading = (await mirror.readRows(stream, keys)).slow;
+  const findings = await attempt(`source of ${stream.name}`, async () => {
+    await mirror.readRows(stream, await mirror.listSomeKeys(stream, keysPerBatch(stream)));
     return '';
   });
-  if (!reading) return isOk(findings) ? [] : findings;
-  const { keys, seconds } = reading;
-  const text = `reading the ${plural(keys, 'row')} of a batch took ${seconds} s`;
-  const remedy = 'The index that helps: docs/costs.md, below "Indexes that help".';
-  return [{ what, result: 'warning', text, remedy, reading }];
+  return isOk(findings) ? [] : findings;
 }
 
 async function* checkService(

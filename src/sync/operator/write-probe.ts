@@ -18,11 +18,13 @@ const ASSIGN = 'assign-external-ids';
 
 /**
  * Reads the object, writes it back unchanged, reads it again, and says what held. One without an external id gets one by
- * this. Throws UsageError when there is no such object, or the external id is another object's; then nothing is written.
+ * this. Throws UsageError when there is no such object, or the external id is another object's; then nothing is written, nor
+ * when `requireWritable` throws for the type of the object.
  */
 export async function probeWrite(
   destination: Destination,
   { number, externalId }: WriteProbe,
+  requireWritable: (typeId: string) => Promise<void>,
 ): Promise<Assumption[]> {
   const readObject = async (): Promise<FoundObject | undefined> =>
     (await destination.findObjectsByNumber([number], '', CONTEXT)).get(number);
@@ -35,6 +37,7 @@ export async function probeWrite(
   }
   if (before.typeId === '')
     throw new UsageError(`object ${number} is read without its type: it cannot be written back`);
+  await requireWritable(before.typeId);
   const extId = before.extId ?? externalId;
   const findNamed = async () => (await destination.findObjects([extId], before.typeId, CONTEXT)).get(extId);
   if (before.extId === undefined) {

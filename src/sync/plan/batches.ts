@@ -1,19 +1,18 @@
 // The batches of a plan. A batch is claimed, read and settled as one, and written in as many requests as it takes.
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
-import type { LimitedOperation } from '../../state/schema.js';
+import type { LimitedOperation, ResendReason } from '../../state/schema.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import type { WriteEntry } from './merge-readings.js';
 import type { RefusedRow } from './refused-rows.js';
 
 /**
- * The kinds of batches. `limit`: the limit that the records fall under; the batch is held until the whole stream was read and
- * the limit weighed. `isLast`: it comes after all other writes of the run. `isExempt`: an earlier plan has released it, and
- * it does not count again.
+ * The kinds of batches. `limit`: the limit that counts the records. `isLast`: it comes after all other writes of the run.
+ * `isExempt`: an earlier plan has let it go, and it does not count again.
  */
 const BATCH_KINDS = {
-  /** Records that no limit counts: retries, rows that have only another key, operations whose limit is not configured. */
+  /** Records that no limit counts: looks at objects in doubt, and rows that have only another key. */
   unlimited: {},
   create: { limit: 'create' },
   update: { limit: 'update' },
@@ -33,15 +32,15 @@ export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: t
 /** Takes what is planned. A sink that only shows a plan leaves out what writes. */
 export interface PlanSink {
   addBatch(kind: BatchKind, entries: readonly WriteEntry[]): Promise<void>;
-  /** The last batch was added. What has a limit is stored before it is applied: runs planned side by side see each other. */
-  flush?(): Promise<void>;
-  /** No hold: the batches under this limit may be sent. `isExempt`: they do not count towards later limits. */
-  release?(limit: LimitedOperation, isExempt: boolean): Promise<void>;
+  /** The last batch was added. What has a limit is stored before it is weighed: runs planned side by side see each other. */
+  flush?(isComplete?: boolean): Promise<void>;
   /** Rows of records at the service were found to be gone, or to be in the mirror again. */
   noteRowsGone?(keys: readonly string[]): Promise<void>;
   noteRowsBack?(keys: readonly string[]): Promise<void>;
   /** Rows that are gone, and new ones with the same values. */
   noteRenamed?(renamed: readonly RenamedRow[]): Promise<void>;
+  /** Records that are to be sent again although nothing changed: the wish stays with them until they are accepted. */
+  wish?(reason: ResendReason, keys: readonly string[]): Promise<void>;
   /** Rows that take objects over: they are looked at. */
   follow?(rows: readonly RecordKey[]): Promise<void>;
   /** Records the service never had, whose rows are gone. */

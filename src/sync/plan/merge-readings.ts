@@ -8,7 +8,7 @@ import { decideOperation, parseMark, type Decision } from '../object/decide-oper
 
 /** A write of one key. */
 export interface WriteEntry {
-  /** `repair`: its object drifts. The merge finds none. */
+  /** `repair`: its object drifts. */
   operation: 'create' | 'update' | 'retry' | 'retire' | 'repair';
   key: string;
   /** A retirement that an earlier plan has released: it waits for the end of its reservations. */
@@ -17,6 +17,12 @@ export interface WriteEntry {
   wasGone?: true;
   /** A retry of what the service has never accepted. */
   isNew?: true;
+  /** A retry whose row is as it was accepted: its object is looked at. */
+  isCheck?: true;
+  /** A repair of an object that is to be inactive. */
+  isRetired?: true;
+  /** It is sent only because the run is forced. */
+  isForced?: true;
 }
 
 /** A row that is not sent, whatever else there would be to do about it. */
@@ -42,9 +48,12 @@ export type PlanEntry =
 
 /**
  * How many keys each decision was made for; `rows` of the mirror; and `accepted`: records the service is believed to
- * hold, retired ones left out.
+ * hold, retired ones left out. `deadRows`: records that are given up and have a row.
  */
-export type MergeCounts = Record<Exclude<Decision, 'ended'> | 'rows' | 'accepted', number>;
+export type MergeCounts = Record<
+  Exclude<Decision, 'ended' | 'check'> | 'rows' | 'accepted' | 'deadRows',
+  number
+>;
 
 /**
  * Blocks of COPY lines: of the mirror `key TAB hash`, with `:shared:` and a number behind it when the row shares its
@@ -64,8 +73,8 @@ export async function* mergeReadings(
   marks: Lines,
   isForced = false,
 ): AsyncGenerator<PlanEntry, MergeCounts> {
-  const decided = { create: 0, update: 0, retry: 0, retire: 0, forget: 0, unchanged: 0, dead: 0 };
-  const counts: MergeCounts = { ...decided, rows: 0, accepted: 0 };
+  const decided = { create: 0, update: 0, retry: 0, retire: 0, repair: 0, forget: 0, unchanged: 0, dead: 0 };
+  const counts: MergeCounts = { ...decided, rows: 0, accepted: 0, deadRows: 0 };
   const check = createKeyCheck();
   const rows = createReader(mirror);
   const records = createReader(marks);
@@ -86,7 +95,7 @@ export async function* mergeReadings(
         counts.accepted++;
         check.last = row;
         counts[isForced ? 'update' : 'unchanged']++;
-        if (isForced) yield { operation: 'update', key: decodeColumn(orderOf(row)) };
+        if (isForced) yield { operation: 'update', key: decodeColumn(orderOf(row)), isForced: true };
       } else {
         const rowOrder = row === undefined ? undefined : orderOf(row);
         const recordOrder = record === undefined ? undefined : orderOf(record);
@@ -104,7 +113,10 @@ export async function* mergeReadings(
           const key = decodeColumn((takesRow ? rowOrder : recordOrder) ?? '');
           const isTooLong = takesRow && isShortenedKey(key);
           const decision = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
-          if (decision !== 'ended') counts[decision]++;
+          if (decision !== 'ended') counts[decision === 'check' ? 'retry' : decision]++;
+          if (decision === 'dead' && takesRow) counts.deadRows++;
+          const isOfForce = isForced && !isTooLong && decision !== decideOperation(hash, known);
+          const ofForce = isOfForce ? { isForced: true as const } : {};
           if (known?.isAtService && known.status !== 'retired') counts.accepted++;
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
           if (known?.isAtService && !takesRow && known.status !== 'synced' && known.status !== 'retired')
@@ -121,10 +133,13 @@ export async function* mergeReadings(
               ...(known?.status === 'reserved' && { wasReleased: true }),
               ...(known?.rowWasGone && { wasGone: true }),
             };
+          else if (decision === 'check') yield { operation: 'retry', key, isCheck: true };
+          else if (decision === 'repair')
+            yield { operation: decision, key, ...(!takesRow && { isRetired: true }) };
           else if (decision === 'retry' && !known?.isAtService)
-            yield { operation: decision, key, isNew: true };
+            yield { operation: decision, key, isNew: true, ...ofForce };
           else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
-            yield { operation: decision, key };
+            yield { operation: decision, key, ...ofForce };
         }
       }
       if (takesRow && !rows.step()) await rows.fill();

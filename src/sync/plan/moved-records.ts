@@ -19,18 +19,21 @@ type MoveDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 export type Takeover = OwnerRecord & { isChanged: boolean };
 
 /** Looks for moves in the plan of one stream. Throws what the readings throw. */
-export function createMoves(deps: MoveDeps, stream: Stream) {
+export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => Promise<string[]>) {
   const { mirror, state, streams } = deps;
-  let sources: Promise<Stream[]> | undefined;
+  let sources: Promise<boolean> | undefined;
 
-  /** Streams whose records may have an object that rows of this one give: usually itself alone, on its first run none. */
-  async function listSources(): Promise<Stream[]> {
-    const found: Stream[] = [];
-    for (const other of streams.values()) {
-      const mayHave = other.name === stream.name || mayCollide(other.externalId, stream.externalId);
-      if (mayHave && (await hasAccepted(state.db, other.name))) found.push(other);
+  /**
+   * Whether records may have an object that rows of this stream give: its own, those of streams with overlapping templates, and
+   * those of streams that left the configuration, of which no template is known.
+   */
+  async function hasSources(): Promise<boolean> {
+    for (const name of await listRecorded()) {
+      const other = streams.get(name);
+      const mayHave = !other || name === stream.name || mayCollide(other.externalId, stream.externalId);
+      if (mayHave && (await hasAccepted(state.db, name))) return true;
     }
-    return found;
+    return false;
   }
 
   return {
@@ -60,8 +63,7 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
      */
     async findTakeovers(keys: readonly string[]): Promise<Map<string, Takeover>> {
       const moved = new Map<string, OwnerRecord>();
-      const possible = await (sources ??= listSources());
-      if (possible.length === 0) return new Map();
+      if (!(await (sources ??= hasSources()))) return new Map();
       const ids = await readIdsOfKeys(deps, stream, keys);
       const holderOf = await whoHas(deps, [...ids.values()], { ownerRows: true });
       for (const [key, id] of ids) {

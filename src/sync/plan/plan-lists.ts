@@ -3,11 +3,12 @@
 import type { Context } from '../../destination/client.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
-import { countUnaskedWithinADay } from '../../state/runs/batches.js';
-import type { HeldSample, LimitedOperation, PlanCounts, RunKind, RunRange } from '../../state/schema.js';
+import { listRecordedStreams } from '../../state/records/read/count-records.js';
+import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
+import { countUnaskedWithinADay } from '../../state/sent.js';
+import type { HeldSample, PlanCounts, RunKind, RunRange } from '../../state/schema.js';
 import type { SharedExternalId } from '../../mirror/mirror.js';
 import type { Stream } from '../../streams/stream.js';
-import { hasLimit, isWithinLimit } from '../limits/mass-change-limits.js';
 import type { Decision } from '../object/decide-operation.js';
 import { chooseDue, maySeeGone } from '../object/retire.js';
 import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './batches.js';
@@ -31,8 +32,8 @@ export interface PlanRequest {
   keys?: readonly string[];
   /** Undefined for a preview. */
   runId?: number;
-  /** Records that may still be written, over all streams of the run; used up here. */
-  room: { records: number };
+  /** Records that may still be written, over all streams of the run; used up here. `isShort`: some were left out. */
+  room: { records: number; isShort?: boolean };
   /** For the questions to the service. */
   context: Context;
 }
@@ -42,8 +43,6 @@ interface PlanFacts {
   /** Undefined: the whole stream, or what its range selects. */
   keys: ReadonlySet<string> | undefined;
   shared: readonly SharedExternalId[];
-  /** The mirror may be older than what was sent: nothing is sent unasked, a retry neither. */
-  isDoubtful: boolean;
 }
 
 export type PlanLists = ReturnType<typeof createPlanLists>;
@@ -52,16 +51,28 @@ export type PlanLists = ReturnType<typeof createPlanLists>;
 export function createPlanLists(
   deps: PlanDeps,
   stream: Stream,
-  { request, keys, shared, isDoubtful }: PlanFacts,
+  { request, keys, shared }: PlanFacts,
   sink: PlanSink,
 ) {
   const { state } = deps;
   const { kind, range, room, runId } = request;
   const isIncremental = kind === 'incremental';
+  const isWhole = isWholeRun(request);
   const seesGone = maySeeGone(request);
-  const retires = seesGone && stream.retire === 'deactivate';
-  /** Records by what is planned for them. */
-  const planned = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, released: 0, moved: 0 };
+  const retires = stream.retire === 'deactivate';
+  /** Records by what is planned for them. `gone`: their rows are gone, and the next whole sync retires them. */
+  const planned = {
+    create: 0,
+    update: 0,
+    retire: 0,
+    overwrite: 0,
+    repair: 0,
+    released: 0,
+    moved: 0,
+    gone: 0,
+  };
+  /** Objects of streams that left the configuration, by stream, that rows of this one would take over. */
+  const formerStreams: Record<string, number> = {};
   /** Rows that take an object over; `changed`: those of them that change it, which are updates. */
   const takenOver = { all: 0, changed: 0 };
   /** Records never accepted, about whose objects the service is asked or not; `equal`: the object is there as it should be. */
@@ -73,7 +84,7 @@ export function createPlanLists(
   /** Requests that a run sends to look for existing objects. */
   let questions = 0;
 
-  const moves = createMoves(deps, stream);
+  const moves = createMoves(deps, stream, () => listRecordedStreams(state.db));
   const existingObjects = createExistingObjectFinder(deps, stream, request.context);
   const batches = collectBatches(keysPerBatch(stream, { isIncremental }), sink);
   const lists = {
@@ -84,21 +95,26 @@ export function createPlanLists(
     back: collectLists<string>(KEYS_AT_ONCE, (found) => sink.noteRowsBack?.(found)),
     forgotten: collectLists<string>(KEYS_AT_ONCE, (found) => sink.forget?.(found)),
     abandoned: collectLists<string>(KEYS_AT_ONCE, (found) => sink.abandon?.(found)),
+    forced: collectLists<string>(KEYS_AT_ONCE, (found) => sink.wish?.('forced', found)),
   };
 
-  /** The kind of the batch for an operation that is held beyond its limit, where it has one. */
-  const limited = <O extends LimitedOperation>(operation: O) =>
-    hasLimit(stream, operation) ? operation : 'unlimited';
-
-  /** Writes: creates, updates and retries, as long as the run has room for them. */
+  /** Writes, as long as the run has room for them. A retry is an update, or a create of what was never accepted. */
   async function addWrite(entry: WriteEntry): Promise<void> {
-    if (room.records <= 0) return;
+    if (room.records <= 0) {
+      room.isShort = true;
+      return;
+    }
     room.records--;
     const { operation } = entry;
+    if (entry.isForced) await lists.forced.add(entry.key);
     if (operation === 'create' || entry.isNew) return lists.unaccepted.add(entry);
-    const isUpdate = operation === 'update' || isDoubtful;
-    if (isUpdate) planned.update++;
-    await batches.add(isUpdate ? limited('update') : 'unlimited', entry);
+    if (entry.isCheck) return batches.add('unlimited', entry);
+    if (operation === 'repair') {
+      planned.repair++;
+      return batches.add(entry.isRetired ? 'repairRetire' : 'repair', entry);
+    }
+    planned.update++;
+    await batches.add('update', entry);
   }
 
   /** Records of which the service has accepted nothing yet: each takes an object over, overwrites one or creates one. */
@@ -115,15 +131,22 @@ export function createPlanLists(
   }
 
   async function planTakeover(entry: WriteEntry, former: Takeover): Promise<void> {
+    if (!deps.streams.has(former.stream)) {
+      formerStreams[former.stream] = (formerStreams[former.stream] ?? 0) + 1;
+      planned.overwrite++;
+      unaccepted.asked++;
+      return batches.add('overwrite', entry);
+    }
     takenOver.all++;
     if (former.isChanged) {
       takenOver.changed++;
       planned.update++;
     }
     // A former record that comes into `gone` is counted there.
-    const isGone = former.stream === stream.name && retires && (keys?.has(former.localKey) ?? true);
+    const isGone =
+      former.stream === stream.name && retires && seesGone && (keys?.has(former.localKey) ?? true);
     if (!isGone) planned.moved++;
-    await batches.add(former.isChanged ? limited('update') : 'unlimited', entry);
+    await batches.add(former.isChanged ? 'update' : 'unlimited', entry);
   }
 
   async function planCreate(entry: WriteEntry, existing: HeldSample | undefined): Promise<void> {
@@ -134,9 +157,8 @@ export function createPlanLists(
       return batches.add('overwrite', entry);
     }
     if (existing) unaccepted.equal++;
-    const isCreate = entry.operation === 'create' || isDoubtful;
-    if (isCreate) planned.create++;
-    await batches.add(isCreate ? limited('create') : 'unlimited', entry);
+    planned.create++;
+    await batches.add('create', entry);
   }
 
   /**
@@ -148,11 +170,7 @@ export function createPlanLists(
     const areFew =
       isRest &&
       unaccepted.asked === 0 &&
-      isWithinLimit(
-        stream,
-        'overwrite',
-        wanted.length + (await countUnaskedWithinADay(state.db, stream.name, runId ?? 0)),
-      );
+      wanted.length + (await countUnaskedWithinADay(state.db, stream.name)) <= stream.limits.overwrite.count;
     const mayBeHeld = isIncremental || range !== null || !areFew;
     if (!mayBeHeld) unaccepted.unasked += wanted.length;
     // A preview shows what would be overwritten, also where a run does not ask.
@@ -178,6 +196,11 @@ export function createPlanLists(
     const entries = found.filter(({ key }) => !moved.has(key));
     await noteGone(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
+      // A retirement that a whole sync has let go may be sent again: its object may have become active since.
+      if (!isWhole && !entry.wasReleased) {
+        planned.gone++;
+        continue;
+      }
       planned.retire++;
       if (entry.wasReleased) planned.released++;
       await batches.add(entry.wasReleased ? 'releasedRetire' : 'retire', entry);
@@ -199,8 +222,9 @@ export function createPlanLists(
     async add(entry: PlanEntry): Promise<void> {
       switch (entry.operation) {
         case 'retire':
+          if (!seesGone) return undefined;
           if (retires) return lists.gone.add(entry);
-          return seesGone && !entry.wasGone ? lists.kept.add(entry.key) : undefined;
+          return entry.wasGone ? undefined : lists.kept.add(entry.key);
         case 'back':
           return lists.back.add(entry.key);
         case 'forget':
@@ -237,6 +261,7 @@ export function createPlanLists(
         retry,
         dead,
         moved: Math.max(0, planned.moved - takenOver.changed),
+        ...(planned.repair > 0 && { repair: planned.repair }),
       };
       if (unasked > 0) counts.unasked = unasked;
       if (equal + planned.overwrite > 0)
@@ -249,7 +274,7 @@ export function createPlanLists(
     },
 
     /** The counts that the limits apply to. */
-    limited: () => ({ ...planned, asked: unaccepted.asked, samples }),
+    limited: () => ({ ...planned, asked: unaccepted.asked, samples, formerStreams }),
 
     questions: () => questions,
 

@@ -5,12 +5,10 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../errors/error-catalogue.js';
 import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { noMeter } from '../../process/meter.js';
-import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { keepLoads, noteLoad, type SeenLoad } from '../../state/freshness.js';
 import { namesOfAsking } from '../../streams/freshness.js';
 import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
-import type { UsedApproval } from '../../state/runs/approvals.js';
 import { deleteBatches, insertBatches, type NewBatch, type QueuedBatch } from '../../state/runs/batches.js';
 import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
@@ -22,11 +20,13 @@ import {
   takePlanning,
   type Planner,
 } from '../../state/runs/planner-token.js';
-import { readRun, type Run } from '../../state/runs/read-runs.js';
+import { isWhole, readRun, type Run } from '../../state/runs/read-runs.js';
+import { countingSent } from '../../state/sent.js';
+import { endStreamPlans, type StreamPlan } from '../../state/gates/end-plan.js';
+import { endPartialProblems, noteProblems } from '../../state/streams.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { noteFailure, noteInSpan } from '../../process/tracing.js';
-import { holdRefused } from '../limits/hold-refused.js';
 import type { Recognizer } from '../run/recognize-databases.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { planRepair } from './plan-repair.js';
@@ -50,8 +50,6 @@ const JUST_NOW = 5 * 1000;
 
 /** Attempts to read one stream, before it fails alone and the others go on. */
 const STREAM_ATTEMPTS = 3;
-
-type Planned = Awaited<ReturnType<typeof planRepair>> & Partial<Awaited<ReturnType<typeof planStream>>>;
 
 /** The part of a run that its planner has to know. */
 type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'startedBy'> & {
@@ -103,12 +101,15 @@ export async function planRun(
     await deps.nameCheck.requireKnownNames(planned.sending, context);
     queued = await finishPlanning(state.db, planner, planned, async (tx) => {
       for (const writer of planned.writers) await writer.writeRest(tx);
-      // A run of single keys may be over with its first batch: what earlier ones met counts before it.
-      if (run.kind === 'incremental')
-        for (const stream of planned.sending) await holdRefused(tx, stream, runId);
-      for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
-      for (const [stream, load] of planned.loads)
-        await noteLoad(tx, stream, load, { isWhole: run.kind === 'sync' && run.range === null });
+      const held = await endStreamPlans(tx, planned.plans);
+      for (const [stream, counts] of Object.entries(planned.plan)) {
+        const { records = 0, rejected = [] } = held.get(stream) ?? {};
+        counts.inBatches = (counts.inBatches ?? 0) - records;
+        for (const name of rejected) Object.assign(planned.holds[stream]?.[name] ?? {}, { isRejected: true });
+        if (counts.unasked) await tx.execute(countingSent(stream, 'unasked', counts.unasked));
+      }
+      if (planned.hasProblems) await endPartialProblems(tx, Object.keys(planned.plan));
+      for (const [stream, load] of planned.loads) await noteLoad(tx, stream, load, { isWhole: isWhole(run) });
       if (run.kind === 'sync') await keepLoads(tx, namesOfAsking(deps.streams.values()));
     });
     noteInSpan({ 'slotsync.run.batches': planned.batches });
@@ -170,17 +171,15 @@ async function planStreams(
   const { id: runId, kind, range } = run;
   const plan: Record<string, PlanCounts> = {};
   const holds: Holds = {};
-  const approvals: UsedApproval[] = [];
+  const plans: StreamPlan[] = [];
   /** Batches that send something, held ones included. */
   let batches = 0;
   const sending: Stream[] = [];
   const writers: ReturnType<typeof createBatchWriter>[] = [];
-  /** Whole streams of which nothing is held, though the mirror has changed. */
-  const passed: { change: MirrorChange; stream: string }[] = [];
   const loads = new Map<string, SeenLoad>();
   const streams = namedStreams(deps, run);
   const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
-  const room = { records: range?.limit ?? Infinity };
+  const room = { records: range?.limit ?? Infinity, isShort: false };
   for (const stream of streams) {
     signal?.throwIfAborted();
     const log = deps.log.child({ stream: stream.name });
@@ -195,7 +194,8 @@ async function planStreams(
       };
       const context = { lane: run.lane as Lane, signal };
       const request = { kind, range, runId, room, context, ...keys };
-      const planned: Planned =
+      room.isShort = false;
+      const planned =
         kind === 'repair'
           ? await planRepair(deps, stream, { runId, seenBy: range?.verified }, writer.sink)
           : await planStream(deps, stream, request, writer.sink);
@@ -203,32 +203,58 @@ async function planStreams(
       writers.push(writer);
       batches += writer.batches();
       if (writer.batches() > 0) sending.push(stream);
-      approvals.push(...planned.approvals);
       if (planned.load) loads.set(stream.name, planned.load);
-      const { mirrorChange: change } = planned;
-      const isHeld = Object.keys(planned.holds).length > 0;
-      if (isHeld) holds[stream.name] = planned.holds;
-      else if (change && range === null && kind !== 'incremental' && kind !== 'repair')
-        passed.push({ change, stream: stream.name });
+      if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
+      const { standing, holds: held, exempt, gone } = planned;
+      plans.push({
+        stream: stream.name,
+        runId,
+        isWhole: isWhole(run),
+        standing,
+        keys: planned.keys,
+        holds: held,
+        exempt,
+        fingerprint: stream.declaration,
+        gone,
+        isLimited: room.isShort,
+      });
       log.info({ ...planned.counts }, 'stream planned');
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
       // An unreadable source does not stop the others, and nothing of it is sent.
-      await failStream(deps, planner, stream, error);
+      await failStream(deps, planner, run, stream, error);
     }
   }
   for (const name of run.streams.filter((one) => !deps.streams.has(one))) {
     const message = 'the configuration has no such stream any more';
-    await failStream(deps, planner, { name, level: 0 }, new SlotsyncError('configuration', message));
+    await failStream(deps, planner, run, { name, level: 0 }, new SlotsyncError('configuration', message));
   }
-  return { plan, holds, approvals, batches, sending, writers, passed, loads };
+  const hasProblems = plans.some(({ standing }) => standing.hasProblem);
+  return { plan, plans, holds, batches, sending, writers, loads, hasProblems };
 }
+
+/** Why a run could not be planned, or a stream of it. */
+const problemOf = (
+  run: Pick<PlannedRun, 'id' | 'kind' | 'range'>,
+  { code, message }: { code: string; message: string },
+) =>
+  ({
+    status: 'failed',
+    code,
+    message,
+    runId: run.id,
+    runKind: run.kind,
+    isWhole: isWhole(run),
+    failed: 0,
+    dead: 0,
+  }) as const;
 
 /** A stream of which nothing is sent, and why: a failed batch without keys. */
 async function failStream(
   { state, log }: RunDeps,
   planner: Planner,
+  run: PlannedRun,
   { name, level }: Pick<Stream, 'name' | 'level'>,
   error: unknown,
 ): Promise<void> {
@@ -245,6 +271,8 @@ async function failStream(
   await asPlanner(state.db, planner, async (tx) => {
     await deleteBatches(tx, planner.runId, name);
     await insertBatches(tx, [failed]);
+    const message = failed.errorMessage ?? '';
+    await noteProblems(tx, [name], problemOf(run, { code: codeOf(error), message }));
   });
   log.error({ code: codeOf(error), stream: name }, 'stream failed while planning');
 }

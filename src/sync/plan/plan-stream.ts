@@ -1,10 +1,10 @@
-// The plan of one stream: what differs between mirror and state, in batches, weighed against the stream's limits. A run
-// and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
-import { readMirrorChange, type MirrorChange } from '../../state/databases.js';
+// The plan of one stream: what differs between mirror and state, in batches, and which of it is sent. A run and a preview
+// plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
 import type { SeenLoad } from '../../state/freshness.js';
+import { digestPlanned } from '../../state/gates/held.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
-import type { UsedApproval } from '../../state/runs/approvals.js';
+import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
 import {
   LIMITED_OPERATIONS,
   type HeldSample,
@@ -12,11 +12,14 @@ import {
   type LimitedOperation,
   type PlanCounts,
 } from '../../state/schema.js';
+import { listFrozen } from '../../state/freezes.js';
+import { countWithinADay } from '../../state/sent.js';
+import { readStanding, type Standing } from '../../state/streams.js';
+import { summarizeDrift } from '../../state/drift/read-drift.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import { hasLimit, withoutAnyUnasked, type LimitFacts } from '../limits/mass-change-limits.js';
+import { decide, findApproval, type Weighed } from '../limits/decide.js';
 import { toLoadFacts } from '../limits/load-age.js';
-import { explainRetirementHold } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import type { PlanSink } from './batches.js';
 import { createLoadJudge } from './judge-load.js';
@@ -24,7 +27,6 @@ import { mergeReadings, type MergeCounts } from './merge-readings.js';
 import { createPlanLists, type PlanDeps, type PlanLists, type PlanRequest } from './plan-lists.js';
 import { readSharedIds } from './refused-rows.js';
 import { findRenamed } from './renamed-rows.js';
-import { weighOperation } from './weigh-operation.js';
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
 export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
@@ -32,107 +34,159 @@ export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest,
   return (request.keys ?? request.range?.keys) ? plan() : deps.mirror.takeTurn(plan);
 }
 
-async function planWithinTurn(deps: PlanDeps, declared: Stream, request: PlanRequest, sink: PlanSink) {
-  requireLookups(declared);
+async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
+  requireLookups(stream);
   const { mirror, state } = deps;
   const { from, to, where, force = false } = request.range ?? {};
   const keys = (request.keys ?? request.range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
-  const [shared, judge, mirrorChange] = await Promise.all([
-    keys ? [] : readSharedIds(deps, declared),
-    createLoadJudge(state.db, declared),
-    readMirrorChange(state.db, declared.name),
+  const [shared, judge, standing] = await Promise.all([
+    keys ? [] : readSharedIds(deps, stream),
+    createLoadJudge(state.db, stream),
+    readStanding(state.db, stream.name),
   ]);
   const readings = mergeReadings(
     mirror.readHashes(
-      declared,
+      stream,
       { keys, from, to, where },
       { shared: shared.map(({ externalId }) => externalId), noteLoad: judge.note },
     ),
-    readPlanMarks(state, declared.name, keys),
+    readPlanMarks(state, stream.name, keys),
     force,
   );
-  const openLists = () => {
-    // Its data may be older than what was sent: nothing of it is sent unasked.
-    const isDoubtful = mirrorChange !== undefined || judge.load()?.holds === true;
-    const stream = isDoubtful ? withoutAnyUnasked(declared) : declared;
-    const facts = { request, keys: keys && new Set(keys), shared, isDoubtful };
-    return { stream, lists: createPlanLists(deps, stream, facts, sink) };
-  };
-  const { merged, stream, lists } = await mergeInto(openLists, readings);
+  const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
+  const merged = await mergeInto(lists, readings);
   await lists.flush();
+  // The digest of what is planned is made of the rows.
+  if (standing.gates.some(({ allowedDigest }) => allowedDigest !== null)) await sink.flush?.(true);
   const renamed = await findRenamed(deps, stream, lists.compared);
   if (renamed.length > 0) await sink.noteRenamed?.(renamed);
-  const planned = lists.limited();
   const load = judge.load();
-  const read = { merged, planned, keys, mirrorChange, load };
-  const weighed = await weighLimits(deps, stream, request, read, sink);
+  const planned = lists.limited();
+  const holds = await weigh(deps, stream, request, { standing, merged, planned, keys, load });
   const counts: PlanCounts = lists.counts(merged);
   if (load?.problem) counts.staleLoad = load.problem;
-  return { counts, questions: lists.questions(), renamed, mirrorChange, load, ...weighed };
+  return {
+    counts,
+    questions: lists.questions(),
+    renamed,
+    load,
+    standing,
+    keys,
+    gone: planned.gone,
+    ...holds,
+  };
 }
 
-/** Adds every difference to its list, which are opened when the readings have begun; returns them, and the counts of the merge. */
-async function mergeInto<Opened extends { lists: Pick<PlanLists, 'add'> }>(
-  openLists: () => Opened,
+/** Adds every difference to its list; returns the counts of the merge. */
+async function mergeInto(
+  lists: Pick<PlanLists, 'add'>,
   differences: ReturnType<typeof mergeReadings>,
-): Promise<Opened & { merged: MergeCounts }> {
+): Promise<MergeCounts> {
   try {
-    let step = await differences.next();
-    const opened = openLists();
-    for (; !step.done; step = await differences.next()) await opened.lists.add(step.value);
-    return { ...opened, merged: step.value };
+    for (;;) {
+      const step = await differences.next();
+      if (step.done) return step.value;
+      await lists.add(step.value);
+    }
   } finally {
     // A plan that stops in the middle must end its readings: each holds one of the few connections.
     await differences.return(NO_COUNTS);
   }
 }
 
-/** Releases what is within the limits or approved; the rest stays held, with the reason. */
-async function weighLimits(
-  { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
-  stream: Stream,
-  { kind, runId }: PlanRequest,
-  read: {
-    merged: MergeCounts;
-    planned: Record<LimitedOperation | 'released' | 'asked', number> & { samples: HeldSample[] };
-    keys: readonly string[] | undefined;
-    mirrorChange: MirrorChange | undefined;
-    load: SeenLoad | undefined;
-  },
-  sink: PlanSink,
-) {
-  const { merged, planned, keys, mirrorChange, load } = read;
-  const holds: Partial<Record<LimitedOperation, Hold>> = {};
-  /** Approvals that lift what would be held otherwise. */
-  const approvals: UsedApproval[] = [];
-  const operations = LIMITED_OPERATIONS.filter(
-    (operation) => hasLimit(stream, operation) && planned[operation] > 0,
-  );
-  if (operations.length === 0) return { holds, approvals };
-  const accepted = keys === undefined ? merged.accepted : await countAccepted(state.db, stream.name);
-  for (const operation of operations) {
-    const facts: LimitFacts = {
-      operation,
-      count: planned[operation],
-      accepted,
-      runId,
-      mirrorChange: mirrorChange?.why,
-      load: load?.holds ? toLoadFacts(load) : undefined,
-    };
-    if (operation === 'overwrite') facts.accepted = planned.asked;
-    const weighing: Parameters<typeof weighOperation>[3] = { sink, isIncremental: kind === 'incremental' };
-    if (operation === 'retire') {
-      facts.released = planned.released;
-      const isSourceEmpty = merged.rows === 0 && (keys === undefined || (await mirror.isEmpty(stream)));
-      weighing.explain = (of, weighed) => explainRetirementHold(of, { ...weighed, isSourceEmpty });
-    }
-    const { hold, used } = await weighOperation({ state }, stream, facts, weighing);
-    if (hold) holds[operation] = operation === 'overwrite' ? { ...hold, samples: planned.samples } : hold;
-    if (used) approvals.push(used);
-  }
-  return { holds, approvals };
-}
-
 /** In place of the counts of a reading that was stopped. */
 const NO_COUNTS = {} as MergeCounts;
+
+/** A hold of a plan: what a run keeps of it as history, and whether an approval stands that it could not use. */
+export type PlannedHold = Hold & { keepsApproval: boolean };
+
+/** The decisions of a plan: what is sent, and what gates keep back. */
+export interface PlanDecisions {
+  /** By operation, or the name of a gate of all operations. */
+  holds: Record<string, PlannedHold>;
+  /** Operations whose records do not count towards later limits. */
+  exempt: LimitedOperation[];
+}
+
+/** Decides about each operation of a plan or a repair. */
+export async function weigh(
+  { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
+  stream: Stream,
+  request: Pick<PlanRequest, 'kind' | 'range' | 'runId'>,
+  read: {
+    standing: Standing;
+    merged: Pick<MergeCounts, 'accepted' | 'rows' | 'deadRows'>;
+    planned: ReturnType<PlanLists['limited']>;
+    keys: readonly string[] | undefined;
+    load: SeenLoad | undefined;
+  },
+): Promise<PlanDecisions> {
+  const { standing, merged, planned, keys, load } = read;
+  const { db } = state;
+  const { runId = 0 } = request;
+  const decisions: PlanDecisions = { holds: {}, exempt: [] };
+  const operations = LIMITED_OPERATIONS.filter((operation) => planned[operation] > 0);
+  const isDoubtful = standing.mirrorChange !== null || load?.holds === true;
+  const isWeighed = (operation: LimitedOperation) =>
+    isDoubtful ||
+    standing.frozen !== null ||
+    standing.gates.length > 0 ||
+    standing.refusals !== null ||
+    stream.limits[operation] !== undefined;
+  if (!operations.some(isWeighed)) {
+    if (planned.create > 0 && merged.accepted === 0 && keys === undefined) decisions.exempt.push('create');
+    return decisions;
+  }
+  const accepted = keys === undefined ? merged.accepted : await countAccepted(db, stream.name);
+  // Retirements are weighed last: they wait for the others.
+  for (const operation of [
+    ...operations.filter((one) => one !== 'retire'),
+    ...operations.filter((one) => one === 'retire'),
+  ]) {
+    const part = { stream: stream.name, operation, runId };
+    const isExactly = (findApproval(standing.gates, operation)?.digest ?? null) !== null;
+    const weighed: Omit<Weighed, 'earlier'> = {
+      operation,
+      count: planned[operation],
+      accepted: operation === 'overwrite' ? planned.asked : accepted,
+      isWhole: isWholeRun(request),
+      standing,
+      load: load?.holds ? toLoadFacts(load) : undefined,
+      ...(isExactly && { digest: await digestPlanned(db, part) }),
+    };
+    if (operation === 'retire') {
+      weighed.released = planned.released;
+      weighed.isSourceEmpty = merged.rows === 0 && (keys === undefined || (await mirror.isEmpty(stream)));
+      weighed.hasUnsentWrites = merged.deadRows > 0 || Object.keys(decisions.holds).length > 0;
+    }
+    if (operation === 'overwrite') {
+      weighed.formerStreams = planned.formerStreams;
+      weighed.isFormerFrozen = (await listFrozen(db, Object.keys(planned.formerStreams))).length > 0;
+    }
+    if (operation === 'repair') weighed.drift = await summarizeDrift(db, { stream: stream.name });
+    let verdict = decide(stream, { ...weighed, earlier: 0 });
+    if (stream.limits[operation] !== undefined && (verdict.send || verdict.facts.limit))
+      // The cheap count first: it may count a key several times.
+      for (const isExact of [false, true]) {
+        verdict = decide(stream, { ...weighed, earlier: await countWithinADay(db, part, { isExact }) });
+        if (verdict.send) break;
+      }
+    if (verdict.send) {
+      if (verdict.isExempt) decisions.exempt.push(operation);
+      continue;
+    }
+    const { gate, facts, keepsApproval } = verdict;
+    const name = gate.operation === '*' ? gate.reason : gate.operation;
+    const samples: HeldSample[] = operation === 'overwrite' ? planned.samples : [];
+    const known = decisions.holds[name];
+    decisions.holds[name] = {
+      ...gate,
+      facts,
+      keepsApproval,
+      count: planned[operation] + (known?.count ?? 0),
+      ...(samples.length > 0 && { samples }),
+    };
+  }
+  return decisions;
+}

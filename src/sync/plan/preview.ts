@@ -59,8 +59,10 @@ export async function previewStream(
     refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
     /** Rows that are gone and new ones with the same values. */
     renamed: [] as RenamedRow[],
-    /** Why operations would wait for an operator. */
+    /** The gates that would be closed, by operation. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
+    /** Why the stream is frozen; null: it is not. */
+    frozen: null as string | null,
     /** The problem of the load of the mirror, also where that holds nothing. */
     load: undefined as LoadFacts | undefined,
     /** Why the stream cannot be planned at all. */
@@ -78,7 +80,13 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, load, questions, renamed } = await planStream(asking, stream, request, sink);
+    const { counts, holds, load, questions, renamed, standing } = await planStream(
+      asking,
+      stream,
+      request,
+      sink,
+    );
+    preview.frozen = standing.frozen;
     preview.counts = counts;
     preview.holds = holds;
     preview.load = load && toLoadFacts(load);

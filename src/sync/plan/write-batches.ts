@@ -1,5 +1,5 @@
-// The sink of a run: batches become rows, several in one statement. What falls under a limit starts out held: only once
-// the whole stream was read is it known how many there are. It writes only as long as this is the planner of the run.
+// The sink of a run: batches become rows, several in one statement. None is sent before the plan has ended, which takes out what
+// gates keep back. It writes only as long as this is the planner of the run.
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { Queries, State } from '../../state/database.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
@@ -12,7 +12,8 @@ import {
   noteGone,
   noteRenamed,
 } from '../../state/records/gone-rows.js';
-import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
+import { wishAgain } from '../../state/records/resend.js';
+import { insertBatches, type NewBatch } from '../../state/runs/batches.js';
 import { asPlanner, type Planner } from '../../state/runs/planner-token.js';
 import type { Stream } from '../../streams/stream.js';
 import { limitOf, type PlanSink } from './batches.js';
@@ -26,7 +27,7 @@ const KEYS_AT_END = 1000;
 /** Writes a stream's batches; retirements go after every write of the run. */
 export function createBatchWriter(
   { db }: State,
-  { name, level }: Stream,
+  { name, level, limits }: Stream,
   {
     planner,
     retireLevel,
@@ -60,18 +61,18 @@ export function createBatchWriter(
         stream: name,
         level: isLast ? retireLevel : level,
         keys: entries.map(({ key }) => key),
-        state: limit === undefined ? 'planned' : 'held',
+        state: 'planned',
         operation: limit,
         exempt: isExempt,
       });
       keysInRows += entries.length;
       if (rows.length >= ROWS_AT_ONCE || keysInRows >= KEYS_AT_ONCE) await flush();
     },
-    async flush(): Promise<void> {
-      if (keysInRows > KEYS_AT_END || rows.some(({ operation }) => operation)) await flush();
+    async flush(isComplete = false): Promise<void> {
+      const isLimited = rows.some(({ operation }) => operation && limits[operation] !== undefined);
+      if (isComplete || keysInRows > KEYS_AT_END || isLimited) await flush();
     },
-    release: (operation, isExempt) =>
-      write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, { to: 'planned', isExempt })),
+    wish: (reason, keys) => write((tx) => wishAgain(tx, { stream: name, keys, reason, runId })),
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
     noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
     noteRenamed: (renamed) => write((tx) => noteRenamed(tx, name, renamed)),
@@ -99,9 +100,9 @@ export function createBatchWriter(
     sink,
     /** Writes what is left, in the transaction that ends the plan. */
     writeRest: (tx: Queries) => insertBatches(tx, rows),
-    /** Batches that send something, held ones included. */
+    /** Batches that send something, with those that gates will keep back. */
     batches: () => batches,
-    /** Records in all batches, refused ones included. */
+    /** Records in all of them, and those that the plan itself refused. */
     records: () => records,
   };
 }

@@ -1,8 +1,9 @@
-// Syncs by schedule: the nightly one, and those of streams with times of their own. An occurrence of a schedule becomes a run,
-// once, whichever process notices that it is due. The occurrence is claimed in the transaction that starts the run, so a
-// crash in between loses neither.
+// Whole syncs of streams that are due. A schedule makes its streams due and starts their run at once; every other cause only makes
+// them due. Whichever process notices it starts the run, once: an occurrence is claimed in the transaction that starts it.
 import { unstartedDue } from '../../time/cron-schedule.js';
 import { readClock } from '../../state/database.js';
+import { listLoads } from '../../state/freshness.js';
+import { readGates } from '../../state/gates/gates.js';
 import {
   claimOccurrence,
   correctSchedules,
@@ -12,7 +13,9 @@ import {
 } from '../../state/runs/occurrences.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { startFreeRun } from '../../state/runs/start-run.js';
+import { listStartable, markDue } from '../../state/streams.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
+import { judgeLoad } from '../limits/load-age.js';
 import type { LoadWait } from './await-load.js';
 import type { SyncDeps } from './sync-deps.js';
 
@@ -24,10 +27,10 @@ const MINUTE = 60 * 1000;
 
 /**
  * Starts the occurrences that are due and were not started yet, and returns their runs to be queued. `now`: the time of the
- * state, unless given. Several missed occurrences of a schedule start one run. Streams that an unfinished run covers are left
- * to that run. `mustWait`: an occurrence is not started yet.
+ * state, unless given. Several missed occurrences of a schedule start one run. Streams that an unfinished run covers are due
+ * afterwards. `mustWait`: an occurrence is not started yet.
  */
-export async function startDueSyncs(
+export async function startScheduled(
   { mustWait, ...deps }: ScheduleDeps & { mustWait?: LoadWait },
   now?: Date,
 ): Promise<Run[]> {
@@ -44,39 +47,72 @@ export async function startDueSyncs(
   for (const schedule of schedules) {
     const due = unstartedDue(schedule, clock);
     if (!due || (await mustWait?.(schedule, clock))) continue;
-    const run = await startDue(deps, schedule, due);
+    const run = await startOccurrence(deps, schedule, due);
     if (run) runs.push(run);
   }
   return runs;
 }
 
-async function startDue(
+const requestOf = ({ streams }: Pick<ScheduleDeps, 'streams'>, names: readonly string[]) =>
+  ({
+    kind: 'sync',
+    lane: 'sync',
+    streams: names,
+    fingerprints: fingerprintsOf(streams.values()),
+  }) as const;
+
+async function startOccurrence(
   { state, streams, log: parent }: ScheduleDeps,
   schedule: RegisteredSchedule,
   due: Date,
 ): Promise<Run | undefined> {
   const log = parent.child({ schedule: schedule.name, due });
-  const request = {
-    kind: 'sync',
-    lane: 'sync',
-    startedBy: 'schedule',
-    streams: streamsOf(schedule, [...streams.keys()]),
-    fingerprints: fingerprintsOf(streams.values()),
-  } as const;
+  const names = streamsOf(schedule, [...streams.keys()]);
   // Its streams are those of another configuration, whose worker starts it.
-  if (request.streams.length === 0) return undefined;
-  const started = await state.db.transaction(async (tx) =>
-    (await claimOccurrence(tx, schedule, due)) ? startFreeRun(tx, request) : undefined,
-  );
+  if (names.length === 0) return undefined;
+  const started = await state.db.transaction(async (tx) => {
+    if (!(await claimOccurrence(tx, schedule, due))) return undefined;
+    await markDue(tx, names, 'schedule');
+    return startFreeRun(tx, { ...requestOf({ streams }, names), startedBy: 'schedule' });
+  });
   if (!started) return undefined;
   for (const { run, streams: covered } of started.busy) {
     const facts = { streams: covered, coveredBy: run.id, isPaused: run.pausedAt !== null };
-    log.info(facts, 'scheduled sync leaves out streams that an unfinished run covers');
+    log.info(facts, 'streams of an unfinished run stay due after it');
   }
   if (started.run)
     log.info({ runId: started.run.id, streams: started.run.streams }, 'scheduled sync started');
   else log.info('scheduled sync not started: unfinished runs cover every stream');
   return started.run;
+}
+
+/** Starts a whole sync of the streams that are due for another reason than a schedule, and returns it to be queued. */
+export async function startDue({ state, streams, log }: ScheduleDeps): Promise<Run[]> {
+  const names = await listStartable(state.db, [...streams.keys()]);
+  if (names.length === 0) return [];
+  // Not by the schedule: such a sync is no nightly one.
+  const { run } = await startFreeRun(state.db, { ...requestOf({ streams }, names), startedBy: 'change' });
+  if (!run) return [];
+  log.info({ runId: run.id, streams: run.streams }, 'sync of due streams started');
+  return [run];
+}
+
+/** Streams that wait for a newer load of the mirror are due when it has come. */
+export async function noticeLoads({
+  state,
+  streams,
+  mirror,
+}: Pick<SyncDeps, 'state' | 'streams' | 'mirror'>): Promise<void> {
+  const { db } = state;
+  const waiting = (await readGates(db)).filter(({ reason }) => reason === 'stale');
+  for (const name of new Set(waiting.map(({ stream }) => stream))) {
+    const stream = streams.get(name);
+    const reading = stream?.freshness && (await mirror.readLoad(stream));
+    if (!stream?.freshness || !reading) continue;
+    const noted = (await listLoads(db)).find((load) => load.stream === name);
+    const load = judgeLoad(stream.freshness, reading, { noted, now: await readClock(db) });
+    if (!load.holds) await markDue(db, [name], 'fresh_load');
+  }
 }
 
 /** Claims the occurrences that were missed, without starting anything. One that waits for a load is not missed. */

@@ -101,7 +101,7 @@ async function repair(
   { streams }: VerifyResult,
 ): Promise<void> {
   // Each verify of a frozen stream would have a repair of its own held.
-  const frozen = new Set((await listFrozen(state.db)).map(({ stream }) => stream));
+  const frozen = new Set((await listFrozen(state.db, [...declared.keys()])).map(({ stream }) => stream));
   const drifting = streams.flatMap(({ stream, changed = 0, missing = 0, inactive = 0 }) =>
     changed + missing + inactive > 0 && !frozen.has(stream) ? [stream] : [],
   );

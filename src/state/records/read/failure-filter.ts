@@ -5,7 +5,7 @@ import type { RecordStatus } from '../../schema.js';
 /** Each part narrows the choice. */
 export interface FailureFilter {
   stream?: string | undefined;
-  /** `held`: no record has it; what is held stands in batches. */
+  /** `held`: no record has it; the table `held` has those keys. */
   status?: RecordStatus | 'held' | undefined;
   code?: string | undefined;
   /** Only what is so since this time or later. */

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import { encodeColumn, escapeColumn } from '../../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../../text/sql-text.js';
 import { anyOf, query, type State } from '../../database.js';
-import { RETIREMENT_REFUSED, STILL_RESERVED } from '../outcome-types.js';
+import { RETIREMENT_POSTPONED, RETIREMENT_REFUSED, STILL_RESERVED } from '../outcome-types.js';
 import { AWAITS_SECOND_ANSWER, WAS_SENT } from '../record-state.js';
 
 /**
@@ -13,15 +13,18 @@ import { AWAITS_SECOND_ANSWER, WAS_SENT } from '../record-state.js';
  * not decided about reads as retired: nothing is planned of it.
  */
 export const MARK = `CASE
-    WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL
+    WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL AND r.resend IS NULL
       AND (r.check_after IS NULL OR r.check_after > now()) THEN r.source_hash::text
     ELSE CASE
       WHEN r.former_key IS NOT NULL AND r.source_hash IS NULL THEN 'retired:a:'
+      WHEN r.resend = 'repair' THEN 'repair:a:' || CASE WHEN r.status = 'retired' THEN '' ELSE coalesce(r.source_hash::text, '') END
+      WHEN r.resend IS NOT NULL AND r.gone_since IS NULL
+        THEN 'resend' || CASE WHEN ${WAS_SENT.text} OR r.claimed_by IS NOT NULL THEN ':a:' ELSE ':n:' END
       WHEN r.claimed_by IS NOT NULL OR ((r.in_doubt OR (r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER.text}))
-        AND r.status <> 'dead') THEN CASE WHEN r.status = 'retired' THEN 'reserved:a:' ELSE 'doubt:a:' END
+        AND r.status <> 'dead') THEN CASE WHEN r.status = 'retired' THEN 'reserved:a:' ELSE 'doubt:a:' || coalesce(r.source_hash::text, '') END
       WHEN r.status = 'synced' THEN 'synced:a:' || r.source_hash
       WHEN r.status = 'retired' THEN 'retired:a:'
-      WHEN r.status = 'deferred' AND r.error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'
+      WHEN r.status = 'deferred' AND r.error_code IN (${quoteLiteral(STILL_RESERVED)}, ${quoteLiteral(RETIREMENT_POSTPONED)}) THEN 'reserved:a:'
       WHEN r.status = 'dead' AND starts_with(r.error_code, ${quoteLiteral(RETIREMENT_REFUSED)}) THEN 'unretired:a:'
       ELSE CASE WHEN r.status = 'failed' AND r.error_code = 'external_id_shared' THEN 'shared' ELSE r.status END
         || CASE WHEN ${WAS_SENT.text} THEN ':a:' ELSE ':n:' END || coalesce(r.refused_hash::text, '')

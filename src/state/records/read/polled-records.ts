@@ -10,7 +10,7 @@ export interface PolledRecord {
   mark: string | null;
   /** It waits in the inbox. */
   isWaiting: boolean;
-  /** A later run than any that has settled it holds it for an operator. */
+  /** A gate keeps it back. */
   isHeld: boolean;
 }
 
@@ -19,18 +19,12 @@ export async function readPolledRecords(db: Queries, stream: string, keys: reado
   const rows = await query<PolledRecord>(db)`
     WITH wanted AS (
       SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb) COLLATE "C" AS key
-    ), held AS (
-      SELECT h.key COLLATE "C" AS key, max(b.run_id) AS run_id
-      FROM slotsync.batches AS b CROSS JOIN unnest(b.keys) AS h(key)
-      WHERE b.stream = ${stream} AND b.state = 'held' AND h.key IN (SELECT key FROM wanted)
-      GROUP BY h.key
     )
     SELECT w.key AS "localKey", CASE WHEN r.local_key IS NOT NULL THEN ${sql.raw(MARK)} END AS mark,
       EXISTS (SELECT FROM slotsync.changes AS c
         WHERE c.stream = ${stream} AND c.local_key = w.key AND c.run_id IS NULL) AS "isWaiting",
-      coalesce(held.run_id > coalesce(r.run_id, 0), false) AS "isHeld"
+      EXISTS (SELECT FROM slotsync.held AS h WHERE h.stream = ${stream} AND h.local_key = w.key) AS "isHeld"
     FROM wanted AS w
-    LEFT JOIN slotsync.records AS r ON r.stream = ${stream} AND r.local_key = w.key
-    LEFT JOIN held ON held.key = w.key`;
+    LEFT JOIN slotsync.records AS r ON r.stream = ${stream} AND r.local_key = w.key`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }

@@ -1,37 +1,54 @@
-// Says of a state where every record is in sync whether there are any, and whether the latest plan was carried out.
+// Says of a state where every record is in sync whether there are any, and whether everything was sent.
 import { sql } from 'drizzle-orm';
-import { query, queryOne, type Queries } from '../../database.js';
+import { anyOf, query, queryOne, type Queries } from '../../database.js';
 import { readRestored, type Restored } from '../../databases.js';
+import { isFrozen } from '../../freezes.js';
+import type { DueReason } from '../../schema.js';
+
+/** A stream that needs a whole sync, and since when. */
+export interface DueStream {
+  stream: string;
+  since: Date;
+  reason: DueReason;
+}
 
 /** Nothing is known at all when `isPlanned` is false and there is no record. */
 export interface Knowledge {
   hasRecords: boolean;
-  /** Some run has planned it. */
+  /** A plan has read all of a stream. */
   isPlanned: boolean;
-  /**
-   * Records that a run has planned and neither sent nor held, and that no later run has planned again: the run is under way,
-   * or it was cancelled, failed, or an operator rejected them.
-   */
-  unsent: { runId: number; isUnderWay: boolean; records: number }[];
+  /** Records that unfinished runs have planned and not sent yet, the latest run first. */
+  underWay: { runId: number; records: number }[];
+  /** Keys that gates keep back. */
+  held: number;
+  /** Streams that are due, without those of an unfinished whole sync and those that are frozen. */
+  due: DueStream[];
   /** The state was restored: what was sent since its backup is not known. Null: it was not, or a verify has compared all. */
   restored: Restored | null;
 }
 
-/** Answers for a stream, or for all. */
-export async function readKnowledge(db: Queries, stream?: string): Promise<Knowledge> {
+/** Answers for a stream, or for all. `configured`: no other stream is due, because no run plans it. */
+export async function readKnowledge(
+  db: Queries,
+  { stream, configured }: { stream?: string | undefined; configured?: readonly string[] | undefined } = {},
+): Promise<Knowledge> {
   const isOf = (column: string) => (stream === undefined ? sql`true` : sql`${sql.raw(column)} = ${stream}`);
-  const isPlanned = stream === undefined ? sql`plan <> '{}'::jsonb` : sql`plan ? ${stream}`;
-  const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned'>>(db)`
+  // Repairs say nothing of rows.
+  const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned' | 'held'>>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records WHERE ${isOf('stream')}) AS "hasRecords",
-      EXISTS (SELECT FROM slotsync.runs WHERE ${isPlanned}) AS "isPlanned"`;
-  // The unsent keys of a cancelled incremental run are in the inbox again; a repair says nothing of rows.
-  const unsent = await query<Knowledge['unsent'][number]>(db)`
-    SELECT r.id::float8 AS "runId", r.finished_at IS NULL AS "isUnderWay", sum(cardinality(b.keys))::int AS records
+      EXISTS (SELECT FROM slotsync.streams WHERE planned_at IS NOT NULL AND ${isOf('stream')}) AS "isPlanned",
+      (SELECT coalesce(sum(count), 0)::int FROM slotsync.gates WHERE operation <> 'repair' AND ${isOf('stream')}) AS held`;
+  const underWay = await query<Knowledge['underWay'][number]>(db)`
+    SELECT r.id::float8 AS "runId", sum(cardinality(b.keys))::int AS records
     FROM slotsync.runs AS r JOIN slotsync.batches AS b ON b.run_id = r.id
-    WHERE b.state IN ('planned', 'queued', 'cancelled') AND (r.finished_at IS NULL OR r.kind <> 'incremental')
-      AND r.kind <> 'repair' AND ${isOf('b.stream')} AND NOT EXISTS (
-        SELECT FROM slotsync.replaced_runs AS p JOIN slotsync.runs AS l ON l.id = p.replaced_by
-        WHERE p.run_id = r.id AND p.stream = b.stream AND l.plan ? b.stream)
+    WHERE r.finished_at IS NULL AND r.kind <> 'repair' AND b.state IN ('planned', 'queued') AND ${isOf('b.stream')}
     GROUP BY r.id HAVING sum(cardinality(b.keys)) > 0 ORDER BY r.id DESC`;
-  return { ...known, unsent: [...unsent], restored: (await readRestored(db)) ?? null };
+  const due = await query<DueStream>(db)`
+    SELECT stream, due_since AS since, due_reason AS reason FROM slotsync.streams AS s
+    WHERE due_since IS NOT NULL AND ${isOf('stream')} AND NOT ${isFrozen(sql`s.stream`)}
+      AND ${configured ? sql`stream = ${anyOf(configured)}` : sql`true`}
+      AND NOT EXISTS (SELECT FROM slotsync.runs AS r
+        WHERE r.finished_at IS NULL AND r.kind = 'sync' AND r.range IS NULL AND s.stream = ANY (r.streams))
+    ORDER BY due_since, stream`;
+  return { ...known, underWay: [...underWay], due: [...due], restored: (await readRestored(db)) ?? null };
 }

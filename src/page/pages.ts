@@ -1,0 +1,223 @@
+// The pages: each reads its facts, and renders the document of them.
+import { actionsDocument } from '../documents/actions.js';
+import { bookingDocument, bookingsDocument } from '../documents/bookings.js';
+import { addressOfBooking, addressOfRecord, linkToRecord, text, withQuery } from '../documents/document.js';
+import { driftDocument } from '../documents/drift.js';
+import { failuresDocument } from '../documents/failures.js';
+import { recordDocument } from '../documents/record.js';
+import { reportDocument } from '../documents/report.js';
+import { runDocument, runsDocument } from '../documents/runs.js';
+import { describeHour, situationDocument } from '../documents/situation.js';
+import { plain } from '../render/plain.js';
+import { readChainOf } from '../situation/chains.js';
+import { commandFor } from '../situation/commands.js';
+import { readFailuresFacts } from '../situation/failure-facts.js';
+import { listFailuresInChains } from '../situation/failures.js';
+import { readHolder } from '../situation/holders.js';
+import { readReport } from '../situation/report.js';
+import { readRunFacts } from '../situation/run-facts.js';
+import { listRunsSoFar } from '../situation/runs.js';
+import { listVerified } from '../situation/situation.js';
+import { listActions } from '../state/actions.js';
+import {
+  countDiscrepancies,
+  listAllDiscrepancies,
+  readBooking,
+  readBookingEvents,
+} from '../state/bookings/read-reservations.js';
+import { countDrift, listDrift, readDriftOf } from '../state/drift/read-drift.js';
+import { readLinks } from '../state/records/links.js';
+import { listRecordedStreams } from '../state/records/read/count-records.js';
+import { findRecords } from '../state/records/read/find-records.js';
+import { listFormerObjects } from '../state/records/read/former-objects.js';
+import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read/record-details.js';
+import { LISTED_KINDS, readRun } from '../state/runs/read-runs.js';
+import { RUN_KINDS } from '../state/schema.js';
+import { BOOKINGS } from '../streams/config-schema.js';
+import type { BookingExplained } from '../sync/operator/explain-booking.js';
+import type { RecordExplained } from '../sync/operator/explain-record.js';
+import { html } from '../text/html.js';
+import { requestLine } from './chart.js';
+import { command, link, renderDocument } from './render-document.js';
+import { sidesSection, type Shown } from './sides.js';
+import { PageNotFound, type Page } from './view.js';
+
+/** Entries that a list shows. */
+const MOST = 100;
+const MOST_RUNS = 50;
+const MOST_CAUSES = 50;
+const MOST_RECORDS = 50;
+/** Batches of a record, and events of a booking. */
+const MOST_OF_ONE = 20;
+
+/** The situation, with a line of the requests of the last hour. */
+export const nowPage: Page = async (sources) => {
+  const [facts, { minutes, totals: hour }] = [await sources.now(), await sources.hour()];
+  return (view) => {
+    const { timeZone } = view;
+    const { sections, ...page } = renderDocument(situationDocument({ ...facts, hour }), view);
+    // The minute that has just begun would look like one with few requests.
+    const line = requestLine(minutes.slice(0, -1), {
+      label: plain(describeHour(hour), timeZone),
+      allowed: sources.requestsPerSecond * 60,
+    });
+    return {
+      ...page,
+      sections: sections.map((section) =>
+        section.id === 'requests'
+          ? { ...section, body: html`${section.body}<figure>${line}</figure>` }
+          : section,
+      ),
+    };
+  };
+};
+
+export const runsPage: Page = async (sources, { query, address }) => {
+  const isAll = query.get('all') !== null;
+  const kinds = isAll ? RUN_KINDS : LISTED_KINDS;
+  const runs = await sources.read(address, (db) => listRunsSoFar(db, MOST_RUNS, kinds));
+  const other = isAll
+    ? link('/runs', 'Without incremental runs')
+    : link('/runs?all', 'Also incremental runs');
+  return (view) => renderDocument(runsDocument(runs), view, html`<p>${other}</p>`);
+};
+
+export const runPage: Page = async (sources, { params, address }) => {
+  const id = Number(params['run']);
+  const read = await sources.read(address, async (db) => {
+    const run = Number.isSafeInteger(id) ? await readRun(db, id) : undefined;
+    return run && readRunFacts(db, run, await sources.configured());
+  });
+  if (!read) throw new PageNotFound(`There is no run ${params['run'] ?? ''}.`);
+  const secondsLeft = (await sources.now()).secondsLeft.get(id);
+  return (view) => renderDocument(runDocument({ ...read, secondsLeft }, view.now), view);
+};
+
+/** Why records are not in sync, by root cause, and the first records one by one. */
+export const failuresPage: Page = async (sources, { query, address }) => {
+  const stream = query.get('stream') || undefined;
+  const { facts, records, streams } = await sources.read(address, async (db) => {
+    const configured = await sources.configured();
+    return {
+      facts: await readFailuresFacts(db, { stream }, { configured }),
+      records: await listFailuresInChains(db, { stream, limit: MOST_RECORDS }, configured),
+      streams: await listRecordedStreams(db),
+    };
+  });
+  return (view) => {
+    const document = failuresDocument(facts, { most: MOST_CAUSES, now: view.now, records });
+    const filter = html`<nav aria-label="Streams" class="filter"><ul><li><a href="/failures"${stream === undefined && html` aria-current="true"`}>all</a></li>${streams.map((name) => html`<li><a href="${withQuery('/failures', { stream: name })}"${name === stream && html` aria-current="true"`}>${name}</a></li>`)}</ul></nav>`;
+    return renderDocument(document, view, filter);
+  };
+};
+
+export const searchPage: Page = async (sources, { query, address }) => {
+  const wanted = query.get('key')?.trim() ?? '';
+  const found = await sources.read(address, (db) => findRecords(db, wanted, MOST_RECORDS));
+  const rows = found.map(({ stream, localKey, externalId, status }) => [
+    linkToRecord(stream, localKey),
+    externalId ?? '–',
+    text`${{ status }}`,
+  ]);
+  const document = {
+    title: 'Records',
+    lead: [
+      `Records whose key or external id is ${wanted}:`,
+      ...(found.length === 0 ? ['None in the state.'] : []),
+    ],
+    sections: [
+      { id: 'found', title: 'Found', tables: [{ headings: ['record', 'external id', 'status'], rows }] },
+    ],
+  };
+  return (view) => renderDocument(document, view);
+};
+
+/** The facts of the state, and, when somebody asks for it, the row and the object. */
+export const recordPage: Page = async (sources, { params, address }) => {
+  const { stream = '', key = '' } = params;
+  const known = await sources.read(address, async (db) => {
+    const record = await readRecord(db, stream, key);
+    return {
+      stream,
+      key,
+      record,
+      chain: await readChainOf(db, record),
+      held: await readHolder(db, { stream, localKey: key }),
+      link: (await readLinks(db, stream, [key])).get(key),
+      former: await listFormerObjects(db, stream, [key]),
+      drift: await readDriftOf(db, { stream, localKey: key }),
+      batches: await listBatchesOf(db, stream, key, MOST_OF_ONE),
+      waitingChanges: await countChangesOf(db, stream, key),
+    };
+  });
+  if (!known.record && !known.link && !known.drift && !known.held && known.batches.length === 0)
+    throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
+  const path = addressOfRecord(stream, key);
+  const offer = { path, command: commandFor('slotsync explain', stream, key), about: `${stream} ${key}` };
+  return (view) => {
+    const shown = view.session?.shown.get(path) as Shown<RecordExplained> | undefined;
+    const document = recordDocument(known, shown?.explained);
+    const sections = [...document.sections, sidesSection(offer, shown, view)];
+    return renderDocument({ ...document, sections }, view);
+  };
+};
+
+/** Objects that a verify saw to differ at the service from what was accepted last, and their repair. */
+export const driftPage: Page = async (sources, { address }) => {
+  const verified = listVerified(await sources.now());
+  const { counts, listed } = await sources.read(address, async (db) => ({
+    counts: await countDrift(db),
+    listed: await listDrift(db, MOST),
+  }));
+  return (view) => renderDocument(driftDocument(counts, verified, listed), view);
+};
+
+/** Bookings on which the mirror and the service do not agree, as the last reconcile found them. */
+export const bookingsPage: Page = async (sources, { address }) => {
+  const { counts, listed } = await sources.read(address, async (db) => ({
+    counts: await countDiscrepancies(db),
+    listed: await listAllDiscrepancies(db, MOST),
+  }));
+  return (view) => renderDocument(bookingsDocument(counts, listed, view.timeZone), view);
+};
+
+export const bookingPage: Page = async (sources, { params, address }) => {
+  const { key = '' } = params;
+  const known = await sources.read(address, async (db) => ({
+    key,
+    known: await readBooking(db, key),
+    events: await readBookingEvents(db, key, MOST_OF_ONE),
+  }));
+  if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
+  const path = addressOfBooking(key);
+  const offer = { path, command: commandFor('slotsync explain', BOOKINGS, key), about: `booking ${key}` };
+  return (view) => {
+    const shown = view.session?.shown.get(path) as Shown<BookingExplained> | undefined;
+    const document = bookingDocument(known, view.timeZone, shown?.explained);
+    const sections = [...document.sections, sidesSection(offer, shown, view)];
+    return renderDocument({ ...document, sections }, view);
+  };
+};
+
+/** The report, of the time since the last nightly sync was due, or of one run. */
+export const reportPage: Page = async (sources, { query, address }) => {
+  const number = query.get('run');
+  const { requestsPerSecond, configured } = sources;
+  const facts = await sources.read(address, async (db) => {
+    const id = Number(number);
+    const run = number !== null && Number.isSafeInteger(id) ? await readRun(db, id) : undefined;
+    return number !== null && !run
+      ? undefined
+      : readReport(db, { run }, { requestsPerSecond, streams: await configured() });
+  });
+  if (!facts) throw new PageNotFound(`There is no run ${number ?? ''}.`);
+  const typed = number === null ? 'slotsync report --html' : `slotsync report ${number} --html`;
+  return (view) =>
+    renderDocument(reportDocument(facts), view, html`<p>To mail or keep it: ${command(typed)}</p>`);
+};
+
+/** The actions of operators. */
+export const actionsPage: Page = async (sources, { address }) => {
+  const actions = await sources.read(address, (db) => listActions(db, { limit: MOST }));
+  return (view) => renderDocument(actionsDocument(actions), view);
+};

@@ -1,0 +1,114 @@
+// The end of the plan of a stream: what it keeps back leaves the run, and its gates stand as the plan found them.
+import { sql } from 'drizzle-orm';
+import { anyOf, query, type Queries } from '../database.js';
+import type { DueReason, Hold, LimitedOperation } from '../schema.js';
+import { markDue, notePlannedWhole, type Standing } from '../streams.js';
+import { NOT_APPROVED } from './answers.js';
+import { nameOfGate } from './gates.js';
+import { holdBatches, recountGates, releaseReplaced } from './held.js';
+
+/** The plan of one stream, as far as its gates go by it. */
+export interface StreamPlan {
+  stream: string;
+  runId: number;
+  isWhole: boolean;
+  /** As it was before the plan began to read. */
+  standing: Standing;
+  /** Undefined: all keys, or those of its range. */
+  keys: readonly string[] | undefined;
+  /** By `nameOfGate`. */
+  holds: Readonly<Record<string, Hold & { keepsApproval?: boolean }>>;
+  exempt: readonly LimitedOperation[];
+  /** Hash of the declaration. */
+  fingerprint: string;
+  /** Rows that are gone, which only a whole sync retires. */
+  gone: number;
+  /** It left rows out for want of room. */
+  isLimited: boolean;
+}
+
+/**
+ * Ends the plans of streams, in the transaction that ends the planning of their run; its batches are written. Returns, by
+ * stream, how many of its records gates keep back now, and
+ * which of these gates an operator has rejected.
+ */
+export async function endStreamPlans(
+  tx: Queries,
+  plans: readonly StreamPlan[],
+): Promise<Map<string, KeptBack>> {
+  const held = new Map<string, KeptBack>();
+  for (const plan of plans) held.set(plan.stream, await keepBack(tx, plan));
+  const whole = plans.filter(({ isWhole }) => isWhole);
+  await notePlannedWhole(
+    tx,
+    whole.map(({ stream, fingerprint, standing, holds }) => ({
+      stream,
+      fingerprint,
+      begunAt: standing.at,
+      maySend: standing.frozen === null,
+      passedAt: standing.mirrorChange !== null && Object.keys(holds).length === 0 ? standing.at : null,
+      refusalsAllowed: standing.gates.find(({ reason }) => reason === 'refused')?.allowed ?? 0,
+    })),
+  );
+  for (const plan of plans) {
+    const reason = dueAfter(plan);
+    if (reason) await markDue(tx, [plan.stream], reason);
+  }
+  return held;
+}
+
+/** Why a stream needs a whole sync after this plan; undefined: it does not. */
+function dueAfter({ holds, isLimited, gone }: StreamPlan): DueReason | undefined {
+  if (Object.values(holds).some(({ reason }) => reason === 'frozen')) return 'frozen';
+  if (isLimited) return 'limited';
+  return gone > 0 ? 'rows_gone' : undefined;
+}
+
+interface KeptBack {
+  records: number;
+  /** Names of gates. */
+  rejected: ReadonlySet<string>;
+}
+
+async function keepBack(tx: Queries, plan: StreamPlan): Promise<KeptBack> {
+  const { stream, runId, isWhole, standing, holds, exempt } = plan;
+  if (exempt.length > 0)
+    await query(tx)`
+      UPDATE slotsync.batches SET exempt = true
+      WHERE run_id = ${runId}::bigint AND stream = ${stream} AND operation = ${anyOf(exempt)}`;
+  const held = Object.values(holds);
+  let records = 0;
+  // A gate of all operations takes every batch: it comes first.
+  for (const hold of held.toSorted((a, b) => Number(b.operation === '*') - Number(a.operation === '*'))) {
+    const batches = { runId, stream, ...(hold.operation !== '*' && { operations: [hold.operation] }) };
+    for (const part of await holdBatches(tx, batches, hold)) records += part.records;
+  }
+  const closed = held.map(({ operation, reason, facts, samples }) => ({
+    operation,
+    reason,
+    runId,
+    facts,
+    samples,
+  }));
+  let released = 0;
+  if (standing.gates.length > 0) {
+    const isFrozen = standing.frozen !== null;
+    released = await releaseReplaced(tx, { ...plan, startedAt: standing.at, isFrozen });
+    if (isWhole && !isFrozen) await endApprovals(tx, plan);
+  }
+  const isCounted = released > 0 || closed.length > 0 || (isWhole && standing.gates.length > 0);
+  const rejected = isCounted ? await recountGates(tx, stream, closed, { isWhole }) : [];
+  return { records, rejected: new Set(rejected.map(nameOfGate)) };
+}
+
+/** A whole plan uses the approvals that it found, or ends them; only one that it could not use yet stands. */
+async function endApprovals(tx: Queries, { stream, standing, holds }: StreamPlan): Promise<void> {
+  if (standing.gates.every(({ allowed }) => allowed === null)) return;
+  const kept = Object.values(holds).flatMap(({ operation, keepsApproval }) =>
+    keepsApproval ? [operation, '*'] : [],
+  );
+  await query(tx)`
+    UPDATE slotsync.gates SET ${NOT_APPROVED}
+    WHERE stream = ${stream} AND approved_at <= ${standing.at}::text::timestamptz
+      AND NOT (operation = ${kept.length === 0 ? sql`ANY ('{}'::text[])` : anyOf(kept)})`;
+}

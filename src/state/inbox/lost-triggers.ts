@@ -1,0 +1,19 @@
+// Triggers that were installed and are gone: a table that is made anew has lost its triggers, and its changes are only found by the
+// next sync. PostgreSQL keeps the functions. They are in the database of the state, as the mirror is then.
+import { FUNCTION_COMMENT, functionName } from '../../streams/trigger-functions.js';
+import { anyOf, query, type Queries } from '../database.js';
+
+/**
+ * Returns the streams, of those named, whose function exists and is not called by three enabled triggers on the table that its
+ * comment names.
+ */
+export async function listLostTriggers(db: Queries, streams: readonly string[]): Promise<string[]> {
+  const rows = await query<{ name: string }>(db)`
+    SELECT p.proname::text AS name FROM pg_catalog.pg_proc AS p
+    WHERE p.proname = ${anyOf(streams.map(functionName))} AND p.prorettype = 'trigger'::regtype AND 3 > (
+      SELECT count(*) FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
+      WHERE t.tgfoid = p.oid AND t.tgenabled IN ('O', 'A') AND c.relnamespace = p.pronamespace
+        AND pg_catalog.obj_description(p.oid, 'pg_proc') = ${FUNCTION_COMMENT} || c.relname)`;
+  const lost = new Set(rows.map(({ name }) => name));
+  return streams.filter((stream) => lost.has(functionName(stream)));
+}

@@ -1,0 +1,130 @@
+// A stream has another name in the configuration: everything that the state has of it moves to the new name.
+import { getTableColumns, getTableName, is, sql } from 'drizzle-orm';
+import { PgTable } from 'drizzle-orm/pg-core';
+import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { query, queryOne, type Queries } from './database.js';
+import { causeOf, takeLock, type Waiting } from './locks.js';
+import { listProcesses } from './processes.js';
+import * as schema from './schema.js';
+import { markDue } from './streams.js';
+
+export interface StreamNames {
+  from: string;
+  to: string;
+}
+
+/** Tables whose rows belong to a stream. The rows of `removals` stay: their hashes are made of the former name. */
+const OF_A_STREAM = (Object.values(schema) as unknown[]).filter(
+  (table): table is PgTable =>
+    is(table, PgTable) && 'stream' in getTableColumns(table) && table !== schema.removals,
+);
+/** Tables in which plans and readings note facts of a stream without records. The rows of the former name replace them. */
+const REPLACED = [
+  schema.streams,
+  schema.gates,
+  schema.held,
+  schema.sent,
+  schema.drift,
+  schema.verifications,
+  schema.freshness,
+];
+/** Lists of streams, and objects with a key for each stream. */
+const LISTS = [
+  [schema.runs, 'streams'],
+  [schema.freezes, 'streams'],
+  [schema.freezes, 'except_streams'],
+  [schema.schedules, 'streams'],
+] as const;
+const BY_STREAM = ['plan', 'counts', 'accepted', 'holds', 'fingerprints'];
+
+/**
+ * Moves everything of a stream to another name, and carries out the `statements` in the same transaction. Returns how many
+ * records were moved. Throws UsageError where that may not be done; then nothing has changed.
+ */
+export async function renameStream(
+  tx: Queries,
+  names: StreamNames,
+  statements: readonly string[],
+  waiting?: Waiting,
+): Promise<number> {
+  const { from, to } = names;
+  await takeLock(tx, 'run_start', waiting);
+  await takeLock(tx, 'inbox', waiting);
+  await requireMovable(tx, names);
+  for (const table of REPLACED) await query(tx)`DELETE FROM ${table} WHERE stream = ${to}`;
+  let records = 0;
+  for (const table of OF_A_STREAM) {
+    const moved = await query(tx)`UPDATE ${table} SET stream = ${to} WHERE stream = ${from}`;
+    if (getTableName(table) === 'records') records = moved.count;
+  }
+  // As `recordName` writes it.
+  const [formerList, list] = [from, to].map((name) => `${JSON.stringify([name]).slice(0, -1)},`);
+  await query(tx)`
+    UPDATE slotsync.records SET waits_for = ${list} || substr(waits_for, length(${formerList}) + 1)
+    WHERE starts_with(waits_for, ${formerList})`;
+  for (const [table, name] of LISTS) {
+    const column = sql.identifier(name);
+    await query(tx)`
+      UPDATE ${table} SET ${column} = array_replace(${column}, ${from}, ${to}) WHERE ${from} = ANY (${column})`;
+  }
+  for (const name of BY_STREAM) {
+    const column = sql.identifier(name);
+    await query(tx)`
+      UPDATE slotsync.runs SET ${column} = ${column} - ${from}::text || jsonb_build_object(${to}::text, ${column}->${from})
+      WHERE ${column} ? ${from}`;
+  }
+  // Changes since the stream was renamed in the configuration may have been noted nowhere.
+  await markDue(tx, [to], 'new');
+  for (const statement of statements) await tx.execute(sql.raw(statement)).catch(explainFault(names));
+  return records;
+}
+
+async function requireMovable(tx: Queries, { from, to }: StreamNames): Promise<void> {
+  const { isKnown, hasRecords, runId } = await queryOne<{
+    isKnown: boolean;
+    hasRecords: boolean;
+    runId: number | null;
+  }>(tx)`
+    SELECT EXISTS (SELECT FROM slotsync.streams WHERE stream = ${from})
+        OR EXISTS (SELECT FROM slotsync.records WHERE stream = ${from}) AS "isKnown",
+      EXISTS (SELECT FROM slotsync.records WHERE stream = ${to})
+        OR EXISTS (SELECT FROM slotsync.links WHERE stream = ${to}) AS "hasRecords",
+      (SELECT min(id)::float8 FROM slotsync.runs
+        WHERE finished_at IS NULL AND streams && ARRAY[${from}, ${to}]) AS "runId"`;
+  if (!isKnown) throw new UsageError(`the state knows no stream '${from}'`, { remedy: 'slotsync status' });
+  if (hasRecords)
+    throw new UsageError(`the stream '${to}' has records already, and two streams cannot become one`, {
+      remedy: 'slotsync status shows them.',
+    });
+  if (runId !== null)
+    throw new UsageError(`run ${runId} over '${from}' or '${to}' is not finished`, {
+      remedy: `Let it end, or: slotsync cancel ${runId}`,
+    });
+  const former = (await listProcesses(tx)).find(
+    ({ isAlive, fingerprints }) => isAlive && Object.hasOwn(fingerprints ?? {}, from),
+  );
+  if (former)
+    throw new UsageError(
+      `${former.command} on ${former.host}, process ${former.pid}, still has '${from}' in its configuration`,
+      { remedy: 'Restart it, then run this again. A process that was killed counts for 30 seconds.' },
+    );
+}
+
+/** Names the remedy where the triggers cannot be changed. */
+const explainFault =
+  ({ from, to }: StreamNames) =>
+  (error: unknown): never => {
+    const cause = causeOf(error) as { code?: unknown } | undefined;
+    if (cause?.code === '55P03')
+      throw new SlotsyncError('triggers_busy', `the table of '${to}' is locked by other writers`, {
+        remedy: 'Nothing was renamed. Run the same command again when the table is less busy.',
+        cause: error,
+      });
+    if (cause?.code !== '42501') throw error;
+    throw new UsageError(
+      `nothing was renamed: the role of STATE_DATABASE_URL may not change the triggers: ${messageOf(cause)}`,
+      {
+        remedy: `Let the owner of the table drop the function of '${from}', run this again, and let the owner run what slotsync triggers print ${to} shows.`,
+      },
+    );
+  };

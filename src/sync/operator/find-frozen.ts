@@ -1,0 +1,20 @@
+// The streams that are frozen for a command: by the state, or by its own configuration, whose freezes become rows only when a process
+// begins to work.
+import { readClock, type Queries } from '../../state/database.js';
+import { listFrozen, type FrozenStream } from '../../state/freezes.js';
+import type { Freeze } from '../../streams/freezes.js';
+
+/** Returns the streams, of those named, that are frozen now, each with the freeze that ends last. */
+export async function findFrozen(
+  db: Queries,
+  streams: readonly string[],
+  declared: readonly Freeze[],
+): Promise<FrozenStream[]> {
+  const now = await readClock(db);
+  const own = declared.filter(({ beginsAt, endsAt }) => beginsAt <= now && now < endsAt);
+  const all = [
+    ...(await listFrozen(db, streams)),
+    ...own.map(({ stream, endsAt, reason }) => ({ stream, endsAt, reason, isDeclared: true })),
+  ].toSorted((a, b) => b.endsAt.getTime() - a.endsAt.getTime());
+  return streams.flatMap((name) => all.find(({ stream }) => stream === name) ?? []);
+}
