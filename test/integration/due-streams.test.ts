@@ -1,0 +1,358 @@
+// Guarantees 3, 6, 11
+// A stream is due until a whole sync of it has ended its plan. A part of a stream, however it was sent, is no success of it, and
+// takes nothing away from what a whole sync has to do.
+import { describe, expect, it } from 'vitest';
+import { isLatestNightlyBad } from '../../src/alerts/note-nightly.js';
+import { concerns, needsPerson } from '../../src/situation/concerns.js';
+import { readSituation } from '../../src/situation/situation.js';
+import { listFrozen, unfreezeStreams } from '../../src/state/freezes.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { readInbox } from '../../src/state/inbox/read-inbox.js';
+import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { listStreams, markDue, readWholeSuccess } from '../../src/state/streams.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
+import { startDue, startScheduled } from '../../src/sync/run/start-due-syncs.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import {
+  backfill,
+  deleteFinishedRuns,
+  dueOf,
+  FEW,
+  freeze,
+  gatesOf,
+  heldOf,
+  nextDay,
+  passFreezes,
+  runOf,
+  startRunOf,
+  syncedAt,
+  work,
+  workDue,
+} from '../support/gated-rooms.js';
+import { rehearse } from '../support/rehearsal.js';
+import {
+  addRooms,
+  codes,
+  isActive,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+import { statusOf } from '../support/status.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const FIVE = codes(5);
+
+/** A world in which five rooms were synced a day ago. */
+async function openSynced(config = rooms({ retire: 'deactivate' })): Promise<World> {
+  const world = await open(config);
+  await addRooms(world, ...FIVE);
+  await world.sync();
+  await nextDay(world);
+  world.sandbox.clearArrivals();
+  return world;
+}
+const concernsOf = async ({ state }: World, streams = ['rooms']) =>
+  concerns(await readSituation(state.db, { streams }));
+/** As if the stream had been synced long ago. */
+const forgetSuccess = ({ sql }: World) => sql`UPDATE slotsync.streams SET synced_at = NULL`;
+
+/** The nightly schedule comes due. Returns the runs that a worker starts for it. */
+async function passNight({ state, sql, deps }: World) {
+  await registerSchedule(state.db, 'nightly', { pattern: '* * * * *', timezone: 'UTC' });
+  await sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 hour', last_due = NULL`;
+  return startScheduled(deps());
+}
+
+describe('due: a schedule', () => {
+  it('is not done by an unfinished backfill of a few keys: the stream stays due, and is synced whole after it', async () => {
+    const world = await openSynced();
+    await forgetSuccess(world);
+    const runId = await startRunOf(world, { kind: 'backfill', lane: 'backfill', range: { keys: ['r000'] } });
+    await rename(world, 'r004', 'new');
+    expect(await passNight(world)).toEqual([]);
+    expect(await dueOf(world)).toEqual({ rooms: 'schedule' });
+    await work(world, runId);
+    expect(await dueOf(world)).toEqual({ rooms: 'schedule' });
+    expect(await syncedAt(world)).toBeNull();
+    expect(await readWholeSuccess(world.state.db, ['rooms'])).toBeNull();
+    expect(await workDue(world)).toMatchObject([{ run: { kind: 'sync', range: null, status: 'succeeded' } }]);
+    expect(nameAtService(world, 'r004')).toBe('new');
+    expect(await dueOf(world)).toEqual({});
+    expect(await syncedAt(world)).not.toBeNull();
+    expect(await workDue(world)).toEqual([]);
+  });
+
+  it('starts the streams that no run covers, and the others are due', async () => {
+    const world = await openSynced(roomsAndCourses());
+    await startRunOf(world, { kind: 'backfill', lane: 'backfill', range: { keys: ['r000'] } });
+    expect(await passNight(world)).toMatchObject([{ streams: ['courses'] }]);
+    expect(await dueOf(world)).toMatchObject({ rooms: 'schedule' });
+  });
+});
+
+describe('due: a sync with --limit', () => {
+  it('leaves its stream due, is no success, and ends no alert', async () => {
+    const world = await openSynced();
+    await forgetSuccess(world);
+    await rename(world, 'r000', 'new');
+    await rename(world, 'r001', 'new');
+    const { run } = await runOf(world, { range: { limit: 1 } });
+    expect(run.counts).toMatchObject({ rooms: { synced: 1 } });
+    expect(await dueOf(world)).toEqual({ rooms: 'limited' });
+    expect(await syncedAt(world)).toBeNull();
+    expect(await statusOf(world.state)).not.toContain('Every record is in sync');
+    await workDue(world);
+    expect([nameAtService(world, 'r000'), nameAtService(world, 'r001')]).toEqual(['new', 'new']);
+    expect(await dueOf(world)).toEqual({});
+    expect(await syncedAt(world)).not.toBeNull();
+  });
+
+  it('that left nothing out leaves nothing due, and retires nothing', async () => {
+    const world = await openSynced();
+    await rename(world, 'r000', 'new');
+    await world.sql`DELETE FROM rooms WHERE code = 'r001'`;
+    await runOf(world, { range: { limit: 10 } });
+    expect(await dueOf(world)).toEqual({});
+    expect(isActive(world, 'room_r001')).toBe(true);
+  });
+});
+
+describe('due: the end of a freeze', () => {
+  it('a freeze of all streams that ends sooner leaves a longer one of a stream in force', async () => {
+    const world = await openSynced();
+    await freeze(world, ['rooms'], 100);
+    await freeze(world, null, 1);
+    await passFreezes(world, 2);
+    expect(await listFrozen(world.state.db, ['rooms', 'courses'])).toMatchObject([{ stream: 'rooms' }]);
+    await rename(world, 'r000', 'new');
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    expect(await workDue(world)).toEqual([]);
+  });
+
+  it('unfreeze of a stream cuts it out of a freeze of all, which goes on for the others', async () => {
+    const world = await openSynced();
+    await freeze(world, null);
+    expect(await unfreezeStreams(world.state.db, ['rooms'])).toEqual(['rooms']);
+    expect(await listFrozen(world.state.db, ['rooms', 'courses'])).toMatchObject([{ stream: 'courses' }]);
+  });
+
+  it.each<[string, (world: World) => Promise<unknown>]>([
+    ['a backfill of one key', (world) => backfill(world, { keys: ['r004'] })],
+    [
+      'an incremental run',
+      (world) => addChanges(world.state.db, 'rooms', ['r004']).then(() => world.drainInbox()),
+    ],
+    ['a sync with --limit', (world) => runOf(world, { range: { limit: 1 } })],
+    ['a repair', (world) => runOf(world, { kind: 'repair', lane: 'verify' })],
+    ['a verify', (world) => verify(world.verifying())],
+  ])('plans what the nightly run held, although %s came later', async (_, part) => {
+    const world = await openSynced();
+    await freeze(world);
+    for (const code of FIVE) await rename(world, code, 'new');
+    const { run } = await world.sync();
+    expect(run.status).toBe('held');
+    expect(await heldOf(world)).toEqual(FIVE);
+    await passFreezes(world);
+    await part(world);
+    expect(await dueOf(world)).toEqual({ rooms: 'frozen' });
+    await deleteFinishedRuns(world);
+    await workDue(world);
+    expect(FIVE.map((code) => nameAtService(world, code))).toEqual(FIVE.map(() => 'new'));
+    expect([await gatesOf(world), await dueOf(world)]).toEqual([[], {}]);
+  });
+
+  it('repairs after the freeze what a repair held during it', async () => {
+    const world = await openSynced();
+    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+    world.sandbox.changeObject('room_r000', { fields: [{ fieldId: 'room.name', values: ['by hand'] }] });
+    await verify(world.verifying());
+    await freeze(world);
+    await runOf(world, { kind: 'repair', lane: 'verify' });
+    expect(nameAtService(world, 'r000')).toBe('by hand');
+    await passFreezes(world);
+    await backfill(world, { keys: ['r001'] });
+    await workDue(world);
+    expect(nameAtService(world, 'r000')).toBe('Room r000');
+  });
+
+  it('is no failure: neither the nightly ping fails nor does anybody have to act', async () => {
+    const world = await openSynced();
+    await freeze(world);
+    await rename(world, 'r000', 'new');
+    const [run] = await passNight(world);
+    await work(world, run?.id ?? 0);
+    expect(await readRun(world.state.db, run?.id ?? 0)).toMatchObject({ status: 'held', errorCode: null });
+    expect(await isLatestNightlyBad(world.state.db, 10_000)).toBe(false);
+    // No worker is at work in a test.
+    const needed = (await concernsOf(world)).filter(needsPerson).map(({ kind }) => kind);
+    expect(needed).toEqual(['no_worker']);
+  });
+
+  it('makes no change old that waited for it', async () => {
+    const world = await openSynced();
+    await freeze(world);
+    await addChanges(world.state.db, 'rooms', ['r000']);
+    await world.sql`UPDATE slotsync.changes SET requested_at = now() - interval '1 day'`;
+    await world.sql`UPDATE slotsync.freezes SET begins_at = now() - interval '2 days', ends_at = now()`;
+    const { streams } = await readInbox(world.state.db, ['rooms']);
+    expect(streams[0]?.oldestSeconds).toBeLessThan(3600);
+    expect((await concernsOf(world)).map(({ kind }) => kind)).not.toContain('inbox');
+  });
+});
+
+describe('due: a whole sync that did not come to its end', () => {
+  it.each([
+    ['that was cancelled waits for its schedule or a command', cancelRun, 'cancelled', 0],
+    [
+      'that failed is tried again',
+      (db: World['state']['db'], id: number) => failRun(db, id, { code: 'unexpected', message: 'no' }),
+      'failed',
+      1,
+    ],
+  ] as const)('%s', async (_, end, reason, runs) => {
+    const world = await openSynced();
+    await rename(world, 'r000', 'new');
+    const { runId } = await world.plan();
+    await end(world.state.db, runId);
+    expect(await dueOf(world)).toEqual({ rooms: reason });
+    expect(await startDue(world.deps())).toHaveLength(runs);
+  });
+
+  it('a backfill of one key that is cancelled takes nothing away from what is due', async () => {
+    const world = await openSynced();
+    await freeze(world);
+    await rename(world, 'r001', 'new');
+    await world.sync();
+    await passFreezes(world);
+    await cancelRun(
+      world.state.db,
+      await startRunOf(world, { kind: 'backfill', lane: 'backfill', range: { keys: ['r000'] } }),
+    );
+    await workDue(world);
+    expect(nameAtService(world, 'r001')).toBe('new');
+    expect(await dueOf(world)).toEqual({});
+  });
+
+  it('is not started again and again while the source cannot be read', async () => {
+    const world = await openSynced();
+    await world.sql`UPDATE rooms SET name = 'newer'`;
+    await runOf(world, { range: { limit: 1 } });
+    await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
+    expect(await workDue(world)).toMatchObject([{ run: { status: 'failed' } }]);
+    expect(await workDue(world)).toEqual([]);
+    await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
+    await world.sql`UPDATE slotsync.streams SET attempted_at = attempted_at - interval '2 hours'`;
+    await workDue(world);
+    expect(FIVE.map((code) => nameAtService(world, code))).toEqual(FIVE.map(() => 'newer'));
+  });
+});
+
+describe('due: while a whole sync is planned', () => {
+  it.each([
+    ['a stream that is not due', async () => undefined],
+    ['a stream that is due already', (world: World) => markDue(world.state.db, ['rooms'], 'limited')],
+  ])('%s is due after it: the plan may have read the mirror before', async (_, prepare) => {
+    const world = await openSynced();
+    await prepare(world);
+    const runId = await world.startRun();
+    const deps = world.deps();
+    /** Called between the reading of the mirror and the end of the plan. */
+    async function requireKnownNames(): Promise<void> {
+      await rename(world, 'r003', 'late');
+      await markDue(world.state.db, ['rooms'], 'busy');
+    }
+    await planRun({ ...deps, nameCheck: { ...deps.nameCheck, requireKnownNames } }, runId);
+    expect(Object.keys(await dueOf(world))).toEqual(['rooms']);
+    await workDue(world);
+    expect(nameAtService(world, 'r003')).toBe('late');
+    expect(await dueOf(world)).toEqual({});
+  });
+
+  it('keeps back what a change that came meanwhile has met at a gate', async () => {
+    const world = await openSynced(rooms({ limits: { update: FEW } }));
+    const three = codes(3);
+    for (const code of three) await rename(world, code, 'new');
+    await world.sync();
+    const runId = await world.startRun();
+    const deps = world.deps();
+    async function requireKnownNames(): Promise<void> {
+      await rename(world, 'r004', 'late');
+      await addChanges(world.state.db, 'rooms', ['r004']);
+      await world.drainInbox();
+    }
+    await planRun({ ...deps, nameCheck: { ...deps.nameCheck, requireKnownNames } }, runId);
+    expect(await heldOf(world)).toEqual([...three, 'r004']);
+    expect(await gatesOf(world)).toEqual(['rooms update limit 4']);
+  });
+});
+
+describe('problem: a stream that cannot be read', () => {
+  it('needs a person, whatever read it last, until a whole run has read it', async () => {
+    const world = await openSynced();
+    await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
+    await addChanges(world.state.db, 'rooms', FIVE);
+    await world.drainInbox();
+    const [stream] = await listStreams(world.state.db);
+    expect(stream?.problem).toMatchObject({
+      status: 'failed',
+      code: expect.stringMatching(/^mirror_/) as string,
+    });
+    expect((await concernsOf(world)).some(needsPerson)).toBe(true);
+    await deleteFinishedRuns(world);
+    expect((await concernsOf(world)).some(needsPerson)).toBe(true);
+    expect(await statusOf(world.state)).not.toContain('Nothing needs a person');
+
+    await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
+    await world.sync();
+    expect((await listStreams(world.state.db))[0]?.problem).toBeNull();
+    expect((await concernsOf(world)).filter(needsPerson)).toEqual([]);
+  });
+
+  it('is not ended by a part of the stream when it is of a whole run', async () => {
+    const world = await openSynced();
+    await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
+    await world.sync();
+    await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
+    await backfill(world, { keys: ['r000'] });
+    expect((await listStreams(world.state.db))[0]?.problem).toMatchObject({ isWhole: true });
+    await workDue(world);
+    await world.sync();
+    expect((await listStreams(world.state.db))[0]?.problem).toBeNull();
+  });
+});
+
+describe('due: sync --detach beside a detached backfill of one key', () => {
+  it('says that the streams are due, which they are, and a worker syncs them', async () => {
+    const installation = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+    const { run, sql, sandbox } = installation;
+    try {
+      await run(['sync']);
+      await run(['backfill', 'rooms', '--keys', 'R1', '--detach']);
+      await sql`UPDATE rooms SET name = 'new'`;
+      const { code, stdout } = await run(['sync', '--detach']);
+      expect(code).toBe(0);
+      expect(stdout).toMatch(
+        /^Run 2 over the same streams is not finished yet\. .*rooms.* are due: a worker starts the sync/,
+      );
+      const due =
+        await sql`SELECT stream, due_reason FROM slotsync.streams WHERE due_since IS NOT NULL ORDER BY stream`;
+      expect(due).toMatchObject([
+        { stream: 'courses', due_reason: 'busy' },
+        { stream: 'rooms', due_reason: 'busy' },
+      ]);
+      expect((await run(['status'])).stdout).toMatch(/due/);
+      await run(['sync']);
+      expect(sandbox.object('room_R3')?.fields).toContainEqual({ fieldId: 'room.name', values: ['new'] });
+      expect(await sql`SELECT FROM slotsync.streams WHERE due_since IS NOT NULL`).toHaveLength(0);
+    } finally {
+      await installation.close();
+    }
+  });
+});

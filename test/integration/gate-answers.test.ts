@@ -1,0 +1,397 @@
+// Guarantees 6, 11
+// An operator's two answers to a closed gate: each counts once, for what was shown, and ends as its run does. And what nobody
+// can answer: gates that have opened, other keys than were shown, streams that left the configuration.
+import { describe, expect, it } from 'vitest';
+import { approveGates } from '../../src/state/gates/answers.js';
+import { readGates } from '../../src/state/gates/gates.js';
+import { listFrozen, registerFreezes, unfreezeStreams } from '../../src/state/freezes.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
+import { approve } from '../../src/sync/operator/approve.js';
+import type { Declaration } from '../support/campus.js';
+import {
+  dueOf,
+  FEW,
+  freeze,
+  gatesOf,
+  heldOf,
+  nextDay,
+  passFreezes,
+  reject,
+  runOf,
+  work,
+  workDue,
+} from '../support/gated-rooms.js';
+import { reasonHeld } from '../support/held-reason.js';
+import { OPERATOR } from '../support/operator.js';
+import {
+  addRooms,
+  codes,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  roomsAndCourses,
+  rooms,
+} from '../support/room-worlds.js';
+import { statusOf } from '../support/status.js';
+import type { World } from '../support/world.js';
+
+const openEmpty = keepRoomWorlds();
+const LIMITED = { limits: { update: FEW, create: FEW } };
+const three = codes(3);
+const HOUR = 60 * 60 * 1000;
+const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
+
+/** A world in which twenty rooms were synced a day ago. */
+async function openSynced(changes: Partial<Declaration> = LIMITED, config = rooms(changes)): Promise<World> {
+  const world = await openEmpty(config);
+  await addRooms(world, ...codes(20));
+  await world.sync();
+  await nextDay(world);
+  world.sandbox.clearArrivals();
+  return world;
+}
+/** The same, where run 2 holds updates of three of them. */
+async function openHeld(changes?: Partial<Declaration>, config?: ReturnType<typeof rooms>): Promise<World> {
+  const world = await openSynced(changes, config);
+  await renameAll(world, three, 'new');
+  expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
+  return world;
+}
+const renameAll = (world: World, some: readonly string[], name: string) =>
+  world.sql`UPDATE rooms SET name = ${name} WHERE code = ANY (${[...some]})`;
+const restore = (world: World) => world.sql`UPDATE rooms SET name = 'Room ' || code`;
+const namesOf = (world: World, some: readonly string[]) => some.map((code) => nameAtService(world, code));
+const FORMER = three.map((code) => `Room ${code}`);
+const NEW = three.map(() => 'new');
+const approveOf = (world: World, choice = {}) => approve(world.approving(), { runId: 2, ...choice });
+const actionsOf = async ({ sql }: World) =>
+  (await sql<{ action: string }[]>`SELECT action FROM slotsync.actions ORDER BY id`).map(
+    ({ action }) => action,
+  );
+
+describe('answer to a gate that has opened', () => {
+  it.each<[string, (world: World) => Promise<unknown>]>([
+    ['its keys are as they were accepted', async (world) => [await restore(world), await world.sync()]],
+    ['it was approved, and its keys were sent', (world) => world.approve(2)],
+  ])('is refused when %s', async (_, change) => {
+    const world = await openHeld();
+    await change(world);
+    expect(await gatesOf(world)).toEqual([]);
+    const opened = /what run 2 held of rooms was sent or planned again since/;
+    await expect(approveOf(world)).rejects.toThrow(opened);
+    await expect(reject(world, 2)).rejects.toThrow(opened);
+    expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toHaveLength(0);
+  });
+
+  it.each<[string, (world: World) => Promise<unknown>]>([
+    ['opened', async (world) => [await restore(world), await world.sync()]],
+    ['keeps other keys', async (world) => [await rename(world, 'r003', 'new'), await world.sync()]],
+    ['was approved', (world) => approveOf(world)],
+  ])('is refused when the gate %s since it was shown, and nothing is changed', async (_, change) => {
+    const world = await openHeld();
+    const shown = await readGates(world.state.db);
+    await change(world);
+    const before = await gatesOf(world);
+    const given = { actor: OPERATOR, runId: 9, exactly: false, hours: 24 };
+    await expect(approveGates(world.state.db, shown, given)).rejects.toThrow(
+      'update of rooms was answered, or keeps other records, since it was shown; nothing was done',
+    );
+    expect(await gatesOf(world)).toEqual(before);
+  });
+});
+
+describe('two answers at once', () => {
+  it('counts once of two at once: one run, one action, one write', async () => {
+    const world = await openHeld();
+    const both = await Promise.allSettled([approveOf(world), approveOf(world)]);
+    const started = both.flatMap((one) =>
+      one.status === 'fulfilled' && one.value.started ? [one.value.run] : [],
+    );
+    expect(started).toHaveLength(1);
+    expect(await actionsOf(world)).toEqual(['approve']);
+    expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toHaveLength(1);
+    await work(world, started[0]?.id ?? 0);
+    expect(world.writes().map(({ objects }) => objects)).toEqual([3]);
+  });
+
+  it('leaves the gate one answer when a rejection is given at once', async () => {
+    const world = await openHeld();
+    const [approval, rejection] = await Promise.allSettled([approveOf(world), reject(world, 2)]);
+    const actions = await actionsOf(world);
+    if (rejection.status === 'rejected') expect(actions).toEqual(['approve']);
+    const [gate] = await readGates(world.state.db);
+    expect([gate?.approval === null, gate?.rejectedAt === null].filter(Boolean)).toHaveLength(1);
+    if (approval.status === 'fulfilled' && gate?.approval) await work(world, approval.value.run.id);
+    expect(namesOf(world, three)).toEqual(gate?.approval ? NEW : FORMER);
+  });
+});
+
+describe('approval of exactly the keys that are held', () => {
+  it('sends them when they are the same, also as they are by then', async () => {
+    const world = await openHeld();
+    await rename(world, 'r000', 'newer');
+    expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
+    expect(namesOf(world, three)).toEqual(['newer', 'new', 'new']);
+  });
+
+  it.each([
+    [
+      'others in their place',
+      async (world: World) => [await restore(world), await renameAll(world, codes(4).slice(1), 'new')],
+    ],
+    ['one more', (world: World) => rename(world, 'r003', 'new')],
+  ])('sends nothing when there are %s, says so, and is used up', async (_, change) => {
+    const world = await openHeld();
+    await change(world);
+    const { run } = await world.approve(2, { exactly: true });
+    expect(run.status).toBe('held');
+    expect(reasonHeld(run, 'rooms', 'update')).toContain(
+      'and the approval allows exactly the 3 records that were held, and these are others',
+    );
+    expect(world.writes()).toEqual([]);
+    await restore(world);
+    await renameAll(world, three, 'new');
+    expect((await world.sync()).run.status).toBe('held');
+    expect(world.writes()).toEqual([]);
+  });
+});
+
+describe('an approval', () => {
+  it('that was given for another number than was shown is refused', async () => {
+    const world = await openHeld();
+    await expect(approveOf(world, { shown: 2 })).rejects.toThrow(
+      'run 2 holds 3 now, not 2; nothing was approved',
+    );
+  });
+
+  it('is withdrawn when its run is cancelled, and may be given again', async () => {
+    const world = await openHeld();
+    const { run } = await approveOf(world);
+    await cancelRun(world.state.db, run.id);
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
+    expect(await workDue(world)).toEqual([]);
+    expect((await world.sync()).run.status).toBe('held');
+    const [gate] = await readGates(world.state.db);
+    await world.approve(gate?.runId ?? 0);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+
+  it('stands when its run fails, and the next whole sync uses it', async () => {
+    const world = await openHeld();
+    const { run } = await approveOf(world);
+    await failRun(world.state.db, run.id, { code: 'unexpected', message: 'no' });
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3 approved']);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+
+  it('that has expired lets nothing go, and may be given again', async () => {
+    const world = await openHeld();
+    const { run } = await approveOf(world);
+    await world.sql`UPDATE slotsync.gates SET expires_at = now()`;
+    expect((await work(world, run.id)).run.status).toBe('held');
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
+    await world.approve(run.id);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+
+  it('lets nothing of an incremental run go before its whole sync', async () => {
+    const world = await openHeld();
+    const { run } = await approveOf(world);
+    await addChanges(world.state.db, 'rooms', ['r000']);
+    await world.drainInbox();
+    expect(world.writes()).toEqual([]);
+    await work(world, run.id);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+
+  it('in any order: each operation is sent after its own', async () => {
+    for (const order of [
+      ['create', 'update'],
+      ['update', 'create'],
+    ]) {
+      const world = await openSynced();
+      await renameAll(world, three, 'new');
+      await addRooms(world, 'x1', 'x2', 'x3');
+      let { run } = await world.sync();
+      for (const operation of order) ({ run } = await world.approve(run.id, { operation }));
+      expect(run.status).toBe('succeeded');
+      expect(namesOf(world, [...three, 'x1'])).toEqual([...NEW, 'Room x1']);
+    }
+  });
+
+  it('approves nothing beside a run that is not finished', async () => {
+    const world = await openHeld();
+    const runId = await world.startRun();
+    expect(await approveOf(world)).toMatchObject({ run: { id: runId }, started: false, approvals: [] });
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
+    await work(world, runId);
+    expect(namesOf(world, three)).toEqual(FORMER);
+  });
+
+  it.each([
+    [{ operation: 'delete' }, /--operation takes create, update, retire, overwrite, repair, not 'delete'/],
+    [{ gate: 'shut' }, /--gate takes limit, .*, not 'shut'/],
+    [{ operation: 'retire' }, /run 2 does not hold retire; it holds: update of rooms/],
+    [{ stream: 'halls' }, /run 2 does not hold halls; it holds: update of rooms/],
+    [{ runId: 1 }, /run 1 holds nothing; slotsync status shows what is held/],
+    [{ runId: 99 }, /there is no run 99; slotsync status shows what is held/],
+  ])('is refused for %o', async (choice, expected) => {
+    const world = await openHeld();
+    await expect(approveOf(world, choice)).rejects.toThrow(expected);
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
+  });
+});
+
+describe('answer before a freeze', () => {
+  /** Twenty rooms, frozen for an hour, in which a sync plans them; then what a worker does after the hour. */
+  async function passFreeze(world: World, plan: () => Promise<unknown>): Promise<void> {
+    await freeze(world, ['rooms'], 1);
+    await plan();
+    expect(world.writes()).toEqual([]);
+    await passFreezes(world, 2);
+    await workDue(world);
+  }
+
+  it('a rejection of the same keys stands after it', async () => {
+    const world = await openHeld();
+    await reject(world, 2);
+    await rename(world, 'r010', 'new');
+    await passFreeze(world, () => world.sync());
+    expect(await gatesOf(world)).toEqual(['rooms update limit 4']);
+    const [gate] = await readGates(world.state.db);
+    await reject(world, gate?.runId ?? 0);
+    await passFreeze(world, () => world.sync());
+    expect(await gatesOf(world)).toEqual(['rooms update limit 4 rejected']);
+  });
+
+  it('an approval whose run is planned in it is used after it', async () => {
+    const world = await openHeld();
+    const { run } = await approveOf(world);
+    await passFreeze(world, () => work(world, run.id));
+    expect(namesOf(world, three)).toEqual(NEW);
+    expect(await gatesOf(world)).toEqual([]);
+  });
+
+  it('leaves what it and a gate keep back to be sent or held after it, each key once', async () => {
+    const world = await openHeld();
+    await addRooms(world, 'x1');
+    await passFreeze(world, async () => {
+      await world.sync();
+      expect(await gatesOf(world)).toEqual(['rooms * frozen 1', 'rooms update limit 3']);
+      await restore(world);
+      await world.sync();
+    });
+    expect(await gatesOf(world)).toEqual([]);
+    expect(namesOf(world, ['x1', ...three])).toEqual(['Room x1', ...FORMER]);
+  });
+});
+
+describe('freezes of the configuration', () => {
+  const declared = (from: number, to: number, reason = 'exams') => ({
+    stream: 'rooms',
+    beginsAt: inHours(from),
+    endsAt: inHours(to),
+    reason,
+  });
+
+  it('is in force at once when it begins in the past, also for batches that are queued', async () => {
+    const world = await openSynced({});
+    await renameAll(world, three, 'new');
+    const { runId, queue } = await world.plan();
+    await registerFreezes(world.state.db, [declared(-100, 2)]);
+    const { run } = await world.finish(runId, queue);
+    expect(run.status).toBe('held');
+    expect(world.writes()).toEqual([]);
+    await addChanges(world.state.db, 'rooms', ['r004']);
+    expect(await takeChanges(world.state.db, ['rooms'])).toBe('nothing');
+    await passFreezes(world);
+    await workDue(world);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+
+  it('stops nothing when it has ended in the past, or is to come', async () => {
+    const world = await openSynced({});
+    await registerFreezes(world.state.db, [declared(-100, -1), declared(1, 2)]);
+    await renameAll(world, three, 'new');
+    expect((await world.sync()).run.status).toBe('succeeded');
+  });
+
+  it('counts beside others that begin at the same time: the stream is frozen until the last ends', async () => {
+    const world = await openSynced({});
+    const { db } = world.state;
+    await registerFreezes(db, [declared(-1, 4, 'long'), declared(-1, 2, 'short'), declared(-1, 2, 'short')]);
+    await freeze(world, ['rooms'], 1);
+    await freeze(world, ['rooms'], 1);
+    expect(await world.sql`SELECT FROM slotsync.freezes WHERE is_declared`).toHaveLength(2);
+    expect(await listFrozen(db, ['rooms'])).toMatchObject([{ reason: 'long' }]);
+    await passFreezes(world, 3);
+    expect(await listFrozen(db, ['rooms'])).toMatchObject([{ reason: 'long' }]);
+    await renameAll(world, three, 'new');
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    await passFreezes(world, 2);
+    await workDue(world);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+});
+
+describe('a stream that left the configuration', () => {
+  const BOTH = roomsAndCourses();
+  const limited = () => {
+    const { courses, rooms: declared } = BOTH.streams;
+    if (!courses || !declared) throw new Error('streams of the support');
+    return { streams: { courses, rooms: { ...declared, ...LIMITED } } };
+  };
+  const withoutRooms = () => {
+    const { courses } = BOTH.streams;
+    if (!courses) throw new Error('streams of the support');
+    return { streams: { courses: { ...courses, references: {} } } };
+  };
+
+  it('while it is held: no approval is noted, other streams go on, and it is held when it comes back', async () => {
+    const world = await openHeld({}, limited());
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
+    world.configure(withoutRooms());
+    await expect(approveOf(world)).rejects.toMatchObject({
+      message: 'rooms is not in the configuration, so nothing of it is sent',
+      remedy: expect.stringContaining('slotsync rename-stream rooms <new>') as string,
+    });
+    expect((await world.sync()).run).toMatchObject({ streams: ['courses'], status: 'succeeded' });
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
+    await reject(world, 2);
+    expect(await gatesOf(world)).toEqual(['rooms update limit 3 rejected']);
+    world.configure(limited());
+    await world.sync();
+    expect(await heldOf(world)).toEqual(three);
+    expect(namesOf(world, three)).toEqual(FORMER);
+  });
+
+  it('while it is frozen: its freeze can be ended, and nothing is started for it', async () => {
+    const world = await openSynced({}, limited());
+    await freeze(world);
+    await renameAll(world, three, 'new');
+    await world.sync();
+    world.configure(withoutRooms());
+    expect(await unfreezeStreams(world.state.db, ['rooms'])).toEqual(['rooms']);
+    expect(await workDue(world)).toEqual([]);
+    expect(await dueOf(world)).toEqual({ rooms: 'frozen' });
+    world.configure(BOTH);
+    await workDue(world);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+
+  it('while it is due: no run is started for it, and status does not fail', async () => {
+    const world = await openSynced({}, limited());
+    await renameAll(world, three, 'new');
+    await runOf(world, { range: { limit: 1 } });
+    world.configure(withoutRooms());
+    expect(await workDue(world)).toEqual([]);
+    expect(await statusOf(world.state, ['courses'])).not.toContain('rooms is due');
+    world.configure(BOTH);
+    expect(await workDue(world)).toHaveLength(1);
+    expect(namesOf(world, three)).toEqual(NEW);
+  });
+});

@@ -1,0 +1,273 @@
+// Guarantees 3, 6, 11
+// Gates that close while a run is sent. A right that is missing at the service stops one kind of request of one stream: the run
+// ends, everything else goes on, and what waits is sent when the right is given.
+import { describe, expect, it } from 'vitest';
+import { codeOf } from '../../src/errors/errors.js';
+import { readGates } from '../../src/state/gates/gates.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { listStreams } from '../../src/state/streams.js';
+import { reject } from '../support/gated-rooms.js';
+import { reasonHeld } from '../support/held-reason.js';
+import { rehearse } from '../support/rehearsal.js';
+import {
+  addRooms,
+  codes,
+  isActive,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const NO_RIGHT = { status: 403, message: 'this key may not write rooms' };
+
+/** The service answers 403 to every write of these rooms. */
+const forbid = ({ sandbox }: World, ...some: string[]) => {
+  for (const code of some) sandbox.refuseObject(`room_${code}`, { ...NO_RIGHT, wholeCall: true });
+};
+const permit = ({ sandbox }: World, ...some: string[]) => {
+  for (const code of some) sandbox.allowObject(`room_${code}`);
+};
+const gatesOf = async ({ state }: World) =>
+  (await readGates(state.db)).map(({ stream, operation, reason, count, facts }) => ({
+    stream,
+    operation,
+    reason,
+    count,
+    message: facts.message,
+  }));
+const forbidden = (operation: string, count: number) => ({
+  stream: 'rooms',
+  operation,
+  reason: 'forbidden',
+  count,
+  message: `PUT /v1/objects answered 403: ${NO_RIGHT.message}`,
+});
+const change = ({ state }: World, stream: string, ...keys: string[]) => addChanges(state.db, stream, keys);
+const dueOf = async ({ state }: World) =>
+  (await listStreams(state.db)).flatMap(({ stream, dueReason }) => (dueReason ? [[stream, dueReason]] : []));
+
+describe('forbidden: writes of one type', () => {
+  it('the run ends and holds them, other streams are sent, and the next sync after the right is given sends them', async () => {
+    const world = await open(roomsAndCourses());
+    const all = codes(6);
+    await addRooms(world, ...all);
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
+    forbid(world, ...all);
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'held', counts: { courses: { synced: 1 } } });
+    expect(reasonHeld(run, 'rooms', 'create')).toBe(
+      '6 records wait because the service forbids the request: PUT /v1/objects answered 403: this key may not write rooms. ' +
+        'Let the service permit the request, then: slotsync sync rooms',
+    );
+    expect(await gatesOf(world)).toEqual([forbidden('create', 6)]);
+    expect(await listStreams(world.state.db)).toMatchObject([
+      { stream: 'courses', syncedAt: expect.any(Date) as Date, problem: null },
+      { stream: 'rooms', syncedAt: null },
+    ]);
+    // With the token and with a fresh one; nothing was carried out, so nothing is in doubt.
+    expect(world.writes().map(({ status, objects }) => [status, objects])).toEqual([
+      [403, 6],
+      [403, 6],
+      [200, 1],
+    ]);
+    for (const { in_doubt, claimed_by } of Object.values(await world.recordsOf('rooms')))
+      expect([in_doubt, claimed_by]).toEqual([false, null]);
+
+    permit(world, ...all);
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(await gatesOf(world)).toEqual([]);
+    expect(await dueOf(world)).toEqual([]);
+    expect(Object.values(await world.statusesOf('rooms'))).toEqual(all.map(() => 'synced'));
+  });
+
+  it('holds one operation, and the others of the stream go on', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await rename(world, 'A', 'new');
+    await addRooms(world, 'C');
+    forbid(world, 'A');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 } } });
+    expect(await gatesOf(world)).toEqual([forbidden('update', 1)]);
+    expect(nameAtService(world, 'C')).toBe('Room C');
+    permit(world, 'A');
+    await world.sync();
+    expect(nameAtService(world, 'A')).toBe('new');
+    expect(await gatesOf(world)).toEqual([]);
+  });
+
+  it('is tried again by the sync after the right is given, also when an operator has rejected it', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    forbid(world, 'A');
+    const { run } = await world.sync();
+    await reject(world, run.id);
+    permit(world, 'A');
+    await world.sync();
+    expect(nameAtService(world, 'A')).toBe('Room A');
+    expect(await gatesOf(world)).toEqual([]);
+  });
+
+  it('batches that were not begun are not sent, one in flight ends, and a lost right costs few requests', async () => {
+    const world = await open(rooms({ batchSize: 2 }));
+    const all = codes(10);
+    await addRooms(world, ...all);
+    const { runId, queue } = await world.plan();
+    const [first = 0, second = 0] = queue;
+    const { ended } = await world.applyHeld(first, { method: 'PUT', hold: 'answer' });
+    forbid(world, ...all.slice(2));
+    await world.apply(second);
+    expect(await gatesOf(world)).toEqual([forbidden('create', 8)]);
+    expect(await readBatch(world.state.db, queue[2] ?? 0)).toBeUndefined();
+    world.sandbox.openGate();
+    await ended;
+    const { run } = await world.finish(runId, []);
+    expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 2 } } });
+    expect(world.writes()).toHaveLength(3);
+  });
+
+  it('changes of other streams go on, and those of this one wait without a request, however many they are', async () => {
+    const world = await open(roomsAndCourses());
+    const all = codes(8);
+    await addRooms(world, ...all);
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
+    await world.sync();
+    forbid(world, ...all);
+    await rename(world, 'r000', 'new');
+    await world.sync();
+    world.sandbox.clearArrivals();
+    for (const code of all) {
+      await rename(world, code, 'newer');
+      await change(world, 'rooms', code);
+      await world.drainInbox();
+    }
+    expect(world.writes()).toEqual([]);
+    expect(await takeChanges(world.state.db, ['rooms', 'courses'])).toBe('nothing');
+    expect(await gatesOf(world)).toEqual([forbidden('update', 8)]);
+    await world.sql`UPDATE courses SET name = 'Changed'`;
+    await change(world, 'courses', 'C');
+    await world.drainInbox();
+    expect(world.fieldsOf('course_C')).toMatchObject({ 'course.name': 'Changed' });
+
+    // A minute later there is nothing to look at again.
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect(world.writes()).toHaveLength(1);
+    expect(await gatesOf(world)).toEqual([forbidden('update', 8)]);
+    permit(world, ...all);
+    await world.sync();
+    expect(all.map((code) => nameAtService(world, code))).toEqual(all.map(() => 'newer'));
+    expect(await gatesOf(world)).toEqual([]);
+  });
+
+  it('a change that meets it first closes the gate, and the run of the change ends', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    forbid(world, 'A');
+    await rename(world, 'A', 'new');
+    await rename(world, 'B', 'new');
+    const { runId, queue } = await world.planChanges('rooms', 'A');
+    const { run, errors } = await world.finish(runId, queue);
+    expect([run.status, errors]).toEqual(['held', []]);
+    expect(await gatesOf(world)).toEqual([forbidden('update', 1)]);
+    await change(world, 'rooms', 'B');
+    await world.drainInbox();
+    expect(nameAtService(world, 'B')).toBe('Room B');
+    expect(await gatesOf(world)).toEqual([forbidden('update', 2)]);
+  });
+});
+
+describe('forbidden: the question for bookings', () => {
+  async function openWithGone(): Promise<World> {
+    const { courses, rooms: declared } = roomsAndCourses().streams;
+    if (!courses || !declared) throw new Error('streams of the support');
+    const world = await open({
+      streams: { courses, rooms: { ...declared, retire: 'deactivate', unlessReserved: true } },
+    });
+    await addRooms(world, 'A', 'B', 'C');
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await rename(world, 'B', 'new');
+    await world.sql`UPDATE courses SET name = 'new'`;
+    world.sandbox.failNext({
+      path: '/reservations/find',
+      fault: 'status',
+      status: 403,
+      body: { status: 403, message: 'this key may not read reservations' },
+      times: 'always',
+    });
+    return world;
+  }
+
+  it('holds the retirements alone, and the next sync after the right is given sends them', async () => {
+    const world = await openWithGone();
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 }, courses: { synced: 1 } } });
+    expect(await gatesOf(world)).toEqual([
+      {
+        stream: 'rooms',
+        operation: 'retire',
+        reason: 'forbidden',
+        count: 1,
+        message: 'POST /v1/reservations/find answered 403: this key may not read reservations',
+      },
+    ]);
+    expect(isActive(world, 'room_A')).toBe(true);
+    expect(nameAtService(world, 'B')).toBe('new');
+    world.sandbox.clearFailures();
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(isActive(world, 'room_A')).toBe(false);
+    expect(await gatesOf(world)).toEqual([]);
+  });
+});
+
+describe('forbidden: a token with which nothing is permitted', () => {
+  it('is no gate of a stream: the key is not accepted', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    const { runId, queue } = await world.plan();
+    for (const path of ['/objects', '/types/find', '/fields/find', '/objects/find'])
+      world.sandbox.failNext({ path, fault: 'status', status: 403, times: 'always' });
+    const { run, errors } = await world.finish(runId, queue);
+    expect(errors.map(codeOf)).toEqual(['unauthorized']);
+    expect(run).toMatchObject({ status: 'failed', errorCode: 'unauthorized' });
+    expect(await gatesOf(world)).toEqual([]);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'failed' });
+    expect((await listStreams(world.state.db))[0]?.problem).toMatchObject({ code: 'unauthorized' });
+  });
+});
+
+describe('forbidden: the command', () => {
+  it('sync ends, names the message of the service and the step, and a later sync of the other stream does not wait', async () => {
+    const installation = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+    try {
+      for (const code of ['R1', 'R2', 'R3'])
+        installation.sandbox.refuseObject(`room_${code}`, { ...NO_RIGHT, wholeCall: true });
+      await installation.sql`UPDATE courses SET room = NULL`;
+      const { code, stdout } = await installation.run(['sync']);
+      expect(code).toBe(3);
+      expect(stdout).toContain(
+        'the service forbids the request: PUT /v1/objects answered 403: this key may not write rooms',
+      );
+      expect(stdout).toContain('slotsync sync rooms');
+      await installation.sql`UPDATE courses SET name = 'Changed' WHERE id = 1`;
+      expect((await installation.run(['sync', 'courses'])).code).toBe(0);
+      expect(installation.sandbox.object('course_1')?.fields).toContainEqual({
+        fieldId: 'course.name',
+        values: ['Changed'],
+      });
+    } finally {
+      await installation.close();
+    }
+  });
+});

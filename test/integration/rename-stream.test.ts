@@ -1,0 +1,247 @@
+// Guarantees 5, 6
+// A stream that is renamed in the configuration: its records, and everything else that the state has of it, follow the name.
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { createAppBase } from '../../src/app/app-base.js';
+import type { App } from '../../src/app/app.js';
+import { renameStream } from '../../src/commands/rename-stream.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
+import { loadSettings } from '../../src/config/settings.js';
+import { openTriggers } from '../../src/mirror/install-triggers.js';
+import { listActions } from '../../src/state/actions.js';
+import { freezeStreams, listFrozen } from '../../src/state/freezes.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { notePresence } from '../../src/state/processes.js';
+import { listStreams } from '../../src/state/streams.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { listLostTriggers } from '../../src/state/inbox/lost-triggers.js';
+import { addRooms, codes, keepRoomWorlds, ROOMS, rooms, roomsAndCourses } from '../support/room-worlds.js';
+import { isForMirrorAlone } from '../support/services.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const halls = (changes: Partial<typeof ROOMS> = {}): SlotsyncConfig => ({
+  streams: { halls: { ...ROOMS, ...changes } },
+});
+const hallsAndCourses = (): SlotsyncConfig => {
+  const { courses } = roomsAndCourses().streams;
+  if (!courses) throw new Error('no courses');
+  const references = { 'course.room': { stream: 'halls', key: 'room' } };
+  return { streams: { courses: { ...courses, references }, halls: ROOMS } };
+};
+
+afterEach(() => void vi.restoreAllMocks());
+
+/** Runs the command as an operator does; the configuration is the one that names the stream anew. */
+async function run(world: World, config: SlotsyncConfig, from = 'rooms', to = 'halls') {
+  vi.spyOn(process.stdout, 'write').mockReturnValue(true);
+  const settings = loadSettings(['state'], { STATE_DATABASE_URL: world.url });
+  const parts = { configuration: checkConfiguration(config), state: world.state };
+  const app = createAppBase(settings, world.log, { command: 'rename-stream', parts });
+  try {
+    await renameStream(app as unknown as App, from, to, {});
+  } finally {
+    await app.close();
+  }
+}
+/** The tables of the state that have this text anywhere, except those that are history of before. */
+async function tablesWith(world: World, text: string): Promise<string[]> {
+  const tables = await world.sql<{ name: string }[]>`
+    SELECT relname AS name FROM pg_class
+    WHERE relnamespace = 'slotsync'::regnamespace AND relkind = 'r' AND relname NOT IN ('actions', 'removals') ORDER BY relname`;
+  const found: string[] = [];
+  for (const { name } of tables) {
+    const rows = await world.sql.unsafe(
+      `SELECT 1 FROM slotsync.${name} AS t WHERE position($1 IN to_jsonb(t)::text) > 0 LIMIT 1`,
+      [text],
+    );
+    if (rows.length > 0) found.push(name);
+  }
+  return found;
+}
+
+describe('rename-stream', () => {
+  it('after it a sync of the stream sends nothing, and nothing is held', async () => {
+    const world = await open(rooms());
+    await addRooms(world, ...codes(20));
+    await world.sync();
+    world.configure(halls());
+    await run(world, halls());
+    world.sandbox.clearArrivals();
+    const { run: synced, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(synced).toMatchObject({ status: 'succeeded', plan: { halls: { unchanged: 20 } } });
+    expect(synced.holds).toEqual({});
+    expect(world.writes()).toEqual([]);
+    expect(Object.keys(await world.statusesOf('halls'))).toHaveLength(20);
+    expect(await world.recordsOf('rooms')).toEqual({});
+    expect(await listActions(world.state.db, { limit: 1 })).toMatchObject([
+      { action: 'rename_stream', subject: 'rooms to halls' },
+    ]);
+    await world.sql`UPDATE rooms SET name = 'new' WHERE code = 'r003'`;
+    await world.sync();
+    expect(world.fieldsOf('room_r003')).toMatchObject({ 'room.name': 'new' });
+  });
+
+  it('after it streams that refer to the stream send nothing either', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, ...codes(20));
+    await world.sql`INSERT INTO courses SELECT 'c' || code, 'Course', code FROM rooms`;
+    await world.sync();
+    world.configure(hallsAndCourses());
+    await run(world, hallsAndCourses());
+    world.sandbox.clearArrivals();
+    const { run: synced, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(synced.status).toBe('succeeded');
+    expect(synced.holds).toEqual({});
+    expect(world.writes()).toEqual([]);
+    expect(await world.statusesOf('courses')).toMatchObject({ cr000: 'synced' });
+  });
+
+  it('without it the gate of the new name is closed, and the command opens it', async () => {
+    const world = await open(rooms());
+    await addRooms(world, ...codes(20));
+    await world.sync();
+    world.configure(halls());
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    const gates = () => world.sql`SELECT stream, reason, count FROM slotsync.gates`;
+    expect(await gates()).toEqual([{ stream: 'halls', reason: 'owned_by_former_stream', count: 20 }]);
+    await run(world, halls());
+    expect(await gates()).toEqual([]);
+    expect(await world.sql`SELECT FROM slotsync.held`).toHaveLength(0);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(world.writes()).toEqual([]);
+    expect(await listStreams(world.state.db)).toMatchObject([{ stream: 'halls', dueSince: null }]);
+  });
+
+  it('leaves the former name in no table', async () => {
+    const world = await open(roomsAndCourses());
+    const { sql, state } = world;
+    await addRooms(world, 'A', 'B');
+    await sql`INSERT INTO courses VALUES ('C', 'Course', 'later'), ('D', 'Course', 'A')`;
+    await world.sync();
+    await addChanges(state.db, 'rooms', ['A']);
+    await freezeStreams(state.db, {
+      streams: ['rooms', 'courses'],
+      endsAt: new Date(Date.now() + 3_600_000),
+      reason: 'x',
+      by: null,
+    });
+    await sql`INSERT INTO slotsync.freezes (streams, except_streams, ends_at, reason) VALUES (NULL, '{rooms}', now() + interval '1 hour', 'y')`;
+    await sql.unsafe(`
+      INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'L', 'linked', 'match');
+      INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'missing', now());
+      INSERT INTO slotsync.drift_events (stream, local_key, to_kind) VALUES ('rooms', 'A', 'missing');
+      INSERT INTO slotsync.verifications (stream, verified_at, objects) VALUES ('rooms', now(), 1);
+      INSERT INTO slotsync.freshness (stream, max_hours, read_at) VALUES ('rooms', 1, now());
+      INSERT INTO slotsync.schedules (name, pattern, timezone, streams) VALUES ('own', '0 1 * * *', 'UTC', '{rooms,courses}');
+      INSERT INTO slotsync.gates (stream, operation, reason, run_id, count, digest, facts)
+        VALUES ('rooms', 'update', 'limit', 1, 1, 'd', '{"accepted": 1}');
+      INSERT INTO slotsync.held (stream, local_key, operation, gate, reason) VALUES ('rooms', 'B', 'update', 'update', 'limit');
+      UPDATE slotsync.runs SET holds = '{"rooms": {"update": {"operation": "update", "reason": "limit", "count": 1, "facts": {"accepted": 1}}}}'`);
+    expect((await tablesWith(world, '"rooms"')).length).toBeGreaterThan(10);
+    world.configure(hallsAndCourses());
+    await run(world, hallsAndCourses());
+    expect(await tablesWith(world, '"rooms')).toEqual([]);
+    expect(await listFrozen(state.db, ['halls', 'courses'])).toHaveLength(2);
+    const [waiting] = await sql`SELECT waits_for FROM slotsync.records WHERE waits_for IS NOT NULL`;
+    expect(waiting).toEqual({ waits_for: JSON.stringify(['halls', 'later']) });
+  });
+
+  it.skipIf(isForMirrorAlone())('triggers of the stream get its new name', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    const triggers = openTriggers({ url: world.url, channel: 'slotsync_changes' });
+    await triggers.install(world.stream('rooms'));
+    world.configure(halls());
+    await run(world, halls());
+    expect(await triggers.list()).toEqual(['slotsync_changes_halls']);
+    expect(await listLostTriggers(world.state.db, ['halls'])).toEqual([]);
+    await triggers.close();
+    await world.sql`UPDATE rooms SET name = 'new'`;
+    expect(await world.sql`SELECT stream, local_key AS key FROM slotsync.changes`).toEqual([
+      { stream: 'halls', key: 'A' },
+    ]);
+  });
+});
+
+describe('rename-stream is refused', () => {
+  const synced = async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    return world;
+  };
+  /** Nothing has changed. */
+  const expectRefused = async (world: World, refused: Promise<void>, message: string | RegExp) => {
+    await expect(refused).rejects.toThrow(message);
+    expect(Object.keys(await world.recordsOf('rooms'))).toEqual(['A']);
+    expect(await listActions(world.state.db, { limit: 1 })).toEqual([]);
+  };
+
+  it('for a stream that has records already', async () => {
+    const world = await synced();
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('halls', 'H', 'synced')`;
+    await expectRefused(world, run(world, halls()), "the stream 'halls' has records already");
+  });
+
+  it('to itself', async () => {
+    const world = await synced();
+    await expectRefused(world, run(world, rooms(), 'rooms', 'rooms'), "both names are 'rooms'");
+  });
+
+  it('while a run over it is under way', async () => {
+    const world = await synced();
+    const id = await world.startRun('rooms');
+    await expectRefused(world, run(world, halls()), `run ${id} over 'rooms' or 'halls' is not finished`);
+  });
+
+  it('for a stream that the state does not know', async () => {
+    const world = await synced();
+    await expectRefused(world, run(world, halls(), 'room'), "the state knows no stream 'room'");
+  });
+
+  it('for a new name that is not in the configuration', async () => {
+    const world = await synced();
+    await expectRefused(
+      world,
+      run(world, halls(), 'rooms', 'hall'),
+      "no stream 'hall' is in the configuration",
+    );
+  });
+
+  it('while the former name is still in the configuration', async () => {
+    const world = await synced();
+    const both = { streams: { ...rooms().streams, ...halls({ externalId: 'hall_{code}' }).streams } };
+    await expectRefused(world, run(world, both), "the stream 'rooms' is still in the configuration");
+  });
+
+  it.skipIf(isForMirrorAlone())('while the table of its triggers is busy', async () => {
+    const world = await synced();
+    const triggers = openTriggers({ url: world.url, channel: 'slotsync_changes' });
+    await triggers.install(world.stream('rooms'));
+    await world.sql.begin(async (tx) => {
+      await tx`UPDATE rooms SET seats = 1`;
+      await expectRefused(world, run(world, halls()), "the table of 'halls' is locked by other writers");
+    });
+    expect(await triggers.list()).toEqual(['slotsync_changes_rooms']);
+    await triggers.close();
+  });
+
+  it('while a process works with the former configuration', async () => {
+    const world = await synced();
+    const { fingerprints } = checkConfiguration(rooms());
+    const worker = { id: 'w', command: 'worker', host: 'night', pid: 7 };
+    await notePresence(world.state.db, worker, null, {
+      configuration: { ...fingerprints, loadedAt: new Date() },
+    });
+    await expectRefused(
+      world,
+      run(world, halls()),
+      "worker on night, process 7, still has 'rooms' in its configuration",
+    );
+  });
+});

@@ -1,0 +1,385 @@
+// Guarantee 6
+// The decision whether an operation of a plan is sent, and the gate that keeps it back otherwise, as one table.
+import { describe, expect, it } from 'vitest';
+import type { LimitedOperation, LoadFacts } from '../../src/state/schema.js';
+import type { PlanGate } from '../../src/state/streams.js';
+import { decide, findApproval, isRefusedTooOften, type Weighed } from '../../src/sync/limits/decide.js';
+import { resolve, rooms, type Declaration } from './declare.js';
+
+const stream = (limits: Declaration['limits'] = {}) => resolve({ rooms: rooms({ limits }) });
+
+/** A closed gate of retirements that nobody has answered. */
+const gate = (changes: Partial<PlanGate> = {}): PlanGate => ({
+  operation: 'retire',
+  reason: 'limit',
+  count: 11,
+  allowed: null,
+  allowedDigest: null,
+  isRejected: false,
+  facts: { accepted: 0 },
+  ...changes,
+});
+
+/** The facts of the stream, and of a plan. */
+type Given = Partial<Omit<Weighed, 'standing'>> & Partial<Weighed['standing']>;
+
+/** Eleven deactivations in a hundred records: one more than the limit of the configuration's default. */
+const weighed = ({
+  frozen = null,
+  gates = [],
+  mirrorChange = null,
+  refusals = null,
+  ...changes
+}: Given): Weighed => ({
+  operation: 'retire',
+  count: 11,
+  accepted: 100,
+  earlier: 0,
+  isWhole: true,
+  standing: { frozen, gates, mirrorChange, refusals },
+  ...changes,
+});
+
+/** `sent`, `exempt` for what later limits do not count, or the operation and the reason of the gate. */
+function verdictOf(given: Given, limits: Declaration['limits'] = {}): string {
+  const verdict = decide(stream(limits), weighed(given));
+  if (verdict.send) return verdict.isExempt ? 'exempt' : 'sent';
+  const { gate: closed, keepsApproval } = verdict;
+  return `${closed.operation} ${closed.reason}${keepsApproval ? ', approval kept' : ''}`;
+}
+
+const factsOf = (given: Given, limits: Declaration['limits'] = {}) => {
+  const verdict = decide(stream(limits), weighed(given));
+  return verdict.send ? undefined : verdict.facts;
+};
+
+const EMPTY = { isSourceEmpty: true } as const;
+const PART = { isWhole: false } as const;
+const LOAD: LoadFacts = { problem: 'too_old', ageSeconds: 90_000, maxHours: 20 };
+const RESTORED = { at: '2026-01-15', why: 'was put back' };
+const approved = (allowed: number, changes: Partial<PlanGate> = {}) => ({
+  gates: [gate({ allowed, ...changes })],
+});
+const update = { operation: 'update', count: 3 } as const;
+const create = { operation: 'create', count: 3 } as const;
+const FEW = { count: 2, percent: 2 };
+
+describe('decision: what stops an operation before any limit does', () => {
+  it.each<[string, Given, string]>([
+    ['a freeze', { frozen: 'exams' }, '* frozen'],
+    ['a freeze, also of one record', { frozen: 'exams', count: 1 }, '* frozen'],
+    ['a freeze, also of a first filling', { frozen: 'exams', ...create, accepted: 0 }, '* frozen'],
+    ['a freeze rather than an empty source', { frozen: 'exams', ...EMPTY }, '* frozen'],
+    ['a freeze rather than doubt about the mirror', { frozen: 'exams', load: LOAD }, '* frozen'],
+    ['a freeze, whatever was approved', { frozen: 'exams', ...approved(11) }, '* frozen'],
+    [
+      'a freeze rather than a closed gate',
+      { frozen: 'exams', ...PART, gates: [gate({ operation: '*', reason: 'refused' })] },
+      '* frozen',
+    ],
+    ['an empty source', { ...EMPTY, count: 1 }, 'retire empty_source'],
+    ['an empty source, whatever was approved', { ...EMPTY, ...approved(11) }, 'retire empty_source'],
+    ['an empty source, also what was let go', { ...EMPTY, count: 2, released: 2 }, 'retire empty_source'],
+    [
+      'a freeze of the stream that has the object',
+      { operation: 'overwrite', count: 1, formerStreams: { spaces: 1 }, isFormerFrozen: true },
+      'overwrite owned_by_former_stream',
+    ],
+    ['an empty source rather than doubt', { ...EMPTY, mirrorChange: RESTORED }, 'retire empty_source'],
+  ])('%s', (_, given, expected) => {
+    expect(verdictOf(given, { retire: { count: 1000, percent: 100 } })).toBe(expected);
+  });
+
+  it('says why the stream is frozen', () => {
+    expect(factsOf({ frozen: 'exams' })).toEqual({ accepted: 100, message: 'exams' });
+  });
+});
+
+describe('decision: a part of a stream is kept back by the gates that a whole plan left closed', () => {
+  const refused = gate({ operation: '*', reason: 'refused', count: 50 });
+  const forbidden = gate({ operation: 'update', reason: 'forbidden' });
+  const limited = gate({ operation: 'update', count: 30 });
+  const taken = gate({ operation: 'overwrite', reason: 'owned_by_former_stream' });
+  it.each<[string, Given, string, string]>([
+    ['refused, all operations', { ...update, gates: [refused] }, '* refused', 'sent'],
+    ['forbidden', { ...update, gates: [forbidden] }, 'update forbidden', 'sent'],
+    ['forbidden, of another operation', { ...create, gates: [forbidden] }, 'sent', 'sent'],
+    ['refused, at the first filling', { ...create, accepted: 0, gates: [refused] }, '* refused', 'exempt'],
+    ['limit', { ...update, count: 1, gates: [limited] }, 'update limit', 'sent'],
+    ['limit, of another operation', { ...create, gates: [limited] }, 'sent', 'sent'],
+    [
+      'owned by a former stream',
+      { operation: 'overwrite', count: 1, gates: [taken], formerStreams: { spaces: 1 } },
+      'overwrite owned_by_former_stream',
+      'sent',
+    ],
+    [
+      'frozen, of a freeze that has ended',
+      { ...update, gates: [gate({ reason: 'frozen' })] },
+      'sent',
+      'sent',
+    ],
+    ['refused before limit', { ...update, gates: [limited, refused] }, '* refused', 'sent'],
+  ])('%s', (_, given, ofPart, ofWhole) => {
+    const limits = { update: { count: 5, percent: 5 }, create: { count: 5, percent: 5 } };
+    expect(verdictOf({ ...given, isWhole: false }, limits)).toBe(ofPart);
+    expect(verdictOf({ ...given, isWhole: true }, limits)).toBe(ofWhole);
+  });
+
+  it('is kept back by refusals of single keys since the last whole plan', () => {
+    const refusals = { answered: 60, refused: 51, code: 'refused_400', message: 'no', allowed: 0 };
+    expect(verdictOf({ ...update, ...PART, refusals })).toBe('* refused');
+    expect(factsOf({ ...update, ...PART, refusals })?.refused).toEqual({
+      records: 51,
+      sent: 60,
+      code: 'refused_400',
+      message: 'no',
+    });
+    expect(verdictOf({ ...update, ...PART, refusals: { ...refusals, refused: 50 } })).toBe('sent');
+    expect(verdictOf({ ...update, ...PART, refusals: { ...refusals, allowed: 51 } })).toBe('sent');
+    expect(verdictOf({ ...update, refusals })).toBe('sent');
+  });
+
+  it('says what the batch has met that closed the gate', () => {
+    const facts = { accepted: 0, message: 'no right' };
+    const gates = [{ ...forbidden, facts }];
+    expect(factsOf({ ...update, ...PART, gates })).toEqual(facts);
+  });
+
+  it('is weighed with what the gate keeps back, and says so', () => {
+    expect(factsOf({ ...update, ...PART, gates: [limited] }, { update: FEW })).toEqual({
+      accepted: 100,
+      held: 30,
+      limit: FEW,
+    });
+  });
+
+  it('uses no approval: the whole sync that the approval starts does', () => {
+    const given = { ...update, ...approved(30, { operation: 'update', count: 30 }) };
+    expect(verdictOf({ ...given, ...PART }, { update: FEW })).toBe('update limit');
+    expect(verdictOf(given, { update: FEW })).toBe('exempt');
+  });
+});
+
+describe('decision: a rejection of what the service refuses', () => {
+  const rejected = gate({ operation: '*', reason: 'refused', isRejected: true });
+  it('keeps back the rest of the stream from a whole plan, too', () => {
+    expect(verdictOf({ ...update, gates: [rejected] })).toBe('* refused');
+    expect(verdictOf({ ...update, gates: [{ ...rejected, isRejected: false }] })).toBe('sent');
+  });
+  it('does not when a right is missing: the next whole plan sees whether the right was given', () => {
+    expect(verdictOf({ ...update, gates: [{ ...rejected, reason: 'forbidden' }] })).toBe('sent');
+  });
+  it('says nothing of what is within its limit by now', () => {
+    expect(verdictOf({ count: 10, gates: [gate({ isRejected: true })] })).toBe('sent');
+    expect(verdictOf({ gates: [gate({ isRejected: true })] })).toBe('retire limit');
+  });
+});
+
+describe('decision: doubt about the mirror', () => {
+  it.each<[string, Given, string]>([
+    ['a load that is not recent', { load: LOAD }, 'stale'],
+    ['another mirror than before', { mirrorChange: RESTORED }, 'restored'],
+    ['both', { load: LOAD, mirrorChange: RESTORED }, 'stale'],
+  ])('%s: one record of any operation waits, with a limit or without', (_, given, reason) => {
+    for (const operation of ['create', 'update', 'retire', 'overwrite', 'repair'] as const)
+      for (const isWhole of [true, false])
+        expect(verdictOf({ operation, count: 1, isWhole, ...given })).toBe(`${operation} ${reason}`);
+  });
+
+  it.each<[string, Given, string]>([
+    ['another mirror', { mirrorChange: RESTORED }, 'exempt'],
+    ['a load that is not recent', { load: LOAD }, 'create stale'],
+  ])('first filling from %s', (_, given, expected) => {
+    expect(verdictOf({ ...create, accepted: 0, ...given })).toBe(expected);
+  });
+
+  it('an approval opens it, for as many as it allows', () => {
+    const given = { ...update, ...approved(3, { operation: 'update', reason: 'stale' }), load: LOAD };
+    expect(verdictOf(given)).toBe('exempt');
+    expect(verdictOf({ ...given, count: 4 })).toBe('update stale');
+  });
+
+  it('says what is wrong', () => {
+    const limit = { count: 0, percent: 0 };
+    expect(factsOf({ ...update, load: LOAD })).toEqual({ accepted: 100, limit, load: LOAD });
+    expect(factsOf({ ...update, mirrorChange: RESTORED })).toEqual({
+      accepted: 100,
+      limit,
+      mirrorChange: 'was put back',
+    });
+  });
+});
+
+describe('decision: limits', () => {
+  it('retirements and overwriting have one always, creates and updates where it is named', () => {
+    expect(verdictOf({})).toBe('retire limit');
+    expect(verdictOf({ operation: 'overwrite' })).toBe('overwrite limit');
+    expect(verdictOf({ operation: 'update', count: 100 })).toBe('sent');
+    expect(verdictOf({ operation: 'create', count: 100 })).toBe('sent');
+    expect(verdictOf({ operation: 'update', count: 100 }, { update: {} })).toBe('update limit');
+  });
+
+  it.each<[LimitedOperation, number, number, boolean]>(
+    (['create', 'update', 'retire', 'overwrite', 'repair'] as const).flatMap(
+      (operation): [LimitedOperation, number, number, boolean][] => [
+        [operation, 5, 10, true], // 50 %, but only five
+        [operation, 6, 30, true], // 20 % and no more
+        [operation, 6, 29, false],
+        [operation, 29, 29, false],
+      ],
+    ),
+  )('%s: %i of %i, beyond neither or only one of both figures: %s', (operation, count, accepted, isSent) => {
+    const verdict = verdictOf({ operation, count, accepted }, { [operation]: { count: 5, percent: 20 } });
+    expect(verdict).toBe(isSent ? 'sent' : `${operation} limit`);
+  });
+
+  it('0 and 0 holds the first, and says beyond what', () => {
+    expect(verdictOf({ count: 1 }, { retire: { count: 0, percent: 0 } })).toBe('retire limit');
+    expect(factsOf({})).toEqual({ accepted: 100, limit: { count: 10, percent: 10 } });
+  });
+
+  it('the first filling is no mass change, and later limits do not count it; the second filling is one', () => {
+    const limits = { create: { count: 1, percent: 0 } };
+    expect(verdictOf({ ...create, accepted: 0 }, limits)).toBe('exempt');
+    expect(verdictOf({ ...create, accepted: 1 }, limits)).toBe('create limit');
+    expect(verdictOf({ operation: 'overwrite', count: 90, accepted: 0 })).toBe('overwrite limit');
+  });
+});
+
+describe('decision: what was sent within a day counts with the rest', () => {
+  it.each<[string, Given, string]>([
+    ['as many as the limit in all', { count: 1, accepted: 40, earlier: 9 }, 'sent'],
+    ['one more', { count: 1, accepted: 40, earlier: 10 }, 'retire limit'],
+    // Retired records are not among the accepted ones any more; updated ones are.
+    [
+      'retirements: the share is of all that there were',
+      { count: 11, accepted: 189, earlier: 10 },
+      'retire limit',
+    ],
+    ['retirements: and not of what is left', { count: 11, accepted: 200, earlier: 10 }, 'sent'],
+    ['updates: the share is of those there are', { ...update, accepted: 130, earlier: 10 }, 'sent'],
+    ['updates: and of no more', { ...update, accepted: 129, earlier: 10 }, 'update limit'],
+  ])('%s', (_, given, expected) => {
+    expect(verdictOf(given, { update: { count: 10, percent: 10 } })).toBe(expected);
+  });
+
+  it('says how many', () => {
+    expect(factsOf({ count: 1, accepted: 40, earlier: 10 })).toMatchObject({ earlier: 10 });
+  });
+
+  it.each([
+    [50, 50, 0, 'sent'],
+    [60, 50, 0, 'sent'],
+    [61, 50, 0, 'retire limit'],
+    [60, 50, 1, 'retire limit'],
+    [50, 50, 20, 'sent'],
+  ])('%i retirements, %i of them let go once, after %i others: %s', (count, released, earlier, expected) => {
+    expect(verdictOf({ count, released, earlier, accepted: 90 })).toBe(expected);
+  });
+});
+
+describe('decision: an approval', () => {
+  const exactly = { allowedDigest: 'these' };
+  it.each<[string, Given, string]>([
+    ['as many as it allows', approved(11), 'exempt'],
+    ['fewer', approved(12), 'exempt'],
+    ['more', approved(10), 'retire limit'],
+    ['exactly these records', { ...approved(11, exactly), digest: 'these' }, 'exempt'],
+    ['others', { ...approved(11, exactly), digest: 'others' }, 'retire limit'],
+    [
+      'others, although fewer',
+      { ...approved(11, exactly), digest: 'others', count: 1, earlier: 20 },
+      'retire limit',
+    ],
+    ['of another operation', approved(11, { operation: 'update' }), 'retire limit'],
+    [
+      'of a gate of all operations, by operation',
+      approved(50, {
+        operation: '*',
+        reason: 'refused',
+        facts: { accepted: 0, byOperation: { retire: 11, create: 39 } },
+      }),
+      'exempt',
+    ],
+    [
+      'of a gate of all operations that kept fewer of this one',
+      approved(50, {
+        operation: '*',
+        reason: 'refused',
+        facts: { accepted: 0, byOperation: { retire: 10, create: 40 } },
+      }),
+      'retire limit',
+    ],
+    [
+      'of a gate of all operations that kept none of this one',
+      approved(50, {
+        operation: '*',
+        reason: 'refused',
+        facts: { accepted: 0, byOperation: { create: 50 } },
+      }),
+      'retire limit',
+    ],
+    [
+      'that waits for writes of the stream',
+      { ...approved(11), hasUnsentWrites: true },
+      'retire limit, approval kept',
+    ],
+    ['for too few does not wait', { ...approved(10), hasUnsentWrites: true }, 'retire limit'],
+    ['that is not needed is not used', { ...approved(11), count: 10 }, 'sent'],
+  ])('%s', (_, given, expected) => {
+    expect(verdictOf(given)).toBe(expected);
+  });
+
+  it('retirements within the limit wait for nothing here: the writes are asked about when the batch is sent', () => {
+    expect(verdictOf({ count: 10, hasUnsentWrites: true })).toBe('sent');
+  });
+
+  it('says what did not suffice, and what the approval waits for', () => {
+    expect(factsOf(approved(10))).toMatchObject({ approval: { allowed: 10, isOther: false } });
+    expect(factsOf({ ...approved(11, exactly), digest: 'others' })).toMatchObject({
+      approval: { allowed: 11, isOther: true },
+    });
+    const waiting = factsOf({ ...approved(11), hasUnsentWrites: true });
+    expect(waiting).toMatchObject({ waitsForWrites: true });
+    expect(waiting).not.toHaveProperty('approval');
+  });
+
+  it('goes before that of all operations when it is of one', () => {
+    const ofAll = gate({
+      operation: '*',
+      reason: 'refused',
+      allowed: 50,
+      facts: { accepted: 0, byOperation: { retire: 7 } },
+    });
+    expect(findApproval([ofAll, gate({ allowed: 11 })], 'retire')).toEqual({ allowed: 11, digest: null });
+    expect(findApproval([ofAll, gate()], 'retire')).toEqual({ allowed: 7, digest: null });
+    expect(findApproval([gate()], 'retire')).toBeUndefined();
+  });
+});
+
+describe('decision: objects of a stream that left the configuration', () => {
+  const taken = { operation: 'overwrite', count: 60, formerStreams: { spaces: 60 } } as const;
+  it('beyond the limit the gate names the stream', () => {
+    expect(verdictOf(taken)).toBe('overwrite owned_by_former_stream');
+    expect(factsOf(taken)).toMatchObject({ formerStreams: { spaces: 60 } });
+    expect(verdictOf({ ...taken, formerStreams: {} })).toBe('overwrite limit');
+    expect(verdictOf({ ...taken, load: LOAD })).toBe('overwrite stale');
+  });
+  it('a few of them are sent', () => {
+    expect(verdictOf({ ...taken, count: 1 })).toBe('sent');
+  });
+});
+
+describe('refusals: too many', () => {
+  it.each([
+    [5, 10, 0, false],
+    [6, 60, 0, false],
+    [6, 59, 0, true],
+    [6, 59, 5, true],
+    [6, 59, 6, false],
+  ])('%i of %i answers, and an approval allows %i: %s', (refused, answered, allowed, isTooMany) => {
+    const limited = stream({ refused: { count: 5, percent: 10 } });
+    expect(isRefusedTooOften(limited, { refused, answered, allowed })).toBe(isTooMany);
+  });
+});
