@@ -69,7 +69,7 @@ function labelOf(statement: string): string {
 /** From the keys alone, whatever the rows are. */
 const OF_KEYS = new Set(['readExternalIdsOfKeys']);
 /** Only about the source's shape, or not asked of the server: no step. */
-const NO_READING = new Set(['isTimeCursor', 'checkStream', 'databaseIdentity', 'ping', 'close', 'takeTurn']);
+const NO_READING = new Set(['cursorType', 'checkStream', 'databaseIdentity', 'ping', 'close', 'takeTurn']);
 
 /** The mirror, each reading of which is a step; of one in blocks the beginning, and what follows the first block. */
 export function mirrorOf(actor: Actor, mirror: Mirror, onRead: () => void): Mirror {

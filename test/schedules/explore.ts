@@ -5,6 +5,7 @@ import { createActor, type Actor } from './actor.js';
 import type { ExploredWorld } from './explored-world.js';
 import { bringToRest, createWatch, findFaults, readPresent } from './judge.js';
 import { createRoom, type Room, type StreamShape } from './room.js';
+import { findUnshown } from './unshown.js';
 import { playSchedule, writeChoices, type Decision } from './scheduler.js';
 
 export interface Scenario {
@@ -21,6 +22,10 @@ export interface Scenario {
   left?(room: Room): string[];
   /** Codes of records that may end without being sent, because an object can be that of one row alone. */
   refused?: readonly string[];
+  /** Unsent rows must be shown as held, due or failed when all actors have ended. */
+  showsUnsent?: boolean;
+  /** More that must hold when all actors have ended. */
+  judgeAtOnce?(room: Room): Promise<string[]>;
   /** More that must hold when everything is quiet. */
   judge?(room: Room): Promise<string[]>;
 }
@@ -36,6 +41,8 @@ export interface Cast {
   /** To be told after the mirror, or the link of a row, was changed. */
   mirrorChanged(): Promise<void>;
   interrupted(): void;
+  /** To be told when the streams are frozen, or not any more. */
+  freeze(isOn: boolean): void;
 }
 
 export const PREEMPTIONS_MOST = 2;
@@ -79,10 +86,13 @@ export async function playOne(
   const isWorking = () => actors.some((actor) => !actor.isEvent && actor.isAlive());
   const worked = new Map<string, ReturnType<Room['process']>>();
   for (const actor of actors) {
-    const process = room.process(actor, scenario.sharesRun !== true, () => watch.read(actor));
+    const process = room.process(actor, scenario.sharesRun !== true, {
+      onRead: () => watch.read(actor),
+      onBatch: async () => watch.begins(actor),
+    });
     worked.set(actor.name, process);
-    const { interrupted } = watch;
-    const cast: Cast = { room, known, process, actorOf, isWorking, mirrorChanged, interrupted };
+    const { interrupted, freeze } = watch;
+    const cast: Cast = { room, known, process, actorOf, isWorking, mirrorChanged, interrupted, freeze };
     const body = processes[actor.name] ?? events[actor.name];
     if (body) actor.start((self) => body(cast, self));
   }
@@ -107,6 +117,9 @@ export async function playOne(
   const { divergedAt } = played;
   const isDiverged = divergedAt !== undefined;
   if (isDiverged) faults.push(`the choices could not be followed from step ${divergedAt + 1} on`);
+  if (scenario.showsUnsent)
+    faults.push(...(await findUnshown(room, { isDueEnough: true, unnoticed: new Set() })));
+  faults.push(...((await scenario.judgeAtOnce?.(room)) ?? []));
   faults.push(...(await bringToRest(room)));
   faults.push(
     ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),

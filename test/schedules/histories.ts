@@ -167,7 +167,7 @@ export async function playHistory(
     const actor = createActor(name);
     actors = [...living(), actor];
     attend();
-    const process = room.process(actor, false, () => watch.read(actor));
+    const process = room.process(actor, false, { onRead: () => watch.read(actor) });
     const [what, work] =
       open.length > 0
         ? ([

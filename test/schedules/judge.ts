@@ -17,6 +17,9 @@ export function createWatch() {
   const sent = new Set<string>();
   /** An actor was frozen past its claim, or killed: then two writes may meet, and are followed up. */
   let isInterrupted = false;
+  /** Operators have frozen the streams; and actors that began their batch while they were. */
+  let isFrozen = false;
+  let begunFrozen = new Set<Actor>();
   const each = (objects: readonly SentObject[], look: (object: SentObject) => void) => objects.forEach(look);
 
   const observer: Observer = {
@@ -27,6 +30,8 @@ export function createWatch() {
           faults.push(`guarantee 4: ${actor.name} and ${other.name} write ${extId} at the same time`);
         underWay.set(extId, actor);
         sent.add(extId);
+        if (begunFrozen.has(actor))
+          faults.push(`guarantee 6: ${actor.name} sends ${extId} of a stream that was frozen before`);
         if (active === false && seenBy.get(actor)?.has(extId))
           faults.push(
             `guarantee 6: ${actor.name} retires ${extId}, which had a row when it read the mirror last`,
@@ -41,6 +46,14 @@ export function createWatch() {
     sent,
     read: (actor: Actor) => seenBy.set(actor, present),
     interrupted: () => (isInterrupted = true),
+    begins: (actor: Actor) => {
+      begunFrozen.delete(actor);
+      if (isFrozen) begunFrozen.add(actor);
+    },
+    freeze: (isOn: boolean) => {
+      isFrozen = isOn;
+      if (!isOn) begunFrozen = new Set();
+    },
     mirrorChanged: (externalIds: ReadonlySet<string>) => (present = externalIds),
   };
 }

@@ -4,19 +4,22 @@ import { randomUUID } from 'node:crypto';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { codeOf, messageOf } from '../../src/errors/errors.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
+import { rejectGates, type GateChoice } from '../../src/state/gates/answers.js';
+import { listFrozen } from '../../src/state/freezes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { linkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { advanceRun } from '../../src/state/runs/advance-run.js';
 import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
-import { rejectHolds } from '../../src/state/runs/decide-holds.js';
 import { failRun } from '../../src/state/runs/end-run.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
 import { startRun } from '../../src/state/runs/start-run.js';
+import type { RunRequest } from '../../src/state/runs/insert-run.js';
+import type { LimitedOperation } from '../../src/state/schema.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
-import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { approve } from '../../src/sync/operator/approve.js';
 import { KEYS_OF_A_CHANGE } from '../../src/sync/plan/batches.js';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -57,8 +60,8 @@ export interface StreamShape {
   retire?: 'keep';
   /** It writes without reading. */
   owns?: 'object';
-  /** Every retirement waits for an operator. */
-  holdsRetirements?: true;
+  /** Records of an operation that a day may have unasked. */
+  limits?: Partial<Record<LimitedOperation | 'refused', number>>;
   /** Before a record is created, an object of its name is looked for. */
   match?: true;
 }
@@ -71,6 +74,12 @@ const DAY_SECONDS = 24 * 60 * 60;
 const ROUNDS_MOST = 30;
 /** Above every stream. */
 const RETIRE_LEVEL = 5;
+
+/** Told of by a process: before it reads the mirror, and before it begins a batch. */
+export interface Hooks {
+  onRead?: () => void;
+  onBatch?: (id: number) => Promise<void>;
+}
 
 export type Room = ReturnType<typeof createRoom>;
 export type Process = ReturnType<Room['process']>;
@@ -94,7 +103,9 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       owns: shape.owns ?? 'fields',
       unlessReserved: shape.unlessReserved ?? false,
       ...(shape.match ? { match: ['thing.name'] } : {}),
-      ...(shape.holdsRetirements ? { limits: { retire: { count: 0, percent: 0 } } } : {}),
+      limits: Object.fromEntries(
+        Object.entries(shape.limits ?? {}).map(([operation, count]) => [operation, { count, percent: 0 }]),
+      ),
     },
   ]);
   const configuration = checkConfiguration({ streams: Object.fromEntries(declared) });
@@ -122,7 +133,11 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
    * A process of slotsync: the use cases, with its own clients. Without an actor no scheduler stands in front of them.
    * `isAlone`: no other works the same run.
    */
-  function process(actor?: Actor, isAlone = true, onRead: () => void = () => undefined) {
+  function process(
+    actor?: Actor,
+    isAlone = true,
+    { onRead = () => undefined, onBatch = async () => undefined }: Hooks = {},
+  ) {
     const clients = actor ? world.clientsOf(actor.name) : world.plain;
     const own: SyncDeps = actor
       ? {
@@ -188,6 +203,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     async function apply(batchId: number): Promise<void> {
       await attempt(
         async () => {
+          await onBatch(batchId);
           const batch = await readBatch(state.db, batchId);
           if (batch?.state === 'queued') await applyBatch(timed, batch);
         },
@@ -210,6 +226,12 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         await apply(id);
         queue.push(...(await advance(runId)));
       }
+    }
+
+    /** Starts a run, unless another one over its streams is under way, and works it. */
+    async function run(request: Partial<RunRequest> = {}): Promise<void> {
+      const { run: found, started } = await startRun(state.db, { ...syncRequest, ...request });
+      if (started) await work(found.id);
     }
 
     /** An operator's action; undefined: it is refused. */
@@ -243,11 +265,11 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         }
       },
 
+      run,
+      deps: timed,
+
       /** A sync over all streams, unless one is under way. */
-      async sync(): Promise<void> {
-        const { run, started } = await startRun(state.db, syncRequest);
-        if (started) await work(run.id);
-      },
+      sync: () => run(),
 
       retry: (table: Table, ...keys: string[]) => retryRecords(state.db, { stream: nameOf(table), keys }),
 
@@ -266,19 +288,20 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         ]),
 
       /** An operator approves what a run holds, if nobody has decided yet, and works the run that this starts. */
-      async approve(runId: number): Promise<void> {
+      async approve(runId: number, choice: GateChoice & { exactly?: boolean } = {}): Promise<void> {
         const approving = {
           ...own,
           configuration,
           requireQueue: async () => undefined,
           actor: OPERATOR,
         };
-        const answer = await unlessRefused(approveHolds(approving, { runId }));
+        const answer = await unlessRefused(approve(approving, { runId, ...choice }));
         if (answer?.started) await work(answer.run.id);
       },
 
       /** An operator rejects what a run holds, if nobody has decided yet. */
-      reject: (runId: number) => unlessRefused(rejectHolds(state.db, runId, {}, OPERATOR)),
+      reject: (runId: number, choice: GateChoice = {}) =>
+        unlessRefused(rejectGates(state.db, runId, choice, OPERATOR)),
 
       /** An operator renames a key, if that is possible now. */
       async rename(table: Table, from: string, to: string): Promise<void> {
@@ -312,12 +335,14 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
   const startSync = async () => (await startRun(plain.state.db, syncRequest)).run.id;
 
-  /** Unfinished work: runs, keys in the inbox, and objects with a pending check. */
+  /** Unfinished work: runs, keys in the inbox, and objects with a pending check. A frozen stream has none. */
   async function readOpen() {
+    const frozen = (await listFrozen(plain.state.db, names)).map(({ stream }) => stream);
+    const free = names.filter((one) => !frozen.includes(one));
     const [open] = await sql<{ runs: { id: number; status: string }[] | null; isOpen: boolean }[]>`
       SELECT runs, runs IS NOT NULL
-        OR EXISTS (SELECT FROM slotsync.changes WHERE stream = ANY (${names}))
-        OR EXISTS (SELECT FROM slotsync.records WHERE stream = ANY (${names}) AND check_after IS NOT NULL) AS "isOpen"
+        OR EXISTS (SELECT FROM slotsync.changes WHERE stream = ANY (${free}))
+        OR EXISTS (SELECT FROM slotsync.records WHERE stream = ANY (${free}) AND check_after IS NOT NULL) AS "isOpen"
       FROM (SELECT jsonb_agg(jsonb_build_object('id', id, 'status', status) ORDER BY id) AS runs FROM slotsync.runs
         WHERE finished_at IS NULL AND kind <> 'reconcile' AND streams && ${names}::text[]) AS unfinished`;
     return { runs: open?.runs ?? [], isOpen: open?.isOpen ?? false };

@@ -4,22 +4,26 @@ import type { Actor } from './actor.js';
 import type { Cast, Scenario } from './explore.js';
 import type { Room, StreamShape, Table, ThingRow } from './room.js';
 
-type Body = (cast: Cast, actor: Actor) => Promise<void>;
+export type Body = (cast: Cast, actor: Actor) => Promise<void>;
 
 /** External ids that follow from the key alone. */
-const OWNED: StreamShape = { table: 'one', identifiedBy: 'id', prefix: 'x_' };
+export const OWNED: StreamShape = { table: 'one', identifiedBy: 'id', prefix: 'x_' };
 /** External ids of another column than the key: a row may come back under another key. */
 const CODED: StreamShape = { table: 'one', identifiedBy: 'code', prefix: 'y_' };
 /** Never touched, so that no source is empty. Of each table another one. */
 const beside = (table: Table): ThingRow => ({ id: `9${table}`, code: `beside ${table}`, name: 'beside' });
 
-const row = (id: string, name: string, more: Partial<ThingRow> = {}): ThingRow => ({
+export const row = (id: string, name: string, more: Partial<ThingRow> = {}): ThingRow => ({
   id,
   code: `c${id}`,
   name,
   ...more,
 });
-const quiet = (rows: readonly ThingRow[], gone: readonly string[] = []) => ({ rows, gone, push: false });
+export const quiet = (rows: readonly ThingRow[], gone: readonly string[] = []) => ({
+  rows,
+  gone,
+  push: false,
+});
 
 /** Rows that were synced, then changed, and a sync that is planned over the change. */
 async function plannedSync(
@@ -36,14 +40,14 @@ async function plannedSync(
 }
 
 /** These rows and one more are in the mirror and at the service. */
-async function syncRows(room: Room, table: Table, rows: readonly ThingRow[]): Promise<void> {
+export async function syncRows(room: Room, table: Table, rows: readonly ThingRow[]): Promise<void> {
   const all = [beside(table), ...rows];
   await room.change(table, quiet(all));
   await room.plain.work(await room.queueSync({ table, keys: all.map(({ id }) => id) }), true);
 }
 
 /** Works the run that is planned. */
-const workRun: Body = ({ process, known }) => process.work(known['run'] ?? 0, true);
+export const workRun: Body = ({ process, known }) => process.work(known['run'] ?? 0, true);
 /** Takes from the inbox, each time that one of these actors has changed the mirror. */
 const workInboxAfter =
   (...names: string[]): Body =>
@@ -53,7 +57,7 @@ const workInboxAfter =
       await process.takeFromInbox();
     }
   };
-const workInbox = workInboxAfter('M');
+export const workInbox = workInboxAfter('M');
 /** `name`: of the actor that comes before. */
 const transactionAfter =
   (name: string | undefined, ...change: Parameters<Room['change']>): Body =>
@@ -64,7 +68,7 @@ const transactionAfter =
       await mirrorChanged();
     });
   };
-const transaction = (...change: Parameters<Room['change']>) => transactionAfter(undefined, ...change);
+export const transaction = (...change: Parameters<Room['change']>) => transactionAfter(undefined, ...change);
 
 /** The process dies; what it had sent may still be carried out. */
 const kill =
@@ -111,7 +115,7 @@ const NEWER = transaction('one', { rows: [row('1', 'newer')] });
 const TAKEN_OVER = transaction('one', {
   rows: [row('1', 'new', { code: 'C' }), row('2', 'newest', { code: 'A' })],
 });
-const updateOf = (room: Room) => plannedSync(room, [row('1', 'old')], { rows: [row('1', 'new')] });
+export const updateOf = (room: Room) => plannedSync(room, [row('1', 'old')], { rows: [row('1', 'new')] });
 /** Rows of the codes A and B, whose update to these names is planned. */
 const exchange = (room: Room, [one, two]: readonly [string, string]) =>
   plannedSync(room, [row('1', 'one', { code: 'A' }), row('2', 'two', { code: 'B' })], {
@@ -162,21 +166,21 @@ const eitherOwner = async (room: Room) => {
   return [`guarantee 5: with ${size} links the records ${synced.join()} are synced, not ${expected}`];
 };
 
-/** A hold was approved once and done, or rejected and nothing of it was done. */
+/** A gate was approved once, whatever was answered before, and what it kept back is done. */
 const onlyOneAnswer = async (room: Room) => {
-  const [found] = await room.sql<{ approvals: number; rejected: number; retired: number }[]>`
-    SELECT (SELECT count(*)::int FROM slotsync.holds WHERE state <> 'rejected' AND decided_at IS NOT NULL AND stream = ANY (${room.names})) AS approvals,
-      (SELECT count(*)::int FROM slotsync.runs WHERE streams && ${room.names} AND error_code = 'hold_rejected') AS rejected,
+  const [found] = await room.sql<{ approvals: number; retired: number }[]>`
+    SELECT (SELECT count(*)::int FROM slotsync.actions WHERE action = 'approve' AND starts_with(subject, ${`${room.name}_`})) AS approvals,
       (SELECT count(*)::int FROM slotsync.records WHERE stream = ANY (${room.names}) AND status = 'retired') AS retired`;
-  const { approvals = 0, rejected = 0, retired = 0 } = found ?? {};
-  if (approvals + rejected === 1 && retired === approvals) return [];
-  return [`guarantee 6: ${approvals} approvals and ${rejected} rejections of a hold, ${retired} retired`];
+  const { approvals = 0, retired = 0 } = found ?? {};
+  return approvals === 1 && retired === 1
+    ? []
+    : [`guarantee 6: ${approvals} approvals of a gate, ${retired} retired`];
 };
 
 export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'answers',
-    streams: [{ ...OWNED, holdsRetirements: true }],
+    streams: [{ ...OWNED, limits: { retire: 0 } }],
     async prepare(room) {
       await syncRows(room, 'one', [row('1', 'held')]);
       await room.change('one', quiet([], ['1']));
@@ -189,7 +193,6 @@ export const SCENARIOS: readonly Scenario[] = [
       B: ({ process, known }) => process.approve(known['run'] ?? 0),
       R: async ({ process, known }) => void (await process.reject(known['run'] ?? 0)),
     },
-    left: (room) => room.shapes.map((shape) => room.extIdOf(shape, row('1', 'held'))),
     judge: onlyOneAnswer,
   },
   {

@@ -5,6 +5,7 @@ import { appendFileSync } from 'node:fs';
 import { describe, expect, inject, it } from 'vitest';
 import { explore, playOne, report } from './explore.js';
 import { openExploredWorld } from './explored-world.js';
+import { GATE_SCENARIOS } from './gate-scenarios.js';
 import { SCENARIOS } from './scenarios.js';
 import { readChoices } from './scheduler.js';
 
@@ -14,7 +15,9 @@ const [only, choices] = (process.env['SLOTSYNC_SCHEDULE'] ?? '').split(':');
 const most = Number(process.env['SLOTSYNC_SCHEDULES'] ?? inject('schedulesAtMost')) || Infinity;
 const HOURS = 60 * 60 * 1000;
 
-describe.concurrent.each(SCENARIOS.filter(({ name }) => !only || name === only))('schedules', (scenario) => {
+const ALL = [...GATE_SCENARIOS, ...SCENARIOS];
+
+describe.concurrent.each(ALL.filter(({ name }) => !only || name === only))('schedules', (scenario) => {
   it(
     `${scenario.name}: whoever goes first, every object ends as its row says`,
     async () => {

@@ -13,6 +13,7 @@ import type { Actor, PendingRequest } from './actor.js';
 export interface SentObject {
   extId: string;
   active?: boolean;
+  fields?: readonly { fieldId: string; values: readonly string[] }[];
 }
 
 export interface Observer {
