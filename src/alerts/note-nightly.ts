@@ -73,8 +73,8 @@ export async function isLatestNightlyBad(db: Queries, limitMs: number): Promise<
 }
 
 /**
- * A stream of it has a problem that it found, or a gate that waits for an operator since it ended or before. What an operator
- * decided, what a freeze keeps back, and what a later run has done since, is not bad.
+ * Whether the nightly run went badly: one of its streams has a problem that the run found, or a gate that has waited for an operator
+ * since before the run ended. A gate that was answered, a freeze, and whatever a later run has done since do not count.
  */
 function isBad(
   { id, streams, finishedAt }: NightlyRun,

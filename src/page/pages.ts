@@ -50,7 +50,7 @@ const MOST_RECORDS = 50;
 /** Batches of a record, and events of a booking. */
 const MOST_OF_ONE = 20;
 
-/** The situation, with a line of the requests of the last hour. */
+/** The first page: the situation, and one line about the requests of the last hour. */
 export const nowPage: Page = async (sources) => {
   const [facts, { minutes, totals: hour }] = [await sources.now(), await sources.hour()];
   return (view) => {

@@ -236,7 +236,7 @@ function causeOfGate(gate: Gate, filter: FailureFilter): Cause {
   };
 }
 
-/** Whether a filter names what a gate keeps back. A code is the name of the gate, or its reason. */
+/** Whether the filter of `failures` fits the keys of a gate: `--code` may be the gate's name or its reason. */
 export const isNamedBy = ({ stream, status, code, since, runId }: FailureFilter, gate: Gate): boolean =>
   (stream ?? gate.stream) === gate.stream &&
   (status ?? 'held') === 'held' &&

@@ -290,7 +290,7 @@ interface Problem {
   kind: RunKind | null;
   status: 'failed' | 'partial';
   code: string | null;
-  /** Null: a reconcile has no stream. */
+  /** Null in a reconcile, which is of no stream. */
   stream: string | null;
   failed: number;
   dead: number;
@@ -341,7 +341,7 @@ function findFailed(situation: Grounds): Concern[] {
   );
 }
 
-/** A freeze is no failure, so what it keeps back is a part of it. */
+/** Freezes that are in force, each with the number of records that it keeps back: they need nobody, so they are no failures. */
 function findFrozen({ freezes, gates, inbox }: Grounds): Concern[] {
   const inForce = freezes.filter(({ isInForce }) => isInForce);
   const alike = ({ endsAt, isDeclared, reason, frozenBy, streams, exceptStreams }: StandingFreeze) =>

@@ -21,7 +21,7 @@ const IS_IN_FORCE = sql`(f.begins_at <= now() AND f.ends_at > now())`;
 const isOf = (stream: SQL) =>
   sql`(${stream} = ANY (f.streams) OR f.streams IS NULL AND ${stream} <> ALL (f.except_streams))`;
 
-/** Whether a stream is frozen now: a condition. */
+/** SQL condition: the stream of this name is frozen now. */
 export const isFrozen = (stream: SQL) =>
   sql`EXISTS (SELECT FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)})`;
 

@@ -780,8 +780,8 @@ export const actions = slotsync.table(
 );
 
 /**
- * A time in which nothing of its streams is written. Several may apply to one stream. Those of the configuration are rows too, so
- * that a process with another configuration obeys them.
+ * A time in which nothing of its streams is written. Several may apply to one stream. Freezes of the configuration are rows
+ * too, so that a process which has loaded another configuration obeys them.
  */
 export const freezes = slotsync.table('freezes', {
   id: big('id').primaryKey().generatedAlwaysAsIdentity(),

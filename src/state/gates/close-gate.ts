@@ -1,5 +1,5 @@
 // A gate that closes while a run is sent: too much was refused, the stream was frozen, or the service forbids a kind of request.
-// What was not begun leaves the run. What is in flight ends as it does.
+// Batches that were not begun leave the run, and their keys are held. Batches that are being sent end as usual.
 import { query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { LimitedOperation } from '../schema.js';

@@ -12,9 +12,9 @@ export interface StreamPlan {
   stream: string;
   runId: number;
   isWhole: boolean;
-  /** As it was before the plan began to read. */
+  /** The stream's facts before the plan began to read the mirror. */
   standing: Standing;
-  /** Undefined: all keys, or those of its range. */
+  /** The keys that the plan was asked for; undefined: all of the stream, or those of the run's range. */
   keys: readonly string[] | undefined;
   /** By `nameOfGate`. */
   holds: Readonly<Record<string, Hold & { keepsApproval?: boolean }>>;
