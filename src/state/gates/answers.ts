@@ -101,7 +101,7 @@ export async function rejectGates(
     for (const gate of gates) {
       const rejected = await query(tx)`
         UPDATE slotsync.gates SET rejected_at = now(), rejected_by = ${actor.by}, answer_reason = ${actor.reason ?? null},
-          allowed = NULL, allowed_digest = NULL, approved_at = NULL, approved_by = NULL, approved_run = NULL, expires_at = NULL
+          ${NOT_APPROVED}
         WHERE ${isShown(gate)} AND (allowed IS NULL OR expires_at <= now())`;
       if (rejected.count === 0) throw changedMeanwhile(gate);
     }

@@ -29,8 +29,7 @@ export interface StreamPlan {
 
 /**
  * Ends the plans of streams, in the transaction that ends the planning of their run; its batches are written. Returns, by
- * stream, how many of its records gates keep back now, and
- * which of these gates an operator has rejected.
+ * stream, how many of its records gates keep back now, and which of these gates an operator has rejected.
  */
 export async function endStreamPlans(
   tx: Queries,

@@ -47,6 +47,17 @@ interface PlanFacts {
 
 export type PlanLists = ReturnType<typeof createPlanLists>;
 
+export const NOTHING_PLANNED = {
+  create: 0,
+  update: 0,
+  retire: 0,
+  overwrite: 0,
+  repair: 0,
+  released: 0,
+  moved: 0,
+  gone: 0,
+};
+
 /** Plans into the sink. Errors are those of the readings and of the sink. */
 export function createPlanLists(
   deps: PlanDeps,
@@ -61,16 +72,7 @@ export function createPlanLists(
   const seesGone = maySeeGone(request);
   const retires = stream.retire === 'deactivate';
   /** Records by what is planned for them. `gone`: their rows are gone, and the next whole sync retires them. */
-  const planned = {
-    create: 0,
-    update: 0,
-    retire: 0,
-    overwrite: 0,
-    repair: 0,
-    released: 0,
-    moved: 0,
-    gone: 0,
-  };
+  const planned = { ...NOTHING_PLANNED };
   /** Objects of streams that left the configuration, by stream, that rows of this one would take over. */
   const formerStreams: Record<string, number> = {};
   /** Rows that take an object over; `changed`: those of them that change it, which are updates. */

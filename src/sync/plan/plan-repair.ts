@@ -9,6 +9,7 @@ import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './batches.js';
 import { createLoadJudge } from './judge-load.js';
+import { NOTHING_PLANNED } from './plan-lists.js';
 import { weigh } from './plan-stream.js';
 
 /** Records read at once. */
@@ -53,7 +54,7 @@ export async function planRepair(
   const counts: PlanCounts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
   if (load?.problem) counts.staleLoad = load.problem;
   const merged = { accepted: await countAccepted(db, stream.name), rows: 1, deadRows: 0 };
-  const planned = { ...NOTHING_PLANNED, repair };
+  const planned = { ...NOTHING_PLANNED, repair, asked: 0, samples: [], formerStreams: {} };
   const request = { kind: 'repair', range: null, runId } as const;
   const decisions = await weigh({ state, mirror }, stream, request, {
     standing,
@@ -64,17 +65,3 @@ export async function planRepair(
   });
   return { counts, standing, keys: undefined, gone: 0, load: undefined, ...decisions };
 }
-
-const NOTHING_PLANNED = {
-  create: 0,
-  update: 0,
-  retire: 0,
-  overwrite: 0,
-  repair: 0,
-  released: 0,
-  moved: 0,
-  gone: 0,
-  asked: 0,
-  samples: [],
-  formerStreams: {},
-};
