@@ -234,7 +234,7 @@ export function createMirror({
       return { type, isTime: sourceSql.isTimeType(type) };
     },
 
-    /** Whether the source has a row at a watermark of the stream's cursor or beyond it. */
+    /** The source has a row whose cursor is the watermark or comes after it: otherwise its values went back. */
     async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
       const { cursor = '' } = stream;
       const rows = reader.select(stream, (described) => [

@@ -367,7 +367,7 @@ function findFrozen({ freezes, gates, inbox }: Grounds): Concern[] {
   });
 }
 
-/** Whether a stream is frozen now. */
+/** A freeze of all streams or of this one is in force. */
 const isFrozen = ({ freezes }: Pick<Grounds, 'freezes'>, stream: string) =>
   freezes.some(
     ({ isInForce, streams, exceptStreams }) =>

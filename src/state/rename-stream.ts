@@ -57,7 +57,7 @@ export async function renameStream(
     const moved = await query(tx)`UPDATE ${table} SET stream = ${to} WHERE stream = ${from}`;
     if (getTableName(table) === 'records') records = moved.count;
   }
-  // As `recordName` writes it.
+  // `waits_for` has names of records as `recordName` writes them: JSON lists that begin with the stream.
   const [formerList, list] = [from, to].map((name) => `${JSON.stringify([name]).slice(0, -1)},`);
   await query(tx)`
     UPDATE slotsync.records SET waits_for = ${list} || substr(waits_for, length(${formerList}) + 1)

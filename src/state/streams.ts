@@ -14,7 +14,7 @@ export interface PlanGate {
   operation: GatedOperation;
   reason: GateReason;
   count: number;
-  /** Null: it is not approved, or the approval has expired. */
+  /** Records that an approval of the gate allows; null: nobody approved it, or the approval has expired. */
   allowed: number | null;
   allowedDigest: string | null;
   isRejected: boolean;

@@ -30,7 +30,7 @@ export interface Gate {
   digest: string;
   facts: GateFacts;
   samples: HeldSample[];
-  /** Null: it is not approved, or the approval has expired. */
+  /** Null: nobody approved the gate, or the approval has expired. */
   approval: Approval | null;
   /** When an operator rejected exactly these keys; null: nobody did. */
   rejectedAt: Date | null;

@@ -145,7 +145,7 @@ export interface HeldKey {
 
 const HELD_KEY = sql.raw('stream, local_key AS "localKey", operation, gate, reason, since');
 
-/** The held keys of one gate, in the order of the keys: those after a key, at most so many. */
+/** A page of the keys that one gate keeps back, in the order of the keys: at most `limit`, from the first one after `after`. */
 export function listHeldKeys(
   db: Queries,
   { stream, operation, reason }: Pick<ClosedGate, 'operation' | 'reason'> & { stream: string },
