@@ -242,6 +242,8 @@ CREATE TABLE "slotsync"."records" (
 	"in_doubt" boolean DEFAULT false NOT NULL,
 	"check_after" timestamp with time zone,
 	"gone_since" timestamp with time zone,
+	"there_until" timestamp with time zone,
+	"first_seen_at" timestamp with time zone DEFAULT now() NOT NULL,
 	"renamed_to" text COLLATE "C",
 	"claimed_by" text,
 	"claimed_until" timestamp with time zone,

@@ -470,6 +470,10 @@ export const records = slotsync.table(
     checkAfter: time('check_after'),
     /** When its row was first missing; null again once its object is retired. */
     goneSince: time('gone_since'),
+    /** Before its row was first missing, when a whole plan last ended that found it. */
+    thereUntil: time('there_until'),
+    /** When its row was first seen: a batch was to send it, or a verify has adopted it. */
+    firstSeenAt: time('first_seen_at').notNull().defaultNow(),
     /** The key of a row that was new when its own was found missing, and had the same values; null: none had. */
     renamedTo: keyText('renamed_to'),
     /** The batch that may write it now; null: none. */

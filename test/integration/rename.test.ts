@@ -11,6 +11,7 @@ import { forgetKey } from '../../src/state/records/forget-key.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { claimObjects } from '../../src/state/records/claim-objects.js';
 import { renameKey } from '../../src/sync/operator/rename-record.js';
+import { deleteFinishedRuns } from '../support/gated-rooms.js';
 import { COURSES, type Declaration } from '../support/campus.js';
 import {
   addRooms,
@@ -279,6 +280,7 @@ describe('rename after a run has seen the new key', () => {
       await world.sync();
       await world.sync();
       await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+      await deleteFinishedRuns(world);
       const before = await world.recordsOf('rooms');
       await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
       expect(await world.recordsOf('rooms')).toEqual(before);
@@ -296,6 +298,7 @@ describe('rename after a run has seen the new key', () => {
       await world.sync();
       await world.sql`DELETE FROM rooms WHERE code = 'A'`;
       await world.sync();
+      await deleteFinishedRuns(world);
       await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
     },
   );
@@ -311,6 +314,7 @@ describe('rename after a run has seen the new key', () => {
     await addChanges(world.state.db, 'rooms', ['B']);
     await world.drainInbox();
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await deleteFinishedRuns(world);
     await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
   });
 

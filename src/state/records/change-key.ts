@@ -1,10 +1,10 @@
 // A record gets another key: the object follows the row to which an operator says it belongs.
 import type { SQL } from 'drizzle-orm';
-import { anyOf, query, queryOne, queryTogether, type Queries } from '../database.js';
+import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
-import { checkAgain } from './record-state.js';
+import { checkAgain, PLANNED_AT } from './record-state.js';
 import { letGo } from './transfer-objects.js';
 import { wakeArrived } from './wake-waiting.js';
 
@@ -37,11 +37,13 @@ interface LockedRecord {
   externalId: string;
   destinationId: number | null;
   isAccepted: boolean;
-  isRetired: boolean;
-  /** Runs that succeeded before then, in seconds since 1970, found its row there. Null: that is not known. */
+  /** When its row was first seen, in seconds since 1970. */
+  firstSeenAt: number;
+  /**
+   * When its row was last seen, in seconds since 1970: a whole plan found it, or its object was accepted. Null: that is not
+   * known of a retired record.
+   */
   thereUntil: number | null;
-  /** When the service accepted its object last, in seconds since 1970. */
-  acceptedAt: number | null;
   /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
   isClaimed: boolean;
   /** A batch is writing it, or is gone with its claim. */
@@ -72,7 +74,7 @@ export async function renameRecord(
     if (!record?.isAccepted) return { refused: 'never_accepted' };
     const { externalId, destinationId } = record;
     const former = replaced?.isAccepted ? replaced.externalId : undefined;
-    if (former !== undefined && replaced && (await wereBothThere(tx, renaming, record, replaced)))
+    if (former !== undefined && replaced && replaced.firstSeenAt <= (record.thereUntil ?? 0))
       return { refused: 'has_object', externalId: former };
     // The claim of a batch that is gone says nothing of when what it has sent may still be carried out.
     if (replaced && (former === undefined ? replaced.inDoubt : replaced.hasClaim))
@@ -111,41 +113,17 @@ export async function renameRecord(
   });
 }
 
-/**
- * Whether the row of the new key was there while that of the old one still was: it was first seen before the object of the old
- * one was accepted, or before a run that read the whole stream and ended before the old one was found gone. A backfill looks for no gone rows. Of a retired record it is not known when its
- * row was there last.
- */
-async function wereBothThere(
-  tx: Queries,
-  { stream, to }: Renaming,
-  record: LockedRecord,
-  replaced: LockedRecord,
-): Promise<boolean> {
-  if (record.isRetired) return false;
-  // It may have been accepted again since: its first batch that is kept shows that it was there before.
-  const { plannedAt } = await queryOne<{ plannedAt: number | null }>(tx)`
-    SELECT extract(epoch FROM min(created_at))::float8 AS "plannedAt" FROM slotsync.batches
-    WHERE stream = ${stream} AND ${to} = ANY (keys)`;
-  const seenAt = Math.min(replaced.acceptedAt ?? 0, plannedAt ?? Infinity);
-  if (seenAt <= (record.acceptedAt ?? 0)) return true;
-  if (record.thereUntil === null) return false;
-  const { isSeen } = await queryOne<{ isSeen: boolean }>(tx)`
-    SELECT EXISTS (SELECT FROM slotsync.runs WHERE ${stream} = ANY (streams) AND kind = 'sync' AND range IS NULL
-      AND status = 'succeeded' AND started_at > to_timestamp(${seenAt}) AND finished_at < to_timestamp(${record.thereUntil})) AS "isSeen"`;
-  return isSeen;
-}
-
 async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
   return query<LockedRecord>(tx)`
     SELECT local_key AS "localKey", external_id AS "externalId",
       destination_id::float8 AS "destinationId",
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
       object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
-      coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim", status = 'retired' AS "isRetired",
-      CASE WHEN status = 'synced' THEN extract(epoch FROM coalesce(gone_since, now()))::float8 END AS "thereUntil",
-      extract(epoch FROM synced_at)::float8 AS "acceptedAt"
-    FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
+      coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim",
+      extract(epoch FROM first_seen_at)::float8 AS "firstSeenAt",
+      CASE WHEN status <> 'retired' THEN extract(epoch FROM greatest(synced_at, CASE WHEN status = 'synced' THEN
+        CASE WHEN gone_since IS NULL THEN ${PLANNED_AT} ELSE there_until END END))::float8 END AS "thereUntil"
+    FROM slotsync.records AS r WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 }
 
 /** Another key that is linked to the object. */
@@ -174,7 +152,7 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
   const [name, former] = [to, from].map((localKey) => recordName({ stream, localKey }));
   await query(tx)`DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${to}`;
   await query(tx)`
-    UPDATE slotsync.records SET local_key = ${to}, gone_since = NULL, renamed_to = NULL, updated_at = now()
+    UPDATE slotsync.records SET local_key = ${to}, first_seen_at = now(), gone_since = NULL, renamed_to = NULL, updated_at = now()
     WHERE stream = ${stream} AND local_key = ${from}`;
   await query(tx)`
     UPDATE slotsync.records SET former_key = ${to} WHERE stream = ${stream} AND former_key = ${from}`;

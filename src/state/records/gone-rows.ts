@@ -2,7 +2,7 @@
 // never had, or whose stream retires nothing.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { MAY_BE_AT_SERVICE } from './record-state.js';
+import { MAY_BE_AT_SERVICE, PLANNED_AT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** A key whose row is gone, and the one that the row seems to have now. */
@@ -14,7 +14,7 @@ export interface RenamedRow {
 /** Notes that the rows of these keys are gone, those for which it was not noted yet. */
 export async function noteGone(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   await query(db)`
-    UPDATE slotsync.records SET gone_since = now(), renamed_to = NULL
+    UPDATE slotsync.records AS r SET gone_since = now(), there_until = ${PLANNED_AT}, renamed_to = NULL
     WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND gone_since IS NULL`;
 }
 
@@ -76,6 +76,7 @@ export async function abandonRecords(db: Queries, stream: string, keys: readonly
       WHERE ${isOfKeys} AND r.object_hash IS NOT NULL AND coalesce(r.claimed_until < now(), true) FOR UPDATE)
     UPDATE slotsync.records AS r SET row_external_id = NULL, status = 'synced', source_hash = 0, object_hash = '', refused_hash = NULL,
       error_code = NULL, error_message = NULL, waits_for = NULL, waits_since = NULL, attempts = 0,
+      there_until = CASE WHEN r.gone_since IS NULL THEN ${PLANNED_AT} ELSE r.there_until END,
       gone_since = coalesce(r.gone_since, now()), updated_at = now()
     FROM abandoned AS a WHERE r.stream = a.stream AND r.local_key = a.local_key
     RETURNING r.external_id AS "externalId", a.row_external_id AS "rowId"`;

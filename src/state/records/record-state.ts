@@ -56,6 +56,9 @@ export const IS_FORMER = condition(
   "r.former_key IS NOT NULL AND r.source_hash IS NULL AND r.status <> 'retired'",
 );
 
+/** When a whole plan of its stream last ended; null: none has. */
+export const PLANNED_AT = sql`(SELECT s.planned_at FROM slotsync.streams AS s WHERE s.stream = r.stream)`;
+
 const IN_SYNC = "('synced', 'retired')";
 
 /** Without the name of the record: it is not in sync. */
