@@ -8,7 +8,7 @@ import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
 import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
 import { noteAction } from '../state/actions.js';
-import type { State } from '../state/database.js';
+import { readClock, type State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
 import type { ReasonOption } from './command.js';
@@ -42,6 +42,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openCsvFile(options.out, COLUMNS);
   const startedAt = performance.now();
+  const verifiedSince = (await readClock(deps.state.db)).toISOString();
   const result = await interruptibly(deps, (given, signal) =>
     verify(given, { streams, sample, extras }, signal),
   );
@@ -65,7 +66,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const code = result.drifting + result.notComparedAgain === 0 ? EXIT.done : EXIT.failed;
   if (repairable.length === 0) return code;
 
-  const range = sample === undefined ? undefined : { verified: result.runId };
+  const range = sample === undefined ? undefined : { verified: result.runId, verifiedSince };
   const request = { kind: 'repair', lane: 'verify', range } as const;
   const actor = await app.actor(options.reason);
   const subject = repairable.map(({ name }) => name).join(', ');

@@ -251,8 +251,9 @@ export interface RunRange {
   limit?: number;
   /** Sends what is unchanged too. */
   force?: boolean;
-  /** In a repair: only objects that this verify has seen. */
+  /** In a repair: only objects that this verify has seen, since it began (ISO time). */
   verified?: number;
+  verifiedSince?: string;
   /** In a verify: so many records of each stream, chosen at random. */
   sample?: number;
   /** In a verify: objects that are nobody's record count as drift. */

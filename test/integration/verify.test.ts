@@ -3,6 +3,7 @@
 // sandbox; what is said of them is looked at in the tables of the state.
 import { concerns } from '../../src/situation/concerns.js';
 import { listVerified, readSituation } from '../../src/situation/situation.js';
+import { readClock } from '../../src/state/database.js';
 import type { RunRange } from '../../src/state/schema.js';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { linkRecords } from '../../src/state/records/link-records.js';
@@ -24,6 +25,7 @@ import {
   rooms,
   roomsAndCourses,
 } from '../support/room-worlds.js';
+import { deleteFinishedRuns } from '../support/gated-rooms.js';
 import { statusOf } from '../support/status.js';
 import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
@@ -765,8 +767,10 @@ describe('repair', () => {
     const world = await held({ repair: { count: 100, percent: 100 } });
     for (const code of codes(20)) change(world, code, 'Aula');
     await verifyRooms(world);
+    const verifiedSince = (await readClock(world.state.db)).toISOString();
     const { runId } = await verifyRooms(world, { sample: 3 });
-    const { run } = await repair(world, { verified: runId });
+    await deleteFinishedRuns(world);
+    const { run } = await repair(world, { verified: runId, verifiedSince });
     expect(run).toMatchObject({ plan: { rooms: { repair: 3 } } });
   });
 });

@@ -87,10 +87,10 @@ export interface Repairable {
   isRetired: boolean;
 }
 
-/** Selects the drift of a stream: all of it, or what one verify has seen. */
+/** Selects the drift of a stream: all of it, or what was seen since an ISO time. */
 export interface DriftChoice {
   stream: string;
-  seenBy?: number | undefined;
+  seenSince?: string | undefined;
 }
 
 /** The records whose drift can be repaired, in the order of their keys: those after `after`, at most `most`. */
@@ -124,8 +124,8 @@ export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<
     FROM chosen`;
 }
 
-const isChosen = ({ stream, seenBy }: DriftChoice): SQL =>
-  sql`d.stream = ${stream} AND d.${REPAIRED} AND ${seenBy === undefined ? sql`true` : isSeenBy(seenBy)}`;
+const isChosen = ({ stream, seenSince }: DriftChoice): SQL =>
+  sql`d.stream = ${stream} AND d.${REPAIRED} AND d.seen_at >= ${seenSince ?? '-infinity'}::text::timestamptz`;
 
 /** A value that is stored otherwise was never mended, and is found once. */
 const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE NOT to_kind ${IS_NO_DRIFT})::int AS found,

@@ -17,15 +17,15 @@ const AT_ONCE = 1000;
 
 interface RepairRequest {
   runId: number;
-  /** Only what this verify has seen; undefined: all that drifts. */
-  seenBy: number | undefined;
+  /** Only what was seen since this ISO time; undefined: all that drifts. */
+  seenSince: string | undefined;
 }
 
 /** Plans the repair of one stream into the sink. Throws what state and sink throw. */
 export async function planRepair(
   { state, mirror }: Pick<SyncDeps, 'state' | 'mirror'>,
   stream: Stream,
-  { runId, seenBy }: RepairRequest,
+  { runId, seenSince }: RepairRequest,
   sink: PlanSink,
 ) {
   const { db } = state;
@@ -37,7 +37,7 @@ export async function planRepair(
   const batches = collectBatches(keysPerBatch(stream), sink);
   const wishes = collectLists<string>(AT_ONCE, (keys) => sink.wish?.('repair', keys));
   for (let after: string | undefined; ;) {
-    const block = await listRepairable(db, { stream: stream.name, seenBy }, after, AT_ONCE);
+    const block = await listRepairable(db, { stream: stream.name, seenSince }, after, AT_ONCE);
     for (const { localKey: key, isRetired } of block) {
       repair++;
       await wishes.add(key);

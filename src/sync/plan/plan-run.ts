@@ -197,7 +197,7 @@ async function planStreams(
       room.isShort = false;
       const planned =
         kind === 'repair'
-          ? await planRepair(deps, stream, { runId, seenBy: range?.verified }, writer.sink)
+          ? await planRepair(deps, stream, { runId, seenSince: range?.verifiedSince }, writer.sink)
           : await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       writers.push(writer);
