@@ -27,8 +27,9 @@ import {
   type NamedCause,
 } from '../situation/commands.js';
 import { describeOpening } from '../sync/limits/hold-reason.js';
+import { NO_GATE, type Holder } from '../situation/holders.js';
 import { describeHeld } from './holds.js';
-import { isApprovable, nameOfGate } from '../state/gates/gates.js';
+import { nameOfGate } from '../state/gates/gates.js';
 import type { DueReason, GatedOperation } from '../state/schema.js';
 
 /** `chain` and the others are undefined when they were not looked up. */
@@ -384,8 +385,7 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
 /** The next step of a record: a run sends it, or an operator acts, and with which command. */
 export function nextStep(failure: FailedRecord): string {
   const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = failure;
-  const ofGate = { runId: null, reason: null, facts: { accepted: 0 }, answer: null, approvable: false };
-  const one = { ...ofGate, records: 1, waitingByStream: { [stream]: 1 } };
+  const one = { ...NO_GATE, records: 1, waitingByStream: { [stream]: 1 } };
   if (!chain || isConfigured === false) {
     const inInbox = isInInbox ? 1 : 0;
     return nextOfCause({ ...one, stream, status, code: errorCode, keys: [localKey], inInbox, isConfigured });
@@ -394,7 +394,6 @@ export function nextStep(failure: FailedRecord): string {
   const next = nextOfCause({
     ...one,
     ...end,
-    approvable: end.reason !== null && isApprovable({ reason: end.reason }),
     isConfigured: end.isConfigured ?? null,
     keys: [end.localKey],
     inInbox: 0,
@@ -403,6 +402,17 @@ export function nextStep(failure: FailedRecord): string {
   const endName = `${end.stream} '${end.localKey}'`;
   return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
 }
+
+/** The next step of a record that a gate keeps back. */
+export const nextOfHolder = (holder: Holder, localKey: string): string =>
+  nextOfCause({
+    ...holder,
+    records: 1,
+    keys: [localKey],
+    waitingByStream: {},
+    inInbox: 0,
+    isConfigured: null,
+  });
 
 /** The objects that records had before their external ids changed, and the command. Empty without any. */
 export function describeFormerObjects(count: number, stream?: string): string[] {

@@ -1,7 +1,7 @@
 // Why records are not in sync, by root cause: a record that waits for another one is counted with the record at the end
 // of its chain of waiting, so that one dead record and the thousand that wait for it are one cause.
 import type { Queries } from '../state/database.js';
-import { isApprovable, nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
+import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import {
   countFailures,
   listWaitedFor,
@@ -10,11 +10,11 @@ import {
 } from '../state/records/read/count-failures.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { recordName } from '../state/records/outcome-types.js';
-import type { GateFacts, GateReason, RecordStatus } from '../state/schema.js';
+import type { RecordStatus } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import { createFollower, type End } from './ends-of-waiting.js';
-import { findHolders, isAccepted } from './holders.js';
+import { factsOfGate, findHolders, isAccepted, NO_GATE, type FactsOfGate } from './holders.js';
 
 /**
  * `held`: a gate keeps them back. Of records that are waited for, also `absent`: the state has no record of
@@ -23,7 +23,7 @@ import { findHolders, isAccepted } from './holders.js';
 export type CauseStatus = RecordStatus | 'held' | 'absent' | 'cycle';
 
 /** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
-export interface Cause {
+export interface Cause extends FactsOfGate {
   stream: string;
   status: CauseStatus;
   /** The error code; of what is held, the name of the gate. */
@@ -51,12 +51,6 @@ export interface Cause {
   since: Date;
   /** Attempts of the record that was tried most often since it was last accepted. */
   attempts: number;
-  /** Only of what is held: why the gate is closed, its facts and answer, the run that met it last, and whether an approval opens it. */
-  reason: GateReason | null;
-  facts: GateFacts;
-  answer: 'approved' | 'rejected' | null;
-  runId: number | null;
-  approvable: boolean;
 }
 
 const MOST_KEYS = 5;
@@ -206,34 +200,16 @@ function causeOf({
   keys,
 }: Counted): Cause {
   const own = { stream, status, code, records, matching, inInbox, messages, attempts, since, keys };
-  const nothingElse = {
-    waitingByStream: {},
-    waiting: 0,
-    depth: 0,
-    reason: null,
-    facts: { accepted: 0 },
-    answer: null,
-    runId: null,
-    approvable: false,
-  };
-  return { ...own, ...nothingElse, message: null, isConfigured: null };
+  const nothingElse = { ...NO_GATE, message: null, isConfigured: null };
+  return { ...own, ...nothingElse, waitingByStream: {}, waiting: 0, depth: 0 };
 }
 
 function causeOfGate(gate: Gate, filter: FailureFilter): Cause {
-  const { stream, count: records, since, reason, facts, runId, firstKeys: keys } = gate;
-  const answer = gate.approval ? 'approved' : gate.rejectedAt ? 'rejected' : null;
+  const { stream, count: records, since, firstKeys: keys } = gate;
   const matching = isNamedBy(filter, gate) ? records : 0;
   const counted = { stream, records, matching, since, keys, inInbox: 0, messages: 1, attempts: 0 };
   const cause = causeOf({ ...counted, status: 'held', code: nameOfGate(gate) });
-  return {
-    ...cause,
-    message: describeReason(gate),
-    reason,
-    facts,
-    answer,
-    runId,
-    approvable: isApprovable(gate),
-  };
+  return { ...cause, ...factsOfGate(gate), message: describeReason(gate) };
 }
 
 /** Whether the filter of `failures` fits the keys of a gate: `--code` may be the gate's name or its reason. */

@@ -4,26 +4,23 @@ import { readChainLinks } from '../state/records/read/waiting-chains.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
 import { readGates } from '../state/gates/gates.js';
-import type { GateReason } from '../state/schema.js';
 import type { CauseStatus } from './causes.js';
 import { createFollower } from './ends-of-waiting.js';
-import { findHolders, isAccepted } from './holders.js';
+import { findHolders, isAccepted, NO_GATE, type FactsOfGate } from './holders.js';
 
 export interface Chain {
   /** The first of the records on the way to the end. */
   via: RecordKey[];
   /** How many records there are on the way. */
   between: number;
-  end: RecordKey & {
-    status: CauseStatus;
-    code: string | null;
-    message: string | null;
-    /** Only of held records: the reason of the gate, and the run that met it last. */
-    reason: GateReason | null;
-    runId: number | null;
-    /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
-    isConfigured?: boolean | null;
-  };
+  end: RecordKey &
+    FactsOfGate & {
+      status: CauseStatus;
+      code: string | null;
+      message: string | null;
+      /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
+      isConfigured?: boolean | null;
+    };
 }
 
 /** Named one by one. */
@@ -53,14 +50,9 @@ export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): 
   );
   return new Map(
     [...places].map(([name, { record, steps, end }]) => {
-      const { stream, localKey } = end;
-      const { status, code, reason, runId } = holders.get(recordName(end)) ?? {
-        ...end,
-        reason: null,
-        runId: null,
-      };
+      const { stream, localKey, status, code } = end;
       const message = byName.get(recordName(end))?.message ?? null;
-      const whole = { stream, localKey, status, code, message, reason, runId };
+      const whole = { ...NO_GATE, status, code, ...holders.get(recordName(end)), stream, localKey, message };
       return [name, { via: viaOf(record, Math.min(steps, MOST_ON_THE_WAY)), between: steps, end: whole }];
     }),
   );

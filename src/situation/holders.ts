@@ -1,20 +1,43 @@
 // The gate that keeps back a key: an operator, or the cause of the gate, is waited for then, whatever the record says.
 import type { Queries } from '../state/database.js';
-import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
+import { isApprovable, nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import { findHeld } from '../state/gates/held.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
-import type { GateReason } from '../state/schema.js';
+import type { GateFacts, GateReason } from '../state/schema.js';
 import type { End } from './ends-of-waiting.js';
 
+/** Why a gate is closed, its facts and answer, the run that met it last, and whether an approval opens it. */
+export interface FactsOfGate {
+  reason: GateReason | null;
+  facts: GateFacts;
+  answer: 'approved' | 'rejected' | null;
+  runId: number | null;
+  approvable: boolean;
+}
+
+/** The same of what no gate keeps back. */
+export const NO_GATE: FactsOfGate = {
+  reason: null,
+  facts: { accepted: 0 },
+  answer: null,
+  runId: null,
+  approvable: false,
+};
+
+export const factsOfGate = ({ reason, facts, approval, rejectedAt, runId }: Gate): FactsOfGate => ({
+  reason,
+  facts,
+  answer: approval ? 'approved' : rejectedAt ? 'rejected' : null,
+  runId,
+  approvable: isApprovable({ reason }),
+});
+
 /** A gate, as the cause of a record. */
-export interface Holder {
+export interface Holder extends FactsOfGate {
   stream: string;
   status: 'held';
   /** `nameOfGate`. */
   code: string;
-  reason: GateReason;
-  /** The run that met the gate last; null: the gate has opened meanwhile. */
-  runId: number | null;
   since: Date;
 }
 
@@ -31,8 +54,8 @@ export async function findHolders(
       const gate = gates.find(
         (one) => one.stream === stream && one.operation === operation && one.reason === reason,
       );
-      const code = nameOfGate({ operation, reason });
-      const holder = { stream, status: 'held', code, reason, runId: gate?.runId ?? null, since } as const;
+      if (!gate) continue;
+      const holder = { ...factsOfGate(gate), stream, status: 'held', code: nameOfGate(gate), since } as const;
       holders.set(recordName({ stream, localKey }), holder);
     }
   }

@@ -8,7 +8,7 @@ import { commandOfCause, needsOperator } from '../../src/situation/commands.js';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readChains } from '../../src/situation/chains.js';
 import { listCauses, type Cause } from '../../src/situation/causes.js';
-import { eachFailure, eachHeld } from '../../src/situation/failures.js';
+import { eachFailure, eachHeld, type FailureInChain } from '../../src/situation/failures.js';
 import {
   describeChain,
   describeSettled,
@@ -206,6 +206,20 @@ describe('causes: what is held', () => {
     expect([...chains.values()].map(describeChain)).toEqual([
       "rooms '8', which is held in run 1 (overwrite)",
     ]);
+  });
+
+  it.each([
+    ['nobody has answered', 'run_id = 1', 'if this is intended: slotsync approve 1 --stream rooms'],
+    [
+      'an operator has approved',
+      "allowed = 2, approved_run = 2, expires_at = now() + interval '1 hour'",
+      'no action needed: an operator approved it, and the next whole sync sends it',
+    ],
+    ['an operator has rejected', 'rejected_at = now()', 'no action needed until its records change'],
+  ])('tells what waits for it what happens next when %s', async (_, answer, next) => {
+    await world.sql.unsafe(`UPDATE slotsync.gates SET ${answer}`);
+    const [failure] = (await eachFailure(world.state.db, {}).next()).value as FailureInChain[];
+    expect(failure && nextStep(failure)).toContain(`For rooms '8': ${next}`);
   });
 });
 
