@@ -1,6 +1,8 @@
 import type { App } from '../app/app.js';
+import { nextOfHolder } from '../documents/failures.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
+import { readHolder } from '../situation/holders.js';
 import {
   forgetBooking,
   forgetKey,
@@ -62,11 +64,15 @@ export async function forget(
     }
   }
   if (record && record.objectHash !== null && record.status !== 'retired' && !options.force) {
+    const holder = await readHolder(db, key);
+    const first = holder
+      ? `Retire it first: it is held (${holder.code}). ${nextOfHolder(holder, localKey)}`
+      : `Retire it first: slotsync sync ${stream}`;
     throw new UsageError(
       `the object of ${stream} '${localKey}' is not retired: nothing would retire it afterwards`,
       {
         remedy: declared
-          ? `Retire it first: slotsync sync ${stream}. To leave it as it is: slotsync forget with --force.`
+          ? `${first}. To leave it as it is: slotsync forget with --force.`
           : `${stream} is not in the configuration, so no run retires it. To leave the object as it is at the service: slotsync forget with --force. To retire it: put the stream back, then: slotsync sync ${stream}`,
       },
     );
