@@ -60,7 +60,7 @@ export const ERRORS = {
     { systemic: 'wait' },
   ),
   forbidden: setup(
-    'the service forbids this kind of request, and permits others with the same token',
+    'the service forbids this kind of request, and permits others with the same token; a run holds what needs it, and ends with exit code 3',
     'Grant the key the right at the service, then: slotsync sync',
   ),
   destination_changed: setup(

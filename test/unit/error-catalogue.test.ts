@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { describe, expect, it } from 'vitest';
+import { exitCodeOfErrorCode, exitCodeOfRun } from '../../src/commands/exit-code.js';
 import {
   errorEntry,
   ERRORS,
@@ -52,6 +53,15 @@ describe('error codes', () => {
   it('error codes: those of a record that is given up name the command that sends it again', () => {
     for (const entry of Object.values<ErrorEntry>(ERRORS))
       expect(entry.isGivenUp ?? false).toBe((entry.recordRemedy ?? entry.remedy).includes('{retry}'));
+  });
+
+  it('of a forbidden request: the exit code of a command is in the table, that of a run is in the meaning', () => {
+    const gate = { operation: '*', reason: 'forbidden', count: 1, facts: { accepted: 0 } } as const;
+    const code = exitCodeOfRun({ status: 'held', errorCode: null, holds: { rooms: { forbidden: gate } } });
+    expect(code).not.toBe(exitCodeOfErrorCode('forbidden'));
+    expect(errorEntry('forbidden').meaning).toContain(
+      `a run holds what needs it, and ends with exit code ${code}`,
+    );
   });
 
   it('leave no placeholder in what is printed', () => {
