@@ -33,6 +33,10 @@ export const unfrozen = (streams: readonly string[]) =>
 export const reasonFrozen = (stream: SQL) => sql`(
   SELECT f.reason FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)} ORDER BY f.ends_at DESC LIMIT 1)`;
 
+/** When the last freeze of a stream ended; null: none has. `stream`: an expression. */
+export const lastFrozen = (stream: SQL) =>
+  sql`(SELECT max(f.ends_at) FROM slotsync.freezes AS f WHERE f.ends_at <= now() AND ${isOf(stream)})`;
+
 /** The freezes that are in force or to come, those that end first first. */
 export async function listFreezes(db: Queries): Promise<StandingFreeze[]> {
   return query<StandingFreeze>(db)`

@@ -13,7 +13,7 @@ import { freezeStreams, listFrozen } from '../../src/state/freezes.js';
 import { rejectGates } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
-import { readInbox } from '../../src/state/inbox/read-inbox.js';
+import { readInbox, readInboxAge } from '../../src/state/inbox/read-inbox.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { listBadReadings, readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
@@ -152,6 +152,12 @@ describe('a freeze', () => {
     await world.sql`UPDATE slotsync.freezes SET begins_at = now() - interval '3 days', ends_at = now() - interval '1 minute'`;
     const { streams } = await readInbox(world.state.db, ['rooms']);
     expect(streams[0]?.oldestSeconds).toBeLessThan(120);
+    const ageForMonitoring = async () => (await readInboxAge(world.state.db)).oldestSeconds;
+    expect(await ageForMonitoring()).toBeCloseTo(60, -1);
+    await world.sql`UPDATE slotsync.freezes SET ends_at = now() + interval '1 day'`;
+    expect(await ageForMonitoring()).toBe(0);
+    await world.sql`UPDATE slotsync.freezes SET ends_at = now() - interval '50 hours'`;
+    expect(await ageForMonitoring()).toBeGreaterThan(47 * 60 * 60);
   });
 
   it('ends by its name for a stream that left the configuration', async () => {

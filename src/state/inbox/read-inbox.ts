@@ -1,5 +1,7 @@
 // The content of the inbox, for people and metrics.
+import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../database.js';
+import { isFrozen, lastFrozen } from '../freezes.js';
 
 export interface InboxCounts {
   /** Keys that wait, and of them those that failed and are tried again later. */
@@ -22,15 +24,16 @@ export interface Inbox {
   others: (InboxCounts & { streams: number }) | null;
 }
 
+/** When the oldest change of a stream was added, or the last freeze ended that kept it waiting: of rows `c`, grouped by stream. */
+const OLDEST = sql`greatest(min(c.requested_at), ${lastFrozen(sql`c.stream`)})`;
+
 /** Streams that are named although they are not known: other programs may add any name. */
 const MOST_UNKNOWN = 10;
 
 export async function readInbox(db: Queries, known: readonly string[]): Promise<Inbox> {
   const rows = await query<InboxCounts & { stream: string | null; streams: number }>(db)`
     WITH by_stream AS (
-      SELECT stream, stream = ${anyOf(known)} AS is_known, count(*) AS changes, greatest(min(requested_at), (
-          SELECT max(f.ends_at) FROM slotsync.freezes AS f WHERE f.ends_at <= now()
-            AND (c.stream = ANY (f.streams) OR f.streams IS NULL AND c.stream <> ALL (f.except_streams)))) AS oldest,
+      SELECT stream, stream = ${anyOf(known)} AS is_known, count(*) AS changes, ${OLDEST} AS oldest,
         count(DISTINCT local_key) FILTER (WHERE run_id IS NULL) AS waiting,
         count(DISTINCT local_key) FILTER (WHERE run_id IS NULL AND not_before > now()) AS later,
         count(DISTINCT local_key) FILTER (WHERE run_id IS NOT NULL) AS in_flight
@@ -65,8 +68,9 @@ export async function countWaiting(db: Queries, stream: string): Promise<number>
   return count;
 }
 
-/** Changes that no run has taken, and how long the oldest of them has waited. Counting keys takes longer. */
+/** Changes that no run has taken, and how long the oldest of them has waited without a freeze. Counting keys takes longer. */
 export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestSeconds: number }>(db)`
-  SELECT count(*)::int AS changes,
-    coalesce(greatest(0, extract(epoch FROM now() - min(requested_at))), 0)::float8 AS "oldestSeconds"
-  FROM slotsync.changes WHERE run_id IS NULL`;
+  SELECT coalesce(sum(changes), 0)::int AS changes,
+    coalesce(greatest(0, extract(epoch FROM now() - min(oldest))), 0)::float8 AS "oldestSeconds"
+  FROM (SELECT count(*) AS changes, CASE WHEN NOT ${isFrozen(sql`c.stream`)} THEN ${OLDEST} END AS oldest
+    FROM slotsync.changes AS c WHERE run_id IS NULL GROUP BY stream) AS by_stream`;
