@@ -3,6 +3,7 @@
 import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { isStopped } from '../situation/concerns.js';
+import { factsOfGate } from '../situation/holders.js';
 import { nameOfGate } from '../state/gates/gates.js';
 import { DRIFT_KINDS } from '../state/schema.js';
 import type { CountedFacts, GaugeFacts } from '../situation/metrics.js';
@@ -195,8 +196,8 @@ export const runGauges = () =>
   gaugesOf<NonNullable<CountedFacts['runs']>>('runs', (gauge) => {
     const held = gauge(
       'slotsync_held_records',
-      'Records that a closed gate keeps back, by the name of the gate',
-      ['stream', 'operation'],
+      "Records that a closed gate keeps back, by the name of the gate and an operator's answer",
+      ['stream', 'operation', 'answer'],
     );
     const success = gauge(
       'slotsync_run_last_success_seconds',
@@ -205,7 +206,10 @@ export const runGauges = () =>
     );
     return (read) => {
       for (const gate of read.gates)
-        held.inc({ stream: gate.stream, operation: nameOfGate(gate) }, gate.count);
+        held.inc(
+          { stream: gate.stream, operation: nameOfGate(gate), answer: factsOfGate(gate).answer ?? 'none' },
+          gate.count,
+        );
       for (const { kind, ageSeconds } of read.successes) success.set({ kind }, orNever(ageSeconds));
     };
   });

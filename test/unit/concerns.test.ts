@@ -163,7 +163,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 holds 40 deactivations of rooms',
     alert: 'run_held',
-    metric: 'slotsync_held_records{stream="rooms",operation="retire"} 40',
+    metric: 'slotsync_held_records{stream="rooms",operation="retire",answer="none"} 40',
   },
   frozen: {
     changes: {
@@ -174,7 +174,7 @@ const TABLE: Record<ConcernKind, Row> = {
     id: 'frozen 3',
     severity: 'notice',
     says: 'rooms: frozen until 2026-03-07 12:00 UTC, nothing is written',
-    metric: 'slotsync_held_records{stream="rooms",operation="frozen"} 40',
+    metric: 'slotsync_held_records{stream="rooms",operation="frozen",answer="none"} 40',
   },
   run_paused: {
     changes: { unfinished: [PAUSED] },

@@ -49,6 +49,7 @@ const COUNTS: CountedFacts = {
     gates: [
       { ...GATE, count: 11 },
       { ...GATE, reason: 'stale', count: 3 },
+      { ...GATE, reason: 'restored', count: 5, rejectedAt: ago(60) },
     ],
     successes: [
       { kind: 'sync', ageSeconds: 60 },
@@ -171,7 +172,10 @@ describe('the metrics', () => {
       '{stream="rooms",status="dead"} 2',
       '{stream="rooms",status="synced"} 40',
     ]);
-    expect(samples(shown, 'slotsync_held_records')).toEqual(['{stream="rooms",operation="retire"} 14']);
+    expect(samples(shown, 'slotsync_held_records')).toEqual([
+      '{stream="rooms",operation="retire",answer="none"} 14',
+      '{stream="rooms",operation="retire",answer="rejected"} 5',
+    ]);
     expect(samples(shown, 'slotsync_run_last_success_seconds')).toEqual([
       '{kind="sync"} 60',
       '{kind="verify"} +Inf',
@@ -198,7 +202,7 @@ describe('the metrics', () => {
   it('leave out what could not be counted in time, and nothing beside it', async () => {
     const shown = await play({ counts: async () => ({ ...COUNTS, records: null }) }).text();
     expect(shown).not.toContain('slotsync_state_records');
-    expect(samples(shown, 'slotsync_held_records')).toHaveLength(1);
+    expect(samples(shown, 'slotsync_held_records')).toHaveLength(2);
     expect(samples(shown, 'slotsync_source_up').filter((sample) => sample.endsWith(' 0'))).toEqual([
       '{source="records"} 0',
     ]);
