@@ -201,6 +201,13 @@ describe('retirement beside writes that are not sent', () => {
     await addRooms(world, 'x1', 'x2', 'x3');
     const { run } = await world.sync();
     const { run: next } = await world.approve(run.id, { operation: 'retire' });
+    // People and programs see it in the run.
+    expect(Object.keys(next.holds['rooms']?.['retire'] ?? {}).toSorted()).toEqual([
+      'count',
+      'facts',
+      'operation',
+      'reason',
+    ]);
     expect(await gatesOf(world)).toEqual(['rooms create limit 3', 'rooms retire limit 3 approved']);
     expect(isActive(world, 'room_r000')).toBe(true);
     await world.approve(next.id, { operation: 'create' });

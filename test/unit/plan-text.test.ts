@@ -30,7 +30,6 @@ const hold = {
   reason: 'frozen',
   count: 2,
   facts: { accepted: 0, message: 'exam weeks' },
-  keepsApproval: false,
 } as const;
 const LAYOUT = { samples: false, timeZone: 'Europe/Stockholm', columns: 100 };
 const cost = (requests: number) => ({

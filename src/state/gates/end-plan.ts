@@ -1,5 +1,4 @@
 // The end of the plan of a stream: what it keeps back leaves the run, and its gates stand as the plan found them.
-import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import type { DueReason, Hold, LimitedOperation } from '../schema.js';
 import { markDue, notePlannedWhole, type Standing } from '../streams.js';
@@ -17,7 +16,9 @@ export interface StreamPlan {
   /** The keys that the plan was asked for; undefined: all of the stream, or those of the run's range. */
   keys: readonly string[] | undefined;
   /** By `nameOfGate`. */
-  holds: Readonly<Record<string, Hold & { keepsApproval?: boolean }>>;
+  holds: Readonly<Record<string, Hold>>;
+  /** Operations whose approvals stand, because the plan could not use them. */
+  unused: readonly LimitedOperation[];
   exempt: readonly LimitedOperation[];
   /** Hash of the declaration. */
   fingerprint: string;
@@ -101,13 +102,11 @@ async function keepBack(tx: Queries, plan: StreamPlan): Promise<KeptBack> {
 }
 
 /** A whole plan uses the approvals that it found, or ends them; only one that it could not use yet stands. */
-async function endApprovals(tx: Queries, { stream, standing, holds }: StreamPlan): Promise<void> {
+async function endApprovals(tx: Queries, { stream, standing, unused }: StreamPlan): Promise<void> {
   if (standing.gates.every(({ allowed }) => allowed === null)) return;
-  const kept = Object.values(holds).flatMap(({ operation, keepsApproval }) =>
-    keepsApproval ? [operation, '*'] : [],
-  );
+  const kept = unused.flatMap((operation) => [operation, '*']);
   await query(tx)`
     UPDATE slotsync.gates SET ${NOT_APPROVED}
     WHERE stream = ${stream} AND approved_at <= ${standing.at}::text::timestamptz
-      AND NOT (operation = ${kept.length === 0 ? sql`ANY ('{}'::text[])` : anyOf(kept)})`;
+      AND NOT (operation = ${anyOf(kept)})`;
 }

@@ -205,7 +205,7 @@ async function planStreams(
       if (writer.batches() > 0) sending.push(stream);
       if (planned.load) loads.set(stream.name, planned.load);
       if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
-      const { standing, holds: held, exempt, gone } = planned;
+      const { standing, holds: held, unused, exempt, gone } = planned;
       plans.push({
         stream: stream.name,
         runId,
@@ -213,6 +213,7 @@ async function planStreams(
         standing,
         keys: planned.keys,
         holds: held,
+        unused,
         exempt,
         fingerprint: stream.declaration,
         gone,

@@ -98,13 +98,12 @@ async function mergeInto(
 /** In place of the counts of a reading that was stopped. */
 const NO_COUNTS = {} as MergeCounts;
 
-/** A hold of a plan: what a run keeps of it as history, and whether an approval stands that it could not use. */
-export type PlannedHold = Hold & { keepsApproval: boolean };
-
 /** The decisions of a plan: what is sent, and what gates keep back. */
 export interface PlanDecisions {
   /** By operation, or the name of a gate of all operations. */
-  holds: Record<string, PlannedHold>;
+  holds: Record<string, Hold>;
+  /** Operations whose approvals stand, because the plan could not use them. */
+  unused: LimitedOperation[];
   /** Operations whose records do not count towards later limits. */
   exempt: LimitedOperation[];
 }
@@ -125,7 +124,7 @@ export async function weigh(
   const { standing, merged, planned, keys, load } = read;
   const { db } = state;
   const { runId = 0 } = request;
-  const decisions: PlanDecisions = { holds: {}, exempt: [] };
+  const decisions: PlanDecisions = { holds: {}, unused: [], exempt: [] };
   const operations = LIMITED_OPERATIONS.filter((operation) => planned[operation] > 0);
   const isDoubtful = standing.mirrorChange !== null || load?.holds === true;
   const isWeighed = (operation: LimitedOperation) =>
@@ -177,13 +176,13 @@ export async function weigh(
       continue;
     }
     const { gate, facts, keepsApproval } = verdict;
+    if (keepsApproval) decisions.unused.push(operation);
     const name = gate.operation === '*' ? gate.reason : gate.operation;
     const samples: HeldSample[] = operation === 'overwrite' ? planned.samples : [];
     const known = decisions.holds[name];
     decisions.holds[name] = {
       ...gate,
       facts,
-      keepsApproval,
       count: planned[operation] + (known?.count ?? 0),
       ...(samples.length > 0 && { samples }),
     };
