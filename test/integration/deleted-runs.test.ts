@@ -45,6 +45,13 @@ async function runOfGate({ state }: World, operation: string): Promise<number> {
 const approveGate = async (world: World, operation: string) =>
   world.approve(await runOfGate(world, operation), operation === '*' ? {} : { operation });
 
+/** The service takes everything again. */
+async function allowAll(world: World): Promise<void> {
+  for (const code of codes(8)) world.sandbox.allowObject(`room_${code}`);
+  await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
+  await world.sync();
+}
+
 type Step = readonly [name: string, (world: World) => Promise<unknown>];
 
 const HISTORY: readonly Step[] = [
@@ -126,15 +133,20 @@ const HISTORY: readonly Step[] = [
     },
   ],
   ['a change beside it', async (world) => [await rename(world, 'r015', 'c'), await push(world, 'r015')]],
+  ['the rest is rejected', async (world) => reject(world, await runOfGate(world, '*'))],
+  ['a nightly sync', (world) => world.sync()],
   ['the rest is approved', (world) => approveGate(world, '*')],
+  ['the refused are tried again', allowAll],
   [
-    'the refused are tried again',
+    'the service refuses all that there is to send',
     async (world) => {
-      for (const code of codes(8)) world.sandbox.allowObject(`room_${code}`);
-      await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
+      for (const code of codes(3)) world.sandbox.refuseObject(`room_${code}`, { status: 400, message: 'no' });
+      await renameAll(world, codes(3), 'e');
       await world.sync();
     },
   ],
+  ['a change after it', async (world) => [await rename(world, 'r015', 'e'), await push(world, 'r015')]],
+  ['the refused are tried again', allowAll],
   [
     'a freeze of all, ended by an operator',
     async (world) => {
