@@ -55,7 +55,7 @@ describe('error codes', () => {
       expect(entry.isGivenUp ?? false).toBe((entry.recordRemedy ?? entry.remedy).includes('{retry}'));
   });
 
-  it('of a forbidden request: the exit code of a command is in the table, that of a run is in the meaning', () => {
+  it('the exit code of a forbidden request is in the table for a command, and in the meaning for a run', () => {
     const gate = { operation: '*', reason: 'forbidden', count: 1, facts: { accepted: 0 } } as const;
     const code = exitCodeOfRun({ status: 'held', errorCode: null, holds: { rooms: { forbidden: gate } } });
     expect(code).not.toBe(exitCodeOfErrorCode('forbidden'));
