@@ -27,8 +27,19 @@ export function isDataFault(error: unknown): boolean {
 const isRefusedByPolicy = (error: unknown) =>
   error instanceof Error && 'routine' in error && error.routine === 'check_enable_rls';
 
+/** A message may quote a value of any size, and errors of many rows are kept together. Characters. */
+const LONGEST_MESSAGE = 1000;
+
+function shortenMessage(error: unknown): void {
+  if (!(error instanceof Error) || error.message.length <= LONGEST_MESSAGE) return;
+  const short = `${error.message.slice(0, LONGEST_MESSAGE)}…`;
+  error.stack = error.stack?.replace(error.message, () => short) ?? '';
+  error.message = short;
+}
+
 export function asMirrorError(error: unknown): unknown {
   if (error instanceof SlotsyncError) return error;
+  shortenMessage(error);
   const sqlstate = codeOf(error);
   const text = messageOf(error);
   const fault = (code: ErrorCode, message: string, more: { remedy?: string; detail?: string } = {}) =>
