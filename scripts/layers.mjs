@@ -163,4 +163,27 @@ const imports = {
   },
 };
 
-export default { meta: { name: 'layers' }, rules: { imports } };
+/** Functions that are often given a list as their arguments. */
+const TAKES_MANY = new Set([
+  'push',
+  'unshift',
+  'splice',
+  'concat',
+  'max',
+  'min',
+  'fromCharCode',
+  'fromCodePoint',
+]);
+
+/** Reports `list.push(...rows)`: each element takes a place on the stack, and some 100 000 of them end it with a RangeError. */
+const spreads = {
+  create: (context) => ({
+    CallExpression({ callee, arguments: given }) {
+      if (!TAKES_MANY.has(callee.property?.name)) return;
+      const message = 'A long list overflows the stack as arguments: use a loop, reduce or an array literal.';
+      for (const node of given) if (node.type === 'SpreadElement') context.report({ node, message });
+    },
+  }),
+};
+
+export default { meta: { name: 'layers' }, rules: { imports, spreads } };

@@ -30,7 +30,7 @@ export async function approve(app: App, runText: string, options: ApproveOptions
   async function start(waiting: Waiting) {
     const approved = await approveGates({ ...deps, waiting }, { ...choice, exactly });
     if (runOptions.detach || approved.run.pausedAt) requireStarted(approved);
-    approvals.push(...approved.approvals);
+    for (const approval of approved.approvals) approvals.push(approval);
     if (options.json) return approved;
     for (const approval of approved.approvals) {
       printLine(describeApproval(approval, timeZone));

@@ -108,12 +108,12 @@ async function showRecords({
   for await (const page of eachFailure(db, filter, limit, configured)) {
     shown += page.length;
     await file?.write(page.map(failureToCsv));
-    if (json) document.failures.push(...page.map(failureToJson));
+    for (const failure of json ? page : []) document.failures.push(failureToJson(failure));
     print(page.map(failureToPoint));
   }
   for await (const page of eachHeld(db, filter, limit === undefined ? undefined : limit - shown)) {
     await file?.write(page.map(heldToCsv));
-    if (json) document.held.push(...page.map(heldToJson));
+    for (const held of json ? page : []) document.held.push(heldToJson(held));
     print(page.map(heldToPoint));
   }
   await file?.close();

@@ -62,7 +62,7 @@ function describeType({ type, objects, streams, nobodys, samples }: TypeMatches)
   const nobodysStream = streams.length === 1 ? streams[0]?.stream : undefined;
   return lines(
     `${type}: ${plural(objects, 'object')} at the service`,
-    ...streams.flatMap((stream) => [
+    streams.flatMap((stream) => [
       '',
       `${stream.stream}: ${plural(stream.rows, 'row')} in the mirror`,
       ...table(['', 'count', ''], rowsOfStream(stream), { indent: 2 }).split('\n'),

@@ -50,7 +50,8 @@ async function changeTriggers(...[app, action, names, options]: Given): Promise<
 
   if (action === 'print') {
     const statements: string[] = [];
-    for (const stream of suitable) statements.push(...(await opened.print(stream)));
+    for (const stream of suitable)
+      for (const statement of await opened.print(stream)) statements.push(statement);
     if (options.json) return printJson({ statements, refused });
     return printText(toScript(statements, refused));
   }

@@ -142,7 +142,7 @@ export function checkConfiguration(
   // The input distinguishes what is missing from what is wrong.
   const parsed = configSchema.safeParse(exported, { reportInput: true });
   const faults: Fault[] = findProtoKeys(exported);
-  if (!parsed.success) faults.push(...parsed.error.issues.flatMap(toFaults));
+  for (const fault of parsed.error?.issues.flatMap(toFaults) ?? []) faults.push(fault);
   const { readable, unreadable } = parsed.success
     ? { readable: parsed.data.streams, unreadable: new Set<string>() }
     : parseStreams(exported);
@@ -158,7 +158,7 @@ export function checkConfiguration(
     lookups,
     modules: modules.hash,
   });
-  if (parsed.success) faults.push(...findScheduleFaults(parsed.data));
+  for (const fault of parsed.success ? findScheduleFaults(parsed.data) : []) faults.push(fault);
   const reservations =
     parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
   const names = [...streams.map(({ name }) => name), ...unreadable];

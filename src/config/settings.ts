@@ -211,7 +211,8 @@ export function loadSettings(needs: readonly Need[], env: Environment, file = '.
       faults.push(`${name}: has more than ${LONGEST_SETTING} characters; write it again`);
   if (plain.data?.HTTP_USER_HEADER !== undefined && plain.data.HTTP_TRUSTED_PROXIES === undefined)
     faults.push('HTTP_USER_HEADER: is believed of HTTP_TRUSTED_PROXIES alone; set it too');
-  faults.push(...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : []));
+  for (const fault of [...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : [])])
+    faults.push(fault);
   if (!plain.success || faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
       faults,

@@ -49,6 +49,6 @@ export async function generateReservations(sql: postgres.Sql) {
       CASE WHEN id NOT IN ${sql(otherRoomThere)} THEN room_code WHEN room_code = 'A101' THEN 'A102' ELSE 'A101' END
     ) AS service (delay, room)
     WHERE id NOT IN ${sql(missingThere)} ORDER BY id`;
-  add.push(...add.slice(0, 1).map((reservation) => ({ ...reservation, extId: 'made_by_hand_1' })));
+  for (const reservation of add.slice(0, 1)) add.push({ ...reservation, extId: 'made_by_hand_1' });
   return { add, cancel: cancelledThere.map((id) => `res_${id}`) };
 }

@@ -138,7 +138,7 @@ export function createDestination(options: DestinationOptions) {
     const call = { method: 'POST', path: find.path } as const;
     const results: z.output<T>[] = [];
     const kept = countKept(call);
-    const parts = slice<string | number>(ids, NAMED_AT_ONCE);
+    let parts = slice<string | number>(ids, NAMED_AT_ONCE);
     for (let part = parts.shift(); part; part = parts.shift()) {
       let found: Awaited<ReturnType<typeof readFind<T>>> = { results: [], characters: 0 };
       try {
@@ -146,7 +146,7 @@ export function createDestination(options: DestinationOptions) {
       } catch (error) {
         const [only] = part;
         if (codeOf(error) !== 'answer_too_large' || only === undefined) throw error;
-        if (part.length > 1) parts.unshift(...slice(part, Math.ceil(part.length / 2)));
+        if (part.length > 1) parts = [...slice(part, Math.ceil(part.length / 2)), ...parts];
         else {
           const reason = answerTooLarge(call, 'it is about one alone', `'${only}'`);
           if (!tooLarge) throw reason;

@@ -182,7 +182,7 @@ export async function askInParts<R>(
       throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
     if (answer.totalResults !== (total ?? answer.totalResults)) throw readingMoved(call);
     total = answer.totalResults;
-    results.push(...answer.results);
+    for (const result of answer.results) results.push(result);
   }
   const expected = Math.max(0, Math.min(page.limit, (total ?? 0) - before));
   if (results.length !== expected)

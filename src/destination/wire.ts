@@ -30,9 +30,8 @@ const listOf = <T extends z.ZodType>(element: T) =>
     for (const [at, value] of given.entries()) {
       const { data, error } = element.safeParse(value);
       if (error) {
-        context.issues.push(
-          ...error.issues.map((issue) => ({ ...issue, path: [at, ...issue.path] }) as never),
-        );
+        for (const issue of error.issues)
+          context.issues.push({ ...issue, path: [at, ...issue.path] } as never);
         return z.NEVER;
       }
       list.push(data);

@@ -100,7 +100,7 @@ export function text(strings: TemplateStringsArray, ...values: readonly TextValu
 
 /** Texts one after the other. What is false or null is left out. */
 export function joinTexts(texts: readonly TextValue[], separator: string): Text {
-  const parts = present<Text | Part>(...texts)
+  const parts = present<Text | Part>(texts)
     .filter((value) => value !== '')
     .map((value) => (typeof value === 'object' && 'parts' in value ? value.parts : [value]))
     .flatMap((value, index) => (index === 0 || separator === '' ? value : [separator, ...value]));

@@ -118,7 +118,7 @@ function underWay(facts: SituationFacts): Section {
     id: 'under-way',
     title: 'Under way',
     paragraphs: present<Text>(
-      ...[...(facts.nightly ? [facts.nightly] : []), ...facts.schedules].flatMap(describeSchedule),
+      [...(facts.nightly ? [facts.nightly] : []), ...facts.schedules].flatMap(describeSchedule),
       runs.underWay.length === 0 && 'No run is under way.',
     ),
     points: runs.underWay.map((run) =>
@@ -269,7 +269,7 @@ function momentOf(cursor: string): Date | undefined {
 
 /** While the store does not answer, that is a concern. */
 function quota({ quota: usage, hour }: SituationFacts): Section {
-  const facts: Fact[] = [];
+  let facts: Fact[] = [];
   if (usage && !('unknown' in usage)) {
     const { allowed, rate, held, cooling, lanes, waiting, pausedMs, usedByOthers } = usage;
     const reduced = allowed < rate ? `, reduced to ${allowed} after 429 answers` : '';
@@ -277,14 +277,14 @@ function quota({ quota: usage, hour }: SituationFacts): Section {
       const waits = waiting[lane] > 0 ? ` (${plural(waiting[lane], 'process', 'processes')} waiting)` : '';
       return `${lane} ${lanes[lane]}${waits}`;
     });
-    facts.push(
+    facts = [
       ['Quota', `${held + cooling} of ${rate} in use${reduced}`],
       ['Requests under way by lane', busy.length === 0 ? 'none, and none waiting' : busy.join(', ')],
       ...present<Fact>(
         pausedMs > 0 && [['Paused', `for ${formatDuration(pausedMs / 1000)} after a 429`] as const],
         usedByOthers > 0 && [['Other clients', `about ${usedByOthers} of ${rate}`] as const],
       ),
-    );
+    ];
   }
   return {
     id: 'requests',

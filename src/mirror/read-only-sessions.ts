@@ -103,7 +103,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     if (isClosed) throw connectionClosed();
     const kept = idle.splice(0).filter((session) => session.isAlive() || void end(session));
     let session = kept.pop();
-    idle.push(...kept);
+    for (const session of kept) idle.push(session);
     return waitWhileFull(async () => {
       const rested = session;
       const begun = rested ?? openSession(url, statementSeconds);

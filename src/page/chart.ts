@@ -16,7 +16,7 @@ export function requestLine(
   minutes: readonly Minute[],
   { label, allowed }: { label: string; allowed: number },
 ): Html {
-  const most = Math.max(0, ...minutes.map(({ requests }) => requests));
+  const most = minutes.reduce((more, { requests }) => Math.max(more, requests), 0);
   const scale = Math.max(1, most);
   const last = Math.max(1, minutes.length - 1);
   const x = (at: number) => ((at / last) * WIDTH).toFixed(1);

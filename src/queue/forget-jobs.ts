@@ -30,7 +30,7 @@ export async function forgetJobs(
         const jobs = (await queue.getJobs([state], at, at + JOBS_AT_ONCE - 1, true)) as (Job | undefined)[];
         const named = jobs.filter((job) => job !== undefined).filter((job) => isAbout(job, key));
         // 'R-1' is named as a word by a change of 'R-1-b', which is still to be worked.
-        found.push(...named.filter(({ data }) => isEnded(state) || !isOfOthers(data, key, streams)));
+        for (const job of named) if (isEnded(state) || !isOfOthers(job.data, key, streams)) found.push(job);
         if (jobs.length < JOBS_AT_ONCE) break;
       }
     for (const job of found) {

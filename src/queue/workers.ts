@@ -416,7 +416,7 @@ export function createWorkers(options: WorkersOptions) {
 
 /** Requests of a batch, of the stream with the most of them. */
 const mostRequests = (streams: ApplyDeps['streams']) =>
-  Math.max(...[...streams.values()].map(requestsPerBatch), 1);
+  [...streams.values()].reduce((most, stream) => Math.max(most, requestsPerBatch(stream)), 1);
 
 const isRejected = (result: PromiseSettledResult<void>) => result.status === 'rejected';
 

@@ -65,7 +65,7 @@ const textOf = ({ cells }: Column, at: number) => {
 
 /** The width of each column; undefined when they do not fit beside each other. */
 function fit(columns: readonly Column[], most: number): number[] | undefined {
-  const widest = (texts: readonly string[]) => Math.max(...texts.map(widthOf));
+  const widest = (texts: readonly string[]) => texts.reduce((most, text) => Math.max(most, widthOf(text)), 0);
   const textsOf = (one: Column) => one.cells.map((_, at) => textOf(one, at));
   const widths = columns.map((one) => widest([one.heading, ...textsOf(one)]));
   const least = columns.map((one, at) => {
@@ -82,7 +82,7 @@ function fit(columns: readonly Column[], most: number): number[] | undefined {
       const spare = columns.map((one, at) =>
         one.isNumeric === isNumeric ? (widths[at] ?? 0) - (least[at] ?? 0) : 0,
       );
-      const at = spare.indexOf(Math.max(...spare));
+      const at = spare.reduce((most, room, one) => (room > (spare[most] ?? 0) ? one : most), 0);
       if ((spare[at] ?? 0) <= 0) break;
       widths[at] = (widths[at] ?? 0) - Math.max(1, Math.min(spare[at] ?? 0, Math.ceil((sum() - room) / 4)));
     }
@@ -102,7 +102,7 @@ function rowOf(
   if (isBroken && rest.length > 0)
     return [...wrapWords(label, most), ...rowOf(columns, widths, ['', ...rest], most)];
   const wrapped = texts.map((text, at) => wrapWords(text, widths[at] ?? 0));
-  const height = Math.max(...wrapped.map((lines) => lines.length));
+  const height = wrapped.reduce((most, lines) => Math.max(most, lines.length), 0);
   return Array.from({ length: height }, (_, line) =>
     wrapped
       .map((lines, at) => {

@@ -649,9 +649,9 @@ const streamsOf = (rows: readonly Problem[]) => [
 ];
 
 const latest = (times: readonly Date[]) =>
-  times.length === 0 ? null : new Date(Math.max(...times.map((time) => time.getTime())));
+  times.length === 0 ? null : times.reduce((one, other) => (one < other ? other : one));
 const earliest = (times: readonly Date[]) =>
-  times.length === 0 ? null : new Date(Math.min(...times.map((time) => time.getTime())));
+  times.length === 0 ? null : times.reduce((one, other) => (other < one ? other : one));
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
 

@@ -21,7 +21,7 @@ export function levelStreams(
       return 0;
     }
     const parents = (references.get(stream) ?? []).filter((parent) => references.has(parent));
-    const level = Math.max(-1, ...parents.map((parent) => levelOf(parent, [...path, stream]))) + 1;
+    const level = parents.reduce((most, one) => Math.max(most, levelOf(one, [...path, stream]) + 1), 0);
     levels.set(stream, level);
     return level;
   }

@@ -61,9 +61,11 @@ export function shorten(text: string, most: number): string {
   return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`;
 }
 
+type Absent = false | null | undefined;
+
 /** The values that apply: false, null and undefined are left out, and a list is its elements one after the other. */
 export function present<Value>(
-  ...values: readonly (Value | readonly Value[] | false | null | undefined)[]
+  ...values: readonly (Value | readonly (Value | Absent)[] | Absent)[]
 ): Value[] {
   return values.flat().filter((value) => value !== false && value !== null && value !== undefined) as Value[];
 }

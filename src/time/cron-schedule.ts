@@ -94,7 +94,7 @@ function* occurrences({ pattern, timezone }: Schedule, after: Date): Generator<D
       (ms) => shown - (wallClock(shown + ms) - shown - ms),
     );
     const [first, second] = times.filter((ms) => wallClock(ms) === shown);
-    if (first === undefined) moved.push(...times.slice(0, 1));
+    if (first === undefined) moved.push(times[0] ?? 0);
     else {
       for (const ms of [...moved.filter((it) => it < first), first])
         if (ms > last) yield new Date((last = ms));

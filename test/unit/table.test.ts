@@ -90,3 +90,8 @@ describe('a table', () => {
     );
   });
 });
+
+it('many rows: a table of 200 000 rows is written', () => {
+  const rows = Array.from({ length: 200_000 }, (_, at) => [`R${at}`, at]);
+  expect(table(['room', 'seats'], rows, { columns: 80 }).split('\n')).toHaveLength(200_001);
+});

@@ -39,8 +39,8 @@ export async function linkRecords(
   for (let start = 0; start < links.length; start += AT_ONCE) {
     const block = links.slice(start, start + AT_ONCE);
     const made = token === undefined ? await claimAndLink(db, block) : await linkBlock(db, block, token);
-    linked.push(...made.linked);
-    refused.push(...made.refused);
+    for (const link of made.linked) linked.push(link);
+    for (const link of made.refused) refused.push(link);
   }
   return { linked, refused };
 }

@@ -60,7 +60,7 @@ export async function readStanding(
     ({ retires, record, object }) => retires && isAbsent(object.extId) && isJustAccepted(deps, record),
   );
   if (young.length > 0) {
-    const seconds = Math.max(...young.map(({ record }) => lagLeft(deps, record)));
+    const seconds = young.reduce((most, { record }) => Math.max(most, lagLeft(deps, record)), 0);
     await sleep(seconds * 1000, undefined, context.signal ? { signal: context.signal } : {});
     await find(young.map(({ object }) => object.extId));
   }

@@ -278,7 +278,7 @@ export function createLine(destination: Puts, options: LineOptions) {
     const unanswered = objects.filter(({ extId }) => !results.has(extId) && !unsent.has(extId));
     const again = narrowing.failed(unanswered, error, order.goodUntil < clock());
     if (!again) return false;
-    order.rest.push(...again);
+    for (const object of again) order.rest.push(object);
     if (again.length > 0 && !line.includes(order)) line.push(order);
     return true;
   }

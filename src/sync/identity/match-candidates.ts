@@ -81,7 +81,7 @@ async function findCandidates(
     ? matching(await destination.findObjectsByFields(type, valuesToFind(stream, groups), context))
     : await destination.readType(type, context, async (pages) => {
         const found: FoundObject[] = [];
-        for await (const page of pages) found.push(...matching(page));
+        for await (const page of pages) for (const object of matching(page)) found.push(object);
         return found;
       });
 

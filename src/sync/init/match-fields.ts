@@ -65,7 +65,7 @@ export function matchFields<T>(
     least: leastLikeness(field, type),
   }));
   const compare = (words: readonly string[], of: (typeof names)[number]) =>
-    Math.max(...of.names.map((name) => compareNames(words, name, context)));
+    of.names.reduce((most, name) => Math.max(most, compareNames(words, name, context)), 0);
 
   const options = names.flatMap((named) => {
     const { field, least } = named;
@@ -83,9 +83,9 @@ export function matchFields<T>(
       candidate,
       likeness:
         0.01 +
-        Math.max(
-          ...candidate.columns.map((name) => compare(tokensOf(name), named)),
-          ...candidate.words.map((words) => compare(words, named)),
+        [...candidate.columns.map(tokensOf), ...candidate.words].reduce(
+          (most, words) => Math.max(most, compare(words, named)),
+          0,
         ),
     }));
     return [...fromColumns, ...fromReferences].filter(({ likeness }) => likeness >= least);

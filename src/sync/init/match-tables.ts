@@ -55,5 +55,5 @@ export function compareTable({ name, schema }: CatalogueTable, { extId, name: ti
   const words = tokensOf(name);
   const context = new Set(tokensOf(schema));
   const names = [extId, extId.split('.').at(-1) ?? extId, title ?? extId];
-  return Math.max(...names.map((one) => compareNames(words, tokensOf(one), context)));
+  return names.reduce((most, one) => Math.max(most, compareNames(words, tokensOf(one), context)), 0);
 }

@@ -54,7 +54,7 @@ export function compareNames(
   const sum = (words: readonly string[], of: (word: string) => number) =>
     words.reduce((total, word) => total + weightOf(word) * of(word), 0);
   const met = (words: readonly string[], others: readonly string[]) =>
-    sum(words, (word) => Math.max(0, ...others.map((candidate) => likeness(word, candidate))));
+    sum(words, (word) => others.reduce((most, candidate) => Math.max(most, likeness(word, candidate)), 0));
   const all = sum(one, () => 1) + sum(other, () => 1);
   return all === 0 ? 0 : (met(one, other) + met(other, one)) / all;
 }

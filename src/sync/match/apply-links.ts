@@ -49,12 +49,12 @@ export async function applyLinks(
         lane: 'verify',
         signal,
       });
-      found.push(...checked.found);
-      faults.push(...checked.faults);
+      for (const link of checked.found) found.push(link);
+      for (const fault of checked.faults) faults.push(fault);
       already += checked.already;
     }
   }
-  faults.push(...findRepeated(found, ({ object }) => `object ${object.id}`));
+  for (const fault of findRepeated(found, ({ object }) => `object ${object.id}`)) faults.push(fault);
   refuse(faults);
   const links = found.map(toLink);
   const { linked, refused } = await linkRecords(deps.state, links);

@@ -75,8 +75,8 @@ export function readMatchLines(rows: readonly CsvRow[], streams: readonly string
     if (typeof read === 'string') faults.push({ line, message: read });
     else wanted.push(read);
   }
-  faults.push(...findRepeated(wanted, ({ stream, key }) => `${stream} '${key}'`));
-  return { wanted, faults, others };
+  const repeated = findRepeated(wanted, ({ stream, key }) => `${stream} '${key}'`);
+  return { wanted, faults: [...faults, ...repeated], others };
 }
 
 function readLink(line: number, values: CsvRow['values'], streams: readonly string[]): WantedLink | string {

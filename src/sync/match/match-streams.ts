@@ -190,7 +190,8 @@ async function report(
   for (const { class: found, objects: count } of counted)
     if (found === 'only_there' || found === 'without_id' || found === 'ambiguous')
       result.nobodys[found] += count;
-  for await (const lines of tables.readLines(samples)) result.samples.push(...toLines(lines));
+  for await (const lines of tables.readLines(samples))
+    for (const line of toLines(lines)) result.samples.push(line);
   if (write) for await (const lines of tables.readLines()) await write(toLines(lines));
   return result;
 }

@@ -84,7 +84,7 @@ function createGroups() {
       const group = reasons.get(text) ?? { reason: `${place}: ${text}`, count: 0, keys: [] };
       reasons.set(text, group);
       group.count += count;
-      group.keys.push(...keys.slice(0, NAMED_KEYS - group.keys.length));
+      for (const key of keys.slice(0, NAMED_KEYS - group.keys.length)) group.keys.push(key);
     },
     list: (): RowFault[] =>
       [...places.values()].flatMap((reasons) => [...reasons.values()]).sort((a, b) => b.count - a.count),

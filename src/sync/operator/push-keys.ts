@@ -20,8 +20,8 @@ export async function pushKeys(
     const notFound = new Set(await findUnknownKeys(deps, stream, block));
     const known = block.filter((key) => !notFound.has(key));
     await addChanges(deps.state.db, stream.name, known);
-    pushed.push(...known);
-    unknown.push(...notFound);
+    for (const key of known) pushed.push(key);
+    for (const key of notFound) unknown.push(key);
   }
   return { pushed, unknown };
 }

@@ -286,7 +286,7 @@ export function createPlanLists(
 }
 
 function addCompared(list: string[], keys: readonly string[]): void {
-  list.push(...keys.slice(0, MOST_COMPARED + 1 - list.length));
+  for (const key of keys.slice(0, MOST_COMPARED + 1 - list.length)) list.push(key);
 }
 
 const isWrite = (decision: Decision) =>

@@ -178,7 +178,7 @@ async function planStreams(
   const writers: ReturnType<typeof createBatchWriter>[] = [];
   const loads = new Map<string, SeenLoad>();
   const streams = namedStreams(deps, run);
-  const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
+  const retireLevel = streams.reduce((most, { level }) => Math.max(most, level), 0) + 1;
   const room = { records: range?.limit ?? Infinity, isShort: false };
   for (const stream of streams) {
     signal?.throwIfAborted();

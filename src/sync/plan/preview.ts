@@ -144,8 +144,8 @@ function createPreviewSink(
     flush: listed.flush,
     async refuse(refused) {
       preview.refused += refused.length;
-      const named = refused.slice(0, SAMPLES - preview.refusals.length);
-      preview.refusals.push(...named.map(({ key, code, message }) => ({ key, code, message })));
+      for (const { key, code, message } of refused.slice(0, SAMPLES - preview.refusals.length))
+        preview.refusals.push({ key, code, message });
       await listing?.each(refused.map(toRefused));
     },
   };

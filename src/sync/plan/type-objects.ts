@@ -54,7 +54,7 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
   const readWhole = () =>
     destination.readType(typeId, context, async (pages) => {
       const objects: FoundObject[] = [];
-      for await (const page of pages) objects.push(...page);
+      for await (const page of pages) for (const object of page) objects.push(object);
       return objects;
     });
 

@@ -106,7 +106,7 @@ async function comparePage(
     else unsure.set(stream, [...(unsure.get(stream) ?? []), owner.record]);
   }
   for (const [stream, records] of unsure)
-    judged.get(stream)?.push(...(await judgeByExternalId(pass, stream, records)));
+    for (const one of await judgeByExternalId(pass, stream, records)) judged.get(stream)?.push(one);
   for (const [stream, all] of judged) addTally(tallyOf(tallies, stream), await record(pass, stream, all));
   const first = [...pass.streams.values()].find((stream) => stream.type === type);
   if (!first || !streams.includes(first) || unowned.length === 0) return;

@@ -90,7 +90,7 @@ export async function judgeByExternalId(
 
 /** Waits until each of these records was written longer ago than the margin; those that are written again wait no longer. */
 async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal | undefined): Promise<void> {
-  const youngest = Math.min(...records.map(({ quietSeconds }) => quietSeconds));
+  const youngest = records.reduce((least, { quietSeconds }) => Math.min(least, quietSeconds), Infinity);
   const seconds = MARGIN_SECONDS + 0.1 - Math.max(0, youngest);
   if (seconds > 0) await sleep(seconds * 1000, undefined, signal ? { signal } : {});
 }
