@@ -30,8 +30,8 @@ export function readModules(jiti: Jiti, file: string): Modules {
     if (texts.has(next)) continue;
     const text = readFileSync(next, 'utf8');
     texts.set(next, text);
-    if (!CODE.test(next) || !OWN_FILE.test(text)) continue;
-    for (const imported of findImports(jiti, next, text)) open.push(imported);
+    const isRead = CODE.test(next) && OWN_FILE.test(text);
+    for (const imported of isRead ? findImports(jiti, next, text) : []) open.push(imported);
   }
   const folder = path.dirname(file);
   const modules = [...texts]

@@ -27,12 +27,10 @@ export function isDataFault(error: unknown): boolean {
 const isRefusedByPolicy = (error: unknown) =>
   error instanceof Error && 'routine' in error && error.routine === 'check_enable_rls';
 
-/** A message may quote a value of any size, and errors of many rows are kept together. Characters. */
-const LONGEST_MESSAGE = 1000;
-
+/** A message may quote a value of any size, and errors of many rows are kept together. */
 function shortenMessage(error: unknown): void {
-  if (!(error instanceof Error) || error.message.length <= LONGEST_MESSAGE) return;
-  const short = `${error.message.slice(0, LONGEST_MESSAGE)}…`;
+  if (!(error instanceof Error) || error.message.length <= 1000) return;
+  const short = `${error.message.slice(0, 1000)}…`;
   error.stack = error.stack?.replace(error.message, () => short) ?? '';
   error.message = short;
 }

@@ -31,13 +31,7 @@ export function findUntaken({
     const count = named.length + (rest?.streams ?? 0);
     const ages = [...named, ...(rest ? [rest] : [])].map(({ oldestSeconds }) => oldestSeconds);
     if (count === 0) return [];
-    return [
-      {
-        why,
-        streams: named.map(({ stream }) => stream),
-        count,
-        oldestSeconds: ages.reduce((one, other) => Math.max(one, other)),
-      },
-    ];
+    const oldestSeconds = ages.reduce((most, age) => Math.max(most, age), 0);
+    return [{ why, streams: named.map(({ stream }) => stream), count, oldestSeconds }];
   });
 }

@@ -61,11 +61,9 @@ export function shorten(text: string, most: number): string {
   return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`;
 }
 
-type Absent = false | null | undefined;
-
 /** The values that apply: false, null and undefined are left out, and a list is its elements one after the other. */
 export function present<Value>(
-  ...values: readonly (Value | readonly (Value | Absent)[] | Absent)[]
+  ...values: readonly (Value | readonly (Value | false | null | undefined)[] | false | null | undefined)[]
 ): Value[] {
   return values.flat().filter((value) => value !== false && value !== null && value !== undefined) as Value[];
 }
