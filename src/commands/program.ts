@@ -42,6 +42,10 @@ async function main(argv: readonly string[]): Promise<void> {
     }
     const error = thrown instanceof CommanderError ? asUsageError(thrown) : thrown;
     process.exitCode = exitCodeOfErrorCode(codeOf(error));
+    if (codeOf(error) === 'unexpected') {
+      const { createLogger, logUnexpected } = await import('../process/logger.js');
+      logUnexpected(createLogger('error', undefined), error);
+    }
     if (argv.includes('--json')) printJson(errorToJson(error));
     describeError(error).forEach(printNote);
   }

@@ -1,6 +1,7 @@
 // JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
 // Logs go to standard error, so that a command's own output can be piped.
 import { pino, type DestinationStream, type Logger as PinoLogger } from 'pino';
+import { codeOf } from '../errors/errors.js';
 import { formatClock, formatTime } from '../text/format.js';
 import { coloured, overDrawnLine, type Colour } from './terminal.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
@@ -39,6 +40,22 @@ export function createLogger(
     },
     openOutput(dest),
   );
+}
+
+const logged = new WeakSet<Error>();
+
+/** Logs an error without a code of its own, once: by its class and frames, and those of its causes. */
+export function logUnexpected(log: Pick<Logger, 'error'>, error: unknown): void {
+  if (codeOf(error) !== 'unexpected' || (error instanceof Error && logged.has(error))) return;
+  const chain: object[] = [];
+  for (let next = error; next instanceof Error && chain.length < 10; next = next.cause) {
+    logged.add(next);
+    const { message, stack = '' } = next; // a message may quote a value of a row, or a secret: it is left out
+    const frames = stack.slice(stack.indexOf(message) + message.length).split('\n');
+    const at = frames.flatMap((line) => (line.startsWith('    at ') ? line.trim() : []));
+    chain.push({ name: next.constructor.name, code: codeOf(next), at });
+  }
+  log.error({ chain }, 'unexpected error: please report these lines');
 }
 
 /** A line that cannot be written, as on a full disk, is lost: the work that it tells of goes on, and later lines are tried. */

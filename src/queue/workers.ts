@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import type { Job, JobsOptions } from 'bullmq';
 import { codeOf, messageWithDetail, SlotsyncError } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
-import type { Logger } from '../process/logger.js';
+import { logUnexpected, type Logger } from '../process/logger.js';
 import { NO_OUTCOMES } from '../state/records/outcome-types.js';
 import type { TakenRun } from '../state/inbox/take-changes.js';
 import { advanceRun } from '../state/runs/advance-run.js';
@@ -305,6 +305,7 @@ export function createWorkers(options: WorkersOptions) {
     { log: child, lane, giveUp }: { log: Logger; lane?: string | undefined; giveUp: () => Promise<void> },
   ): Promise<void> {
     const isInterrupted = aborting.aborted;
+    if (!isInterrupted) logUnexpected(child, error);
     const mustWait = !isInterrupted && breaker.failed(error, attempt.name);
     const { attemptsMade, attempts } = attempt;
     const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });

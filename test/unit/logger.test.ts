@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nameOfZone } from '../../src/text/format.js';
-import { createLogger } from '../../src/process/logger.js';
+import { createLogger, logUnexpected } from '../../src/process/logger.js';
 import { createScreen } from '../support/screen.js';
 
 const FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
@@ -100,4 +100,41 @@ describe('a terminal', () => {
 it.skipIf(!existsSync('/dev/full'))('a line that cannot be written is lost, and the work goes on', () => {
   const log = createLogger('info', undefined, '/dev/full');
   for (let line = 1; line <= 3; line++) expect(() => log.info('no room')).not.toThrow();
+});
+
+describe('an unexpected error', () => {
+  const SECRET = 'hunter2';
+  const logTwice = (error: unknown) => {
+    const file = path.join(folder, 'unexpected.log');
+    rmSync(file, { force: true });
+    const log = createLogger('error', undefined, file).child({ runId: 7 });
+    logUnexpected(log, error);
+    logUnexpected(log, error);
+    return existsSync(file) ? readFileSync(file, 'utf8') : '';
+  };
+
+  it('secret: the line of a job has classes, codes and frames of the chain, and no message', () => {
+    const driver = Object.assign(new SyntaxError(`invalid "${SECRET}"\n    at ${SECRET}`), {
+      code: '22P02',
+      detail: SECRET,
+    });
+    const error = new TypeError(`redis://:${SECRET}@host`, { cause: driver });
+    const written = logTwice(error);
+    expect(written).not.toContain(SECRET);
+    expect(written.trim().split('\n')).toHaveLength(1);
+    const line = JSON.parse(written) as { level: number; runId: number; chain: { at: string[] }[] };
+    expect(line).toMatchObject({
+      level: 50,
+      runId: 7,
+      chain: [
+        { name: 'TypeError', code: 'unexpected' },
+        { name: 'SyntaxError', code: '22P02' },
+      ],
+    });
+    for (const { at } of line.chain) expect(at[0]).toContain('logger.test.ts');
+  });
+
+  it('expected: an error with a code of its own is not logged', () => {
+    expect(logTwice(Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }))).toBe('');
+  });
 });

@@ -26,6 +26,7 @@ import { endStreamPlans, type StreamPlan } from '../../state/gates/end-plan.js';
 import { endPartialProblems, noteProblems } from '../../state/streams.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { logUnexpected } from '../../process/logger.js';
 import { noteFailure, noteInSpan } from '../../process/tracing.js';
 import type { Recognizer } from '../run/recognize-databases.js';
 import type { SyncDeps } from '../run/sync-deps.js';
@@ -275,6 +276,7 @@ async function failStream(
     const message = failed.errorMessage ?? '';
     await noteProblems(tx, [name], problemOf(run, { code: codeOf(error), message }));
   });
+  logUnexpected(log, error);
   log.error({ code: codeOf(error), stream: name }, 'stream failed while planning');
 }
 
