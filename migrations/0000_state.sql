@@ -280,18 +280,6 @@ CREATE TABLE "slotsync"."request_seconds" (
 	"throttled" integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
-CREATE TABLE "slotsync"."request_sizes" (
-	"type" text PRIMARY KEY NOT NULL,
-	"objects" integer NOT NULL,
-	"accepted" integer NOT NULL,
-	"too_many" integer,
-	"accepted_bytes" bigint NOT NULL,
-	"refused_bytes" bigint,
-	"seconds" real,
-	"reason" text NOT NULL,
-	"changed_at" timestamp with time zone DEFAULT now() NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE "slotsync"."reservation_events" (
 	"id" bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "slotsync"."reservation_events_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1 CACHE 1),
 	"key" text COLLATE "C" NOT NULL,

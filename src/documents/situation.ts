@@ -58,7 +58,6 @@ export function situationDocument(
       verifiedSection(facts),
       inbox(facts),
       quota(facts),
-      requestSizes(facts),
       processes(facts),
     ],
   };
@@ -296,21 +295,6 @@ function quota({ quota: usage, hour }: SituationFacts): Section {
 
 export const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
   text`${plural(requests, 'request')} of all processes in the last hour, at most ${formatNumber(fastest)} in one second${fastestAt && text`, at ${fastestAt}`}; ${formatNumber(throttled)} refused with 429.`;
-
-/** The sizes that `batchSize: 'auto'` has learned. */
-function requestSizes({ requestSizes: sizes }: SituationFacts): Section {
-  return {
-    id: 'request-sizes',
-    title: 'Sizes of requests',
-    tables: [
-      {
-        caption: 'Objects in a full request',
-        headings: ['type', 'objects a request', 'because'],
-        rows: sizes.map(({ type, objects, reason }) => [type, objects, reason]),
-      },
-    ],
-  };
-}
 
 function processes({ processes: all }: SituationFacts): Section {
   return {

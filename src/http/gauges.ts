@@ -131,7 +131,6 @@ export const stateGauges = (lanes: readonly string[]) =>
     const stale = gauge('slotsync_source_stale', '1 if that load had a problem when it was read, else 0', [
       'stream',
     ]);
-    const size = gauge('slotsync_request_size_objects', 'Objects in the next full request', ['type']);
 
     return (facts) => {
       const ageOf = (at: Date) => Math.max(0, (facts.now.getTime() - at.getTime()) / 1000);
@@ -175,7 +174,6 @@ export const stateGauges = (lanes: readonly string[]) =>
         load.set({ stream }, isKnown ? ageOrNever(loadedAt) : Infinity);
         stale.set({ stream }, problem === null ? 0 : 1);
       }
-      for (const { type, objects } of facts.requestSizes) size.set({ type }, objects);
     };
   });
 

@@ -7,7 +7,6 @@ import { listVerifications } from '../state/drift/verifications.js';
 import { readInboxAge } from '../state/inbox/read-inbox.js';
 import { countConnections } from '../state/processes.js';
 import { countRecords } from '../state/records/read/count-records.js';
-import { listRequestSizes } from '../state/request-sizes.js';
 import { listDurations, listKindSuccesses, readBacklog, type KindSuccess } from '../state/runs/backlog.js';
 import { listStreams, readWholeSuccess } from '../state/streams.js';
 import { readMoment } from './situation.js';
@@ -22,7 +21,6 @@ export async function readGaugeFacts(tx: Queries, streams: readonly string[]) {
     ...(await readMoment(tx)),
     configured: streams,
     verifications: await listVerifications(tx),
-    requestSizes: await listRequestSizes(tx),
     backlog: await readBacklog(tx),
     inboxAge: await readInboxAge(tx),
     durations: await listDurations(tx),

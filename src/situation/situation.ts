@@ -21,7 +21,6 @@ import {
   listRecordedStreams,
 } from '../state/records/read/count-records.js';
 import { readKnowledge } from '../state/records/read/unsent-records.js';
-import { listRequestSizes } from '../state/request-sizes.js';
 import { listSyncSchedules, type RegisteredSchedule } from '../state/runs/occurrences.js';
 import { LISTED_KINDS, listBadReadings, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
@@ -83,7 +82,6 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
     formerObjects: await countFormerObjects(tx),
     orphanedClaims: await countOrphanedClaims(tx),
     verifications: await listVerifications(tx),
-    requestSizes: await listRequestSizes(tx),
     records: await countRecords(tx),
     runs: {
       underWay: await Promise.all(

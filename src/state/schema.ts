@@ -886,26 +886,6 @@ export const alertMessages = slotsync.table(
   ],
 );
 
-/** How much of a type the service takes in one request, as `batchSize: 'auto'` has learned it. */
-export const requestSizes = slotsync.table('request_sizes', {
-  type: text('type').primaryKey(),
-  /** Objects in the next full request. */
-  objects: integer('objects').notNull(),
-  /** The most objects that were accepted in one request. */
-  accepted: integer('accepted').notNull(),
-  /** So many are too many: refused, too slow, or slower in all. Null: no number was yet. */
-  tooMany: integer('too_many'),
-  /** Bytes of the largest body that was accepted. */
-  acceptedBytes: big('accepted_bytes').notNull(),
-  /** Bytes of the smallest body that was refused for its size. */
-  refusedBytes: big('refused_bytes'),
-  /** Seconds from sending to the answer of the request by which it changed. */
-  seconds: real('seconds'),
-  /** Why it changed, for people. */
-  reason: text('reason').notNull(),
-  changedAt: time('changed_at').notNull().defaultNow(),
-});
-
 /**
  * Cron schedules, by name: `nightly`, `verify`, and for streams with times of their own their pattern.
  */

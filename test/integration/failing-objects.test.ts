@@ -89,7 +89,7 @@ describe('failing object', () => {
     },
   );
 
-  it('that hangs: the others are accepted, and the size of requests is as it was', async () => {
+  it('that hangs: the others are accepted, and it heals', async () => {
     const world = await open(
       { ...rooms({ owns: 'object' }), service: { requestTimeoutMs: 300 } },
       { ...ATTEMPTS, sandbox: { maxObjects: 1000 } },
@@ -97,13 +97,10 @@ describe('failing object', () => {
     const all = codes(200);
     await addRooms(world, ...all);
     await world.sync();
-    const sizes = () => world.sql`SELECT objects, accepted, too_many FROM slotsync.request_sizes`;
-    const before = await sizes();
     await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
     hang(world, 'r100');
     await world.sync();
     await expectFailing(world, 'r100');
-    expect(await sizes()).toEqual(before);
     world.sandbox.clearFailures();
     await world.sync();
     await expectInSync(world);

@@ -371,7 +371,6 @@ describe('readings of the state', () => {
       verifications: [],
       unfinished: [],
       processes: [],
-      requestSizes: [],
     });
     expect(await count(['rooms'])).toMatchObject({
       records: [],
@@ -448,7 +447,7 @@ describe('readings of the state', () => {
     });
   });
 
-  it('holds processes, the last answer of the service, sizes of requests and unfinished runs', async () => {
+  it('holds processes, the last answer of the service and unfinished runs', async () => {
     await sql`DELETE FROM slotsync.runs`;
     const paused = await addRun({ streams: ['rooms'], status: 'running', ago: 90 });
     await sql`UPDATE slotsync.runs SET paused_at = now() WHERE id = ${paused}`;
@@ -459,16 +458,12 @@ describe('readings of the state', () => {
     await sql`
       INSERT INTO slotsync.destination (base_url, organization_id, region, answered_at, answer)
       VALUES ('https://service', 'demo', 'EU', now() - interval '70 s', '503')`;
-    await sql`
-      INSERT INTO slotsync.request_sizes (type, objects, accepted, accepted_bytes, reason)
-      VALUES ('room', 800, 400, 1, 'accepted')`;
-    const { now, unfinished, binding, requestSizes, processes } = await read(['rooms']);
+    const { now, unfinished, binding, processes } = await read(['rooms']);
     const ageOf = (at: Date | null | undefined) => at && (now.getTime() - at.getTime()) / 1000;
     expect(unfinished).toMatchObject([{ id: paused, kind: 'sync', pausedAt: expect.any(Date) }]);
     expect(ageOf(unfinished[0]?.requestedAt)).toBeCloseTo(90, -1);
     expect(binding?.succeededAt).toBeNull();
     expect(ageOf(binding?.answeredAt)).toBeCloseTo(70, -1);
-    expect(requestSizes).toMatchObject([{ type: 'room', objects: 800 }]);
     const [stopped, silent] = processes.toSorted((a, b) => a.pid - b.pid);
     expect(stopped).toMatchObject({ isAlive: true, errorCode: 'service_failed' });
     expect(ageOf(stopped?.stoppedSince)).toBeCloseTo(50, -1);

@@ -37,8 +37,6 @@ const SEED = `
   INSERT INTO slotsync.reservations (key, verdict, seen_at) VALUES ('1', 'agrees', now()), ('2', 'differs', now());
   INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'gone', 'changed', now());
   INSERT INTO slotsync.verifications (stream, verified_at, objects) VALUES ('rooms', now(), 1), ('courses', now(), 1);
-  INSERT INTO slotsync.request_sizes (type, objects, accepted, accepted_bytes, reason)
-    VALUES ('room', 800, 400, 1, 'accepted');
   INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, seen_at)
     VALUES ('x', 'worker', 'other', 1, now() - interval '1 hour', 'unauthorized', now() + interval '1 hour');`;
 

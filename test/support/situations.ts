@@ -113,7 +113,6 @@ export const QUIET: Situation = {
   inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],
   verifications: [],
-  requestSizes: [],
   known: { hasRecords: true, isPlanned: true, underWay: [], held: 0, due: [], restored: null },
   recordedStreams: ['rooms'],
   records: [],

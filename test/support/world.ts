@@ -34,6 +34,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
+import { openRequests } from '../../src/sync/apply/fill-requests.js';
 import { approve } from '../../src/sync/operator/approve.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../../src/sync/apply/narrow-failures.js';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
@@ -76,6 +77,8 @@ export interface WorldOptions {
   statementSeconds?: number;
   /** The quota's rules; by default nothing waits. */
   rules?: Partial<QuotaRules>;
+  /** Its batches share their requests, as those of a worker do. */
+  sharesRequests?: boolean;
 }
 
 export type World = Awaited<ReturnType<typeof openWorld>>;
@@ -154,12 +157,16 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   const { mirror, destination } = assembled;
   let mirrorNow = mirror;
 
+  const clock = () => performance.now() + aheadMs;
+  const requests = options.sharesRequests ? openRequests({ destination, log, clock }) : undefined;
+
   const deps = () => ({
     ...assembled,
     mirror: mirrorNow,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
     now: aheadMs === 0 ? undefined : () => Date.now() + aheadMs,
-    clock: () => performance.now() + aheadMs,
+    clock,
+    ...(requests && { requests }),
     nameCheck: createNameCheck(destination),
     recognize: createRecognizer({ state, mirror: mirrorNow, log }).both,
   });
@@ -443,7 +450,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
 const TABLES =
   'records batches freezes actions gates held sent streams runs changes schedules freshness object_claims reservations reservations_watermark ' +
-  'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
+  'reservation_events cancellations links drift drift_events verifications removals processes ' +
   'request_seconds alert_messages alerts destination databases';
 const NUMBERED =
   'freezes actions batches changes reservation_events runs drift_events removals alert_messages alerts';

@@ -115,9 +115,8 @@ it('batches that share requests: no history of answers, aborts and lost claims h
           destination: service,
           clock: () => time,
           sizes: {
-            refresh: async () => undefined,
             of: () => ({ ...FIRST_SIZE, objects: size }),
-            learn: async () => turns(random() < 0.3 ? 1 : 0),
+            learn: () => undefined,
           },
         });
 

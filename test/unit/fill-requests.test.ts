@@ -24,9 +24,8 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
   const filler = createRequestFiller({
     clock: () => time.ms,
     sizes: {
-      refresh: async () => undefined,
       of: () => ({ ...FIRST_SIZE, objects }),
-      learn: async (_, request) => void learned.push(request),
+      learn: (_, request) => void learned.push(request),
     },
     destination: playPuts(
       async (list) => {
@@ -235,7 +234,8 @@ describe('requests', () => {
   it('that get no slot fail every batch that waits', async () => {
     const closed = new SlotsyncError('limiter_closed', 'the limiter is closed');
     const failing = createRequestFiller({
-      sizes: { refresh: async () => undefined, of: () => FIRST_SIZE, learn: async () => undefined },
+      clock: () => 0,
+      sizes: { of: () => FIRST_SIZE, learn: () => undefined },
       destination: playPuts(
         async () => undefined,
         () => Promise.reject(closed),

@@ -34,7 +34,6 @@ const STATE: GaugeFacts = {
   drift: [{ stream: 'rooms', kind: 'changed', count: 4 }],
   verifications: [{ stream: 'rooms', verifiedAt: ago(7200), objects: 1, runId: 1 }],
   loads: [LOAD, { ...LOAD, stream: 'courses', problem: 'unreadable' }],
-  requestSizes: [{ type: 'room', objects: 800 } as GaugeFacts['requestSizes'][number]],
   backlog: [{ lane: 'sync', jobs: 7, oldestSeconds: 12.5 }],
   inboxAge: { changes: 3, oldestSeconds: 4.5 },
   durations: [{ kind: 'sync', status: 'partial', seconds: 61 }],
@@ -192,7 +191,6 @@ describe('the metrics', () => {
       '{stream="rooms"} 277200',
       '{stream="courses"} +Inf',
     ]);
-    expect(samples(shown, 'slotsync_request_size_objects')).toEqual(['{type="room"} 800']);
     expect(samples(shown, 'slotsync_unfinished_runs')).toEqual(['{kind="sync",status="paused"} 2']);
     expect(samples(shown, 'slotsync_unfinished_run_oldest_seconds')).toEqual([
       '{kind="sync",status="paused"} 90',

@@ -65,9 +65,8 @@ async function write(
     destination: service,
     clock: () => service.time.ms,
     sizes: {
-      refresh: async () => undefined,
       of: () => ({ ...FIRST_SIZE, objects: 1000 }),
-      learn: async (_, request) => void service.learned.push(request),
+      learn: (_, request) => void service.learned.push(request),
     },
   });
   const accepted = new Set<string>();
@@ -219,10 +218,13 @@ describe('narrowing: an object at which the service fails', () => {
     const { learned, ...service } = playService(failOn(['r613'], hung));
     await write({ ...service, learned }, namesOf(1000));
     expect(learned[0]).toMatchObject({ outcome: 'too_slow', objects: 1000 });
-    const known: RequestSize = { ...FIRST_SIZE, objects: 1000, accepted: 1000 };
-    const about = { timeoutSeconds: 30, now: new Date() };
-    const sizes = learned.reduce((size, request) => learn(size, request, about), known);
-    expect(sizes).toMatchObject({ objects: 1000, tooMany: null });
+    const about = { timeoutSeconds: 30, now: 0 };
+    for (const good of [0, 500, 1000]) {
+      const known: RequestSize = { ...FIRST_SIZE, objects: 1000, good };
+      const size = learned.reduce((before, request) => learn(before, request, about), known);
+      const full = { outcome: 'accepted', objects: size.objects, bytes: 1000, seconds: 0.3 } as const;
+      expect(learn(size, full, about)).toMatchObject({ objects: 1000, tooMany: Infinity });
+    }
     expect(learned.findLast(({ outcome }) => outcome !== 'accepted')).toMatchObject({
       outcome: 'failed_alone',
     });

@@ -64,10 +64,10 @@ it('a request that several batches share is within the first and linked with eac
   let grant = () => {};
   const granted = new Promise<void>((resolve) => (grant = resolve));
   const filler = createRequestFiller({
+    clock: () => 0,
     sizes: {
-      refresh: async () => undefined,
       of: () => ({ ...FIRST_SIZE, objects: 3 }),
-      learn: async () => undefined,
+      learn: () => undefined,
     },
     destination: playPuts(
       (list, { sharedBy = [] }) =>

@@ -5,13 +5,15 @@ import type { Context } from '../../destination/client.js';
 import type { Destination } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Stream } from '../../streams/stream.js';
-import type { SyncDeps } from '../run/sync-deps.js';
+import type { Logger } from '../../process/logger.js';
 import { createNarrowing, type Narrowing } from './narrow-failures.js';
 import { createLine, nothingWritten, type Order, type Puts, type Written } from './request-line.js';
-import { createRequestSizes, type RequestSizes } from './request-sizes.js';
+import { createRequestSizes, type RequestSizes } from './request-size.js';
 
-interface RequestDeps extends Pick<SyncDeps, 'state' | 'log' | 'now'> {
+interface RequestDeps {
   destination: Puts & Pick<Destination, 'requestTimeoutMs'>;
+  log: Logger;
+  /** Milliseconds since any moment, never going back. */
   clock?: (() => number) | undefined;
 }
 
@@ -21,23 +23,17 @@ const OF_THE_LATEST = 0.2;
 export type RequestFiller = ReturnType<typeof createRequestFiller>;
 
 /** The lines of one process. */
-export function openRequests(deps: RequestDeps): RequestFiller {
-  const { state, log, destination, clock, now } = deps;
-  const { requestTimeoutMs } = destination;
-  return createRequestFiller({
-    destination,
-    clock,
-    sizes: createRequestSizes({ state, log, requestTimeoutMs, now }),
-  });
+export function openRequests({
+  destination,
+  log,
+  clock = () => performance.now(),
+}: RequestDeps): RequestFiller {
+  const sizes = createRequestSizes(log, destination.requestTimeoutMs, clock);
+  return createRequestFiller({ destination, sizes, clock });
 }
 
-export function createRequestFiller(deps: {
-  destination: Puts;
-  sizes: RequestSizes;
-  /** Milliseconds since any moment, never going back. */
-  clock?: (() => number) | undefined;
-}) {
-  const { destination, sizes, clock = () => performance.now() } = deps;
+export function createRequestFiller(deps: { destination: Puts; sizes: RequestSizes; clock: () => number }) {
+  const { destination, sizes, clock } = deps;
   const lines = new Map<string, ReturnType<typeof createLine>>();
   let waitMs = 0;
 
@@ -67,7 +63,6 @@ export function createRequestFiller(deps: {
       { lane, signal }: Context,
       { suspects: suspected, ...order }: Order & { suspects: ReadonlySet<string> },
     ): Promise<Written> {
-      if (stream.batchSize === 'auto') await sizes.refresh();
       const written = nothingWritten();
       const suspects = order.objects.filter(({ extId }) => suspected.has(extId));
       const objects = order.objects.filter(({ extId }) => !suspected.has(extId));

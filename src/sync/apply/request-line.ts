@@ -7,8 +7,7 @@ import { codeOf, SlotsyncError } from '../../errors/errors.js';
 import { at, here, type Place } from '../../process/tracing.js';
 import { failsOnObject, isSpoiled, type Attempt, type Narrowing } from './narrow-failures.js';
 import { putHalving, type Answered } from './put-halving.js';
-import { mostBytes, type SentRequest } from './request-size.js';
-import type { RequestSizes } from './request-sizes.js';
+import { mostBytes, type RequestSizes, type SentRequest } from './request-size.js';
 
 /** The objects that one batch has to write. */
 export interface Order {
@@ -181,7 +180,7 @@ export function createLine(destination: Puts, options: LineOptions) {
       const whole = parts.flatMap(({ objects }) => objects);
       for (const { objects, status } of await putHalving(send, whole, results))
         // An object alone is refused for more reasons than its size, unless the answer says so.
-        if (objects.length > 1 || status === 413) await learn('too_large', objects, 0);
+        if (objects.length > 1 || status === 413) learn('too_large', objects, 0);
       return { results };
     } catch (error) {
       return { results, failure: { error } };
@@ -205,7 +204,7 @@ export function createLine(destination: Puts, options: LineOptions) {
         const results = await put.send(sent, parts.length > 1 ? parts.map(({ order }) => order.place) : []);
         if (!results) continue;
         noteSent(parts, sent);
-        await learn('accepted', sent, (clock() - sentAt) / 1000);
+        learn('accepted', sent, (clock() - sentAt) / 1000);
         return { sent, results };
       }
     } catch (error) {
@@ -213,7 +212,7 @@ export function createLine(destination: Puts, options: LineOptions) {
       if (!NOT_CARRIED_OUT.has(codeOf(error))) noteSent(parts, sent);
       const isAlone = narrowing?.isNarrowed() && sent.length === 1;
       const outcome = isAlone ? 'failed_alone' : outcomeOf(error);
-      if (outcome) await learn(outcome, sent, (clock() - sentAt) / 1000);
+      if (outcome) learn(outcome, sent, (clock() - sentAt) / 1000);
       return { sent, error };
     } finally {
       put.end();
@@ -244,9 +243,9 @@ export function createLine(destination: Puts, options: LineOptions) {
     return confirmed;
   }
 
-  async function learn(outcome: SentRequest['outcome'], objects: readonly PutObject[], seconds: number) {
+  function learn(outcome: SentRequest['outcome'], objects: readonly PutObject[], seconds: number) {
     const bytes = objects.reduce((sum, object) => sum + (weights.get(object) ?? 0), 0);
-    if (fixed === undefined) await sizes.learn(type, { outcome, objects: objects.length, bytes, seconds });
+    if (fixed === undefined) sizes.learn(type, { outcome, objects: objects.length, bytes, seconds });
   }
 
   /** Notes for each batch the results of its objects, and ends those of which nothing more is sent. */

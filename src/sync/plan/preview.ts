@@ -2,8 +2,7 @@
 // stands at the service now, the service. Writes nothing anywhere.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
 import type { RenamedRow } from '../../state/records/gone-rows.js';
-import { listRequestSizes } from '../../state/request-sizes.js';
-import { FIRST_OBJECTS } from '../../streams/config-schema.js';
+import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { LoadFacts, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { toLoadFacts } from '../limits/load-age.js';
@@ -91,7 +90,7 @@ export async function previewStream(
     preview.holds = holds;
     preview.load = load && toLoadFacts(load);
     preview.renamed = renamed;
-    preview.requests = questions + (await countRequests(deps, stream, chosen, Object.keys(holds)));
+    preview.requests = questions + countRequests(stream, chosen, Object.keys(holds));
     preview.samples = await describe([...chosen.samples.values()].flat());
   } catch (error) {
     // An error of `each` is no fault of the stream.
@@ -176,32 +175,35 @@ function withoutFailures(
   };
 }
 
-/** Objects that the next requests of the stream hold. */
-async function readRequestSize({ state }: PreviewDeps, { type, batchSize }: Stream): Promise<number> {
-  if (batchSize !== 'auto') return batchSize;
-  const known = (await listRequestSizes(state.db)).find((one) => one.type === type);
-  return known?.objects ?? FIRST_OBJECTS;
+/** Requests that write so many objects; with `auto` each holds twice as many as the one before it, as the service may take. */
+function countWrites(objects: number, { batchSize }: Stream): number {
+  if (batchSize !== 'auto') return Math.ceil(objects / batchSize);
+  let requests = 0;
+  let size = FIRST_OBJECTS;
+  for (let rest = objects; rest > 0; requests++) {
+    rest -= size;
+    size = Math.min(MOST_OBJECTS, 2 * size);
+  }
+  return requests;
 }
 
 /**
  * Requests that the operations take when all of them must be sent: reads, unless the mapping owns the object; for retirements a
  * look at the reservations; and writes. What is held costs nothing. A batch looks for its creates in any case.
  */
-async function countRequests(
-  deps: PreviewDeps,
+function countRequests(
   stream: Stream,
   { records, unaccepted }: ReturnType<typeof createPreviewSink>['chosen'],
   held: readonly string[],
-): Promise<number> {
+): number {
   const { owns, unlessReserved, batchSize } = stream;
-  const inOneRequest = await readRequestSize(deps, stream);
   let requests = owns === 'object' ? Math.ceil(unaccepted / keysPerBatch(stream)) : 0;
   for (const [limit, count] of Object.entries(records)) {
     if (held.includes(limit)) continue;
     const retires = limit === 'retire';
     const reads = Math.ceil(count / (batchSize === 'auto' ? AT_ONCE : batchSize));
     const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
-    requests += Math.ceil(count / inOneRequest) + looks * reads;
+    requests += countWrites(count, stream) + looks * reads;
   }
   return requests;
 }
