@@ -3,14 +3,17 @@ import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { createProgress } from '../render/progress.js';
+import { table } from '../render/table.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/run/request-pace.js';
 import { renderServiceTypes, TYPES_MARKER } from '../sync/init/service-types.js';
-import { surveyService } from '../sync/run/survey-service.js';
+import { surveyService, type ServiceSurvey } from '../sync/run/survey-service.js';
 import { readTextFile, replaceFile, requireWritableFolder } from '../files/text-file.js';
+import { lines, plural } from '../text/format.js';
 import type { CommonOptions } from './command.js';
-import { describeService } from './discover-text.js';
 import { describePlace } from './service-place.js';
+
+const NONE = '–';
 
 export async function discover(app: App, options: CommonOptions & { types?: string }): Promise<void> {
   const { types: file } = options;
@@ -45,4 +48,42 @@ function requireOwnFile(file: string): void {
   throw new UsageError(`'${file}' was not written by slotsync discover, and is not overwritten`, {
     remedy: 'Move it away, or name another file.',
   });
+}
+
+/** The types and fields of a service, and how many objects have them. */
+function describeService({ types, fields }: ServiceSurvey, service: string): string[] {
+  if (types.length === 0 && fields.length === 0)
+    return [
+      `${service} knows no types and no fields.`,
+      '→ Types and fields are defined at the service. Is API_ORGANIZATION_ID the right organization?',
+    ];
+  const nameless = [...types, ...fields].filter(({ extId }) => extId === undefined).length;
+  return lines(
+    `${service}: ${plural(types.length, 'type')}, ${plural(fields.length, 'field')}`,
+    '',
+    table(
+      ['type', 'name', 'objects', 'without external id'],
+      types.map(({ extId, name, objects, withoutExtId }) => [
+        extId ?? NONE,
+        name ?? NONE,
+        objects ?? NONE,
+        withoutExtId ?? NONE,
+      ]),
+    ).split('\n'),
+    '',
+    table(
+      ['field', 'name', 'on objects of', 'filled'],
+      fields.map(({ extId, name, types, filled }) => [
+        extId ?? NONE,
+        name ?? NONE,
+        types.join(', ') || NONE,
+        extId === undefined ? NONE : filled,
+      ]),
+    ).split('\n'),
+    nameless > 0 && [
+      '',
+      `${plural(nameless, 'type or field', 'types and fields')} without an external id: a configuration cannot name ${nameless === 1 ? 'it' : 'them'}.`,
+      '→ Give them one at the service.',
+    ],
+  );
 }

@@ -3,12 +3,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
+import { endsWithin } from '../process/lifecycle.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
-import { endStatementsWithClient } from './end-statements.js';
 import { createSockets } from './postgres-socket.js';
 import { createQuestions } from './server-questions.js';
 import { closeSilentConnections, SILENCE } from './silent-connections.js';
-import { watchStatements } from './statements.js';
+import { watchStatements, type Statement } from './statements.js';
 import { watchTransactions } from './transactions.js';
 import { parsePostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
@@ -23,6 +23,9 @@ const KEEP_ALIVE_MS = 30_000;
 const POOLING_ATTEMPTS = 3;
 /** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
+
+/** For the request to cancel a statement, and the server's answer to it. */
+const CANCEL_WITHIN_S = 1;
 
 type ConnectionRules = Partial<typeof SILENCE> & {
   reconnects?: boolean;
@@ -79,6 +82,20 @@ function openClient<T extends Record<string, postgres.PostgresType> = {}>(
     ...others,
   } as postgres.Options<T>);
   return { client, sockets };
+}
+
+/**
+ * `end` of the client cancels its statements that have not ended within the timeout. When a connection closes, PostgreSQL goes
+ * on with the statement until it has something to send: a view may compute for hours.
+ */
+function endStatementsWithClient(client: postgres.Sql, underWay: ReadonlySet<Statement>): void {
+  const { end } = client;
+  client.end = async ({ timeout }: { timeout?: number } = {}) => {
+    if (timeout === undefined) return end();
+    const ended = end({ timeout: timeout + CANCEL_WITHIN_S });
+    if (!(await endsWithin(ended, timeout * 1000))) for (const statement of underWay) statement.cancel();
+    return ended;
+  };
 }
 
 /** The same for pg, as the configuration of a client or a pool. Throws UsageError when the address cannot be used. */

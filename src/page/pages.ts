@@ -36,8 +36,8 @@ import { RUN_KINDS } from '../state/schema.js';
 import { BOOKINGS } from '../streams/config-schema.js';
 import type { BookingExplained } from '../sync/operator/explain-booking.js';
 import type { RecordExplained } from '../sync/operator/explain-record.js';
-import { html } from '../text/html.js';
-import { requestLine } from './chart.js';
+import { formatNumber } from '../text/format.js';
+import { html, type Html } from '../text/html.js';
 import { command, link, renderDocument } from './render-document.js';
 import { sidesSection, type Shown } from './sides.js';
 import { PageNotFound, type Page } from './view.js';
@@ -49,6 +49,9 @@ const MOST_CAUSES = 50;
 const MOST_RECORDS = 50;
 /** Batches of a record, and events of a booking. */
 const MOST_OF_ONE = 20;
+/** The line of requests, in its own units. */
+const WIDTH = 600;
+const HEIGHT = 96;
 
 /** The first page: the situation, and one line about the requests of the last hour. */
 export const nowPage: Page = async (sources) => {
@@ -221,3 +224,33 @@ export const actionsPage: Page = async (sources, { address }) => {
   const actions = await sources.read(address, (db) => listActions(db, { limit: MOST }));
   return (view) => renderDocument(actionsDocument(actions), view);
 };
+
+interface Minute {
+  minute: Date;
+  requests: number;
+  throttled: number;
+}
+
+/** Requests of the last hour as a line: a point for each minute, the oldest first. `label`: its meaning in words; `allowed`: requests that the quota allows in a minute. */
+function requestLine(
+  minutes: readonly Minute[],
+  { label, allowed }: { label: string; allowed: number },
+): Html {
+  const most = minutes.reduce((more, { requests }) => Math.max(more, requests), 0);
+  const scale = Math.max(1, most);
+  const last = Math.max(1, minutes.length - 1);
+  const x = (at: number) => ((at / last) * WIDTH).toFixed(1);
+  const y = (requests: number) => (HEIGHT - (requests / scale) * (HEIGHT - 4) - 2).toFixed(1);
+  const points = minutes.map(({ requests }, at) => `${x(at)},${y(requests)}`).join(' ');
+  const refused = minutes.flatMap(({ throttled, requests }, at) =>
+    throttled > 0
+      ? [
+          html`<line x1="${x(at)}" x2="${x(at)}" y1="${y(requests)}" y2="${HEIGHT}" class="refused" vector-effect="non-scaling-stroke"/>`,
+        ]
+      : [],
+  );
+  return html`<svg class="line" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${label}" preserveAspectRatio="none">
+<polygon class="area" points="0,${HEIGHT} ${points} ${WIDTH},${HEIGHT}"/>
+<polyline points="${points}" vector-effect="non-scaling-stroke"/>${refused}
+</svg><p class="axis" aria-hidden="true"><span>an hour ago</span><span>at most ${formatNumber(most)} of ${formatNumber(allowed)} a minute</span><span>now</span></p>`;
+}

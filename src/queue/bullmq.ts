@@ -5,12 +5,11 @@ import pg from 'pg';
 import type { Logger } from '../process/logger.js';
 import { QUEUES, type QueueName } from './jobs.js';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
-import type { Queries } from '../state/database.js';
+import { query, type Queries } from '../state/database.js';
 import { deleteKeys, openRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../config/setting-text.js';
+import { arrayLiteral } from '../text/sql-text.js';
 import { correctInPostgres, releaseMisdated } from './correct-times.js';
-import { listWaiting } from './list-waiting.js';
-import { OWN_LOCKS } from './own-locks.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -29,11 +28,55 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
     const isSkipped = (text: string) =>
       (rows[0]?.exists && text.startsWith('CREATE SCHEMA IF NOT EXISTS')) ||
       text.startsWith('SELECT pg_advisory_xact_lock');
-    const query = async (text: string, values?: unknown[]) =>
+    const ask = async (text: string, values?: unknown[]) =>
       isSkipped(text) ? { rows: [] } : client.query(text, values);
-    await runMigrations({ query } as never, QUEUE_SCHEMA);
+    await runMigrations({ query: ask } as never, QUEUE_SCHEMA);
     await client.query(OWN_LOCKS);
   });
+}
+
+/**
+ * A single key is the hash of a text, which may name a job or what another program deduplicates by: a row for each would grow
+ * without end. So 65536 keys that follow each other share a row. Their order stays, by which BullMQ takes several.
+ */
+const GROUP_OF_KEY = 'key >> 16';
+
+/**
+ * Lets BullMQ's functions lock rows of a table in the queue's own schema. They lock by advisory locks, which any role that may
+ * connect can take: it could hold up every job. Those that only try a lock keep it: nothing waits for them. It may be run again,
+ * after BullMQ's own migrations.
+ */
+const OWN_LOCKS = `
+  CREATE TABLE IF NOT EXISTS ${QUEUE_SCHEMA}.lock_key (key bigint PRIMARY KEY);
+  ${lockFunction('lock_key', 'key bigint', GROUP_OF_KEY, 'UPDATE')}
+  ${lockFunction('lock_key_shared', 'key bigint', GROUP_OF_KEY, 'KEY SHARE')}
+  ${lockFunction('lock_key_shared', 'high int, low int', '(high::bigint << 32) | (low::bigint & 4294967295)', 'KEY SHARE')}
+  ${lockFunction('lock_key', 'high int, low int', '(high::bigint << 32) | (low::bigint & 4294967295)', 'UPDATE')}
+  DO $do$
+  DECLARE
+    locking regprocedure;
+  BEGIN
+    FOR locking IN SELECT p.oid FROM pg_proc AS p
+      WHERE p.pronamespace = '${QUEUE_SCHEMA}'::regnamespace AND p.prosrc ~ 'pg_advisory_xact_lock'
+    LOOP
+      EXECUTE regexp_replace(pg_get_functiondef(locking), 'pg_advisory_xact_lock(_shared)?\\(', '${QUEUE_SCHEMA}.lock_key\\1(', 'g');
+    END LOOP;
+  END $do$;`;
+
+/** Until the end of the transaction, as BullMQ's are. Who uses a key for the first time has it alone, whichever lock it is. */
+function lockFunction(
+  name: string,
+  parameters: string,
+  key: string,
+  strength: 'UPDATE' | 'KEY SHARE',
+): string {
+  return `CREATE OR REPLACE FUNCTION ${QUEUE_SCHEMA}.${name}(${parameters}) RETURNS void LANGUAGE plpgsql AS $lock$
+  DECLARE
+    wanted CONSTANT bigint := ${key};
+  BEGIN
+    INSERT INTO ${QUEUE_SCHEMA}.lock_key AS l (key) VALUES (wanted) ON CONFLICT DO NOTHING;
+    PERFORM FROM ${QUEUE_SCHEMA}.lock_key AS l WHERE l.key = wanted FOR ${strength};
+  END $lock$;`;
 }
 
 /** Removes the queues of a state from Redis; those in PostgreSQL go with their schema. */
@@ -185,4 +228,12 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
       for (const client of clients.values()) client.disconnect();
     },
   };
+}
+
+/** The queues in PostgreSQL, of these, in which a job could be taken now. */
+async function listWaiting(queues: readonly string[], db: Queries): Promise<string[]> {
+  const waiting = await query<{ name: string }>(db)`
+    SELECT name FROM unnest(${arrayLiteral(queues)}::text[]) AS queue (name)
+    WHERE EXISTS (SELECT FROM slotsync_queue.job AS j WHERE j.queue = queue.name AND j.state = 'waiting')`;
+  return waiting.map(({ name }) => name);
 }

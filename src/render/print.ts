@@ -5,17 +5,45 @@ import { plural } from '../text/format.js';
 import {
   canDraw,
   CLOSE_SCREEN,
+  coloured,
   columnsOf,
   drawnLine,
   drawnScreen,
   hasColours,
   OPEN_SCREEN,
   overDrawnLine,
+  type Colour,
   type Output,
 } from '../process/terminal.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
-import { colourStatuses } from './colours.js';
 import { breakLine, headOf, wrapLine } from './wrap.js';
+
+/** The colours of statuses. */
+const STATUSES: Readonly<Record<string, Colour>> = {
+  failed: 'red',
+  dead: 'red',
+  Failed: 'red',
+  'Sending stopped': 'red',
+  'Not seen': 'red',
+  partial: 'yellow',
+  held: 'yellow',
+  Held: 'yellow',
+  paused: 'yellow',
+  deferred: 'yellow',
+  cancelled: 'yellow',
+  drift: 'yellow',
+  succeeded: 'green',
+  synced: 'green',
+};
+
+/**
+ * A word is coloured where nothing but a status stands: as a cell of a table, or between the signs of our own sentences. Text
+ * that comes from elsewhere is visible by then, and can at most have such a word coloured.
+ */
+const STATUS = new RegExp(
+  `(?<=^|  |[,:'] |\\(|Run \\d+ | is | are )(?:${Object.keys(STATUSES).join('|')})(?=$|  |[,.;:)]| (?:in|since|for|\\())`,
+  'g',
+);
 
 export function printLine(line = ''): void {
   printLines([line]);
@@ -97,6 +125,10 @@ export function openScreen() {
 
 function paint(output: Output, lines: readonly string[]): readonly string[] {
   return hasColours(output) ? lines.map(colourStatuses) : lines;
+}
+
+function colourStatuses(line: string): string {
+  return line.replace(STATUS, (status) => coloured(status, STATUSES[status] ?? 'dim'));
 }
 
 function write(output: Output, text: string): void {

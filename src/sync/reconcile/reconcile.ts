@@ -1,7 +1,7 @@
 // Compares bookings: the service's reservations and cancellations compared with the bookings of the mirror.
 // A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
 // no batches and needs no queue. One at a time, worked by the process that started it.
-import type { Period } from '../../destination/destination.js';
+import { resultsOf, type Period } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, UsageError } from '../../errors/errors.js';
 import { storeVerdicts } from '../../state/bookings/verdict-store.js';
 import { pruneBookings } from '../../state/retention.js';
@@ -23,9 +23,9 @@ import { NIGHTLY } from '../../time/schedule.js';
 import { inSpan } from '../../process/tracing.js';
 import { readLookupTables, requireLookups } from '../run/current-streams.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
-import type { MatchDeps } from './match-bookings.js';
-import { readChanges } from './read-changes.js';
+import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
 import { readWindow, type ReadOptions } from './read-window.js';
+import { readSlices } from './time-slices.js';
 
 export interface ReconcileDeps
   extends
@@ -209,4 +209,44 @@ async function inRun(
   deps.log.info(facts, 'reservations reconciled');
   const discrepancies = named > 0 ? await verdicts.listDiscrepancies(named) : [];
   return { runId, read, from, to, ...counts, requests, discrepancies };
+}
+
+/** Matches what was changed at the service in the period (Unix seconds), whenever it takes place. Returns how many changes there were. */
+async function readChanges(
+  deps: MatchDeps,
+  period: Period,
+  { sliceSize, signal }: ReadOptions,
+): Promise<number> {
+  const { mirror, destination, verdicts, lane } = deps;
+  const source = deps.reservations.bookings;
+  const context = { lane, signal };
+  const size = { most: sliceSize, least: 1 };
+  let changes = 0;
+  // The end of `modified` is included: in slices that follow each other a second is read twice, and none is missed.
+  const cancellations = readSlices(period, size, (modified, most) =>
+    destination.findCancellations({ modified, most }, context),
+  );
+  for await (const { results } of cancellations) {
+    changes += results.length;
+    await verdicts.keep({ seen: results });
+    const ids = results.flatMap(({ reservationId }) => reservationId ?? []);
+    const known = await verdicts.readKnown({ keys: [], destinationIds: ids });
+    const keys = known.map(({ key }) => key);
+    const extIds = results.flatMap(({ extId }) => extId ?? []);
+    const bookings = [
+      ...(await mirror.bookings.readByKeys(source, keys)),
+      ...(await mirror.bookings.readByExternalIds(source, extIds)),
+    ];
+    const reservations = resultsOf(await destination.findReservations({ ids }, context));
+    await matchBookings(deps, { bookings, reservations, known: keys }, signal);
+  }
+  const changed = readSlices(period, size, (modified, most) =>
+    destination.findReservations({ modified, most }, context),
+  );
+  for await (const { results } of changed) {
+    changes += results.length;
+    await requireUnended(deps);
+    await matchBookings(deps, { bookings: [], reservations: results }, signal);
+  }
+  return changes;
 }
