@@ -1,6 +1,7 @@
 // `npm run bench -- <name>`: figures side by side with what a user would pick instead, on this machine alone.
 import { benchConnections } from './connections.js';
 import { benchFar } from './far.js';
+import { benchInbox } from './inbox.js';
 import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
 import { benchLoad } from './load.js';
@@ -17,6 +18,7 @@ import { benchVerify } from './verify.js';
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
   far: benchFar,
+  inbox: benchInbox,
   latency: benchLatency,
   limiter: benchLimiter,
   load: benchLoad,
