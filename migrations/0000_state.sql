@@ -74,6 +74,7 @@ CREATE TABLE "slotsync"."changes" (
 	"local_key" text COLLATE "C" NOT NULL,
 	"requested_at" timestamp with time zone DEFAULT now() NOT NULL,
 	"run_id" bigint,
+	"after_run" bigint,
 	"not_before" timestamp with time zone,
 	CONSTRAINT "changes_size" CHECK (octet_length(stream) <= 1024 AND octet_length(local_key) <= 1024),
 	CONSTRAINT "changes_times" CHECK (isfinite(requested_at) AND isfinite(not_before))
@@ -402,9 +403,10 @@ CREATE INDEX "batches_run" ON "slotsync"."batches" USING btree ("run_id","state"
 CREATE INDEX "batches_unsent" ON "slotsync"."batches" USING btree ("stream","operation") WHERE state IN ('planned', 'queued');--> statement-breakpoint
 CREATE INDEX "cancellations_reservation" ON "slotsync"."cancellations" USING btree ("reservation");--> statement-breakpoint
 CREATE INDEX "cancellations_external_id" ON "slotsync"."cancellations" USING btree ("external_id");--> statement-breakpoint
-CREATE INDEX "changes_waiting" ON "slotsync"."changes" USING btree ("id") WHERE run_id IS NULL;--> statement-breakpoint
+CREATE INDEX "changes_waiting" ON "slotsync"."changes" USING btree ("id") WHERE run_id IS NULL AND after_run IS NULL;--> statement-breakpoint
 CREATE INDEX "changes_taken" ON "slotsync"."changes" USING btree ("run_id") WHERE run_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX "changes_key" ON "slotsync"."changes" USING btree ("stream","local_key");--> statement-breakpoint
+CREATE INDEX "changes_after" ON "slotsync"."changes" USING btree ("after_run") WHERE after_run IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "changes_key" ON "slotsync"."changes" USING btree ("stream","local_key","run_id");--> statement-breakpoint
 CREATE INDEX "drift_external_id" ON "slotsync"."drift" USING btree ("external_id");--> statement-breakpoint
 CREATE INDEX "drift_events_key" ON "slotsync"."drift_events" USING btree ("stream","local_key");--> statement-breakpoint
 CREATE INDEX "drift_events_at" ON "slotsync"."drift_events" USING btree ("at");--> statement-breakpoint

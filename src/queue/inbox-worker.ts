@@ -37,6 +37,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   const { producer, workers, state, log, streams, polling } = options;
   const loops: ReturnType<typeof repeat>[] = [];
   let busyMs = BUSY_MS.first / 2;
+  let first: 'oldest' | 'newest' = 'oldest';
   let listener: ReturnType<typeof listenForChanges> | undefined;
   const { stopping, aborting, stop, abort } = createStoppable('inbox', log, () =>
     Promise.all([changeWorker.close(), listener?.close(), ...loops.map((loop) => loop.ended)]),
@@ -48,15 +49,18 @@ export function createInboxWorker(options: InboxWorkerOptions) {
     if (!isWorkWaiting) return undefined;
     const few = workers.hasRoom() ? { keys: KEYS_OF_A_CHANGE, token: workers.newPlanner() } : undefined;
     const fingerprints = fingerprintsOf(streams.values());
-    const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few);
-    if (taken === 'nothing') return undefined;
+    const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few, { first });
     if (taken === 'busy') return (busyMs = Math.min(2 * busyMs, BUSY_MS.most));
     busyMs = BUSY_MS.first / 2;
+    const isFull = first === 'newest' || (taken !== 'nothing' && taken.isFull);
+    // A change that was made after very many others does not wait until all of those were taken.
+    first = isFull && first === 'oldest' ? 'newest' : 'oldest';
+    if (taken === 'nothing') return isFull ? 0 : undefined;
     // They may have stopped meanwhile: nobody would wait for them, and the run for the next sweep.
     if (taken.planner !== null && workers.hasRoom()) workers.startFew(taken);
     // A run that cannot be queued is a row all the same, and is queued from there.
-    else await producer.enqueueRun(taken.runId, 'incremental');
-    return taken.isFull ? 0 : undefined;
+    else await producer.enqueueRun(taken.runId, taken.lane);
+    return isFull ? 0 : undefined;
   }
 
   function pollStream(stream: Stream) {

@@ -624,13 +624,16 @@ export const changes = slotsync.table(
     requestedAt: time('requested_at').notNull().defaultNow(),
     /** The incremental run that took it; null: none yet. */
     runId: big('run_id'),
+    /** An unfinished run that has taken an earlier row of the key: this row is not taken before that run has ended. */
+    afterRun: big('after_run'),
     /** Set when its run failed: it is not taken again before. */
     notBefore: time('not_before'),
   },
   (table) => [
-    partialIndex('changes_waiting', 'run_id IS NULL', table.id),
+    partialIndex('changes_waiting', 'run_id IS NULL AND after_run IS NULL', table.id),
     partialIndex('changes_taken', 'run_id IS NOT NULL', table.runId),
-    index('changes_key').on(table.stream, table.localKey),
+    partialIndex('changes_after', 'after_run IS NOT NULL', table.afterRun),
+    index('changes_key').on(table.stream, table.localKey, table.runId),
     // Other programs write here.
     check(
       'changes_size',

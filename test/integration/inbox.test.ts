@@ -226,12 +226,11 @@ describe('taking', () => {
     expect(await keysOf(await taken())).toEqual(['E', 'F']);
   });
 
-  it('takes a thousand keys at most, and a storm of one key as one', async () => {
+  it('takes a storm of one key as one', async () => {
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key)
-      SELECT 'rooms', 'K' || (i % 1500) FROM generate_series(1, 9000) AS i`;
-    expect(await keysOf(await taken())).toHaveLength(1000);
-    expect(await keysOf(await taken())).toHaveLength(500);
+      SELECT 'rooms', 'K' || (i % 3) FROM generate_series(1, 9000) AS i`;
+    expect(await keysOf(await taken())).toEqual(['K0', 'K1', 'K2']);
     expect(await take()).toBe('nothing');
   });
 });

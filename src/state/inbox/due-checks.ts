@@ -1,7 +1,7 @@
 // A write whose answer was lost may be carried out late, over a newer one. When that cannot happen any more, the record is
 // in doubt once more, and its key goes into the inbox, so that the object is looked at. A refusal while nothing was accepted
 // is followed up in the same way.
-import { sql } from 'drizzle-orm';
+import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
 import { AWAITS_SECOND_ANSWER, IS_FORMER, IS_FREE } from '../records/record-state.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
@@ -10,13 +10,22 @@ import { isWorkWaiting } from './take-changes.js';
 /** Records taken in one statement. */
 const AT_ONCE = 1000;
 
-/** A row `c` that names no run which may have taken it: a program that adds rows may have named one. */
-const IS_MISTAKEN = sql`(c.run_id IS NOT NULL AND NOT EXISTS (
-  SELECT FROM slotsync.runs AS r WHERE r.id = c.run_id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
+/** The runs that a column of the inbox names. Each is looked up in the column's index: a run may have very many rows. */
+const namedIn = (column: SQL) => sql`(WITH RECURSIVE named AS (
+  SELECT min(${column}) AS id FROM slotsync.changes
+  UNION ALL SELECT (SELECT min(${column}) FROM slotsync.changes WHERE ${column} > named.id) FROM named WHERE id IS NOT NULL
+) SELECT id FROM named WHERE id IS NOT NULL)`;
+
+/**
+ * Runs that rows name and that have ended, so that keys they had may be taken now. Or none that ever took a row: a program that
+ * adds rows may have named one.
+ */
+const ENDED = sql`ARRAY(SELECT id FROM (${namedIn(sql`run_id`)} UNION ${namedIn(sql`after_run`)}) AS named
+  WHERE NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = named.id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
 
 /**
  * Puts the records of these streams whose check is due into the inbox; an object that no row has stays in doubt until
- * one does. Rows that no run can have taken wait again. Returns how many checks were due, and whether anything in the inbox
+ * one does. Rows of no unfinished run wait again. Returns how many checks were due, and whether anything in the inbox
  * may be taken: all that an idle worker asks.
  */
 export async function addDueChecks(
@@ -35,11 +44,11 @@ export async function addDueChecks(
       RETURNING r.stream, r.local_key, ${IS_FORMER} AS is_former
     ), added AS (
       INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM doubted WHERE NOT is_former RETURNING 1
-    ), mended AS (
-      UPDATE slotsync.changes AS c SET run_id = NULL WHERE ${IS_MISTAKEN} RETURNING 1
+    ), freed AS (
+      UPDATE slotsync.changes AS c SET run_id = NULL, after_run = NULL WHERE c.run_id = ANY (${ENDED}) OR c.after_run = ANY (${ENDED}) RETURNING 1
     )
     SELECT count(*)::int AS added,
-      count(*) > 0 OR EXISTS (SELECT FROM mended) OR ${isWorkWaiting(streams)} AS "isWorkWaiting",
+      count(*) > 0 OR EXISTS (SELECT FROM freed) OR ${isWorkWaiting(streams)} AS "isWorkWaiting",
       CASE WHEN count(*) > 0 THEN pg_notify(${CHANGES_CHANNEL}, '') END
     FROM added`;
 }

@@ -1,4 +1,5 @@
 // The batches of a plan. A batch is claimed, read and settled as one, and written in as many requests as it takes.
+import type { Lane } from '../../destination/quota/limiter.js';
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { LimitedOperation, ResendReason } from '../../state/schema.js';
@@ -56,14 +57,11 @@ export const KEYS_OF_A_CHANGE = 100;
 /** Full requests of a fixed size in one batch: so much waits for the claims of a worker that died to expire. */
 const MOST_REQUESTS = 10;
 
-/** How many keys a batch of the stream holds. */
-export function keysPerBatch(
-  { batchSize, owns }: Pick<Stream, 'batchSize' | 'owns'>,
-  { isIncremental = false } = {},
-): number {
+/** How many keys a batch of the stream holds, of a run in this lane. */
+export function keysPerBatch({ batchSize, owns }: Pick<Stream, 'batchSize' | 'owns'>, lane?: Lane): number {
   // A fixed size is that of the finds too, and each find is followed by its one write.
   if (batchSize !== 'auto' && owns === 'fields') return batchSize;
-  const most = isIncremental ? KEYS_OF_A_CHANGE : MOST_OBJECTS;
+  const most = lane === 'incremental' ? KEYS_OF_A_CHANGE : MOST_OBJECTS;
   if (batchSize === 'auto') return most;
   const keys = Math.min(most, batchSize * MOST_REQUESTS);
   return Math.max(batchSize, keys - (keys % batchSize));

@@ -88,7 +88,7 @@ export function createPlanLists(
 
   const moves = createMoves(deps, stream, () => listRecordedStreams(state.db));
   const existingObjects = createExistingObjectFinder(deps, stream, request.context);
-  const batches = collectBatches(keysPerBatch(stream, { isIncremental }), sink);
+  const batches = collectBatches(keysPerBatch(stream, request.context.lane), sink);
   const lists = {
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
     unaccepted: collectLists(KEYS_AT_ONCE, planUnaccepted),
