@@ -14,6 +14,7 @@ import { benchRecovery } from './recovery.js';
 import { benchSnapshot } from './snapshot.js';
 import { benchStartUp } from './start-up.js';
 import { benchVerify } from './verify.js';
+import { benchWorkers } from './workers.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
@@ -31,6 +32,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   snapshot: benchSnapshot,
   'start-up': benchStartUp,
   verify: benchVerify,
+  workers: benchWorkers,
 };
 
 const [name = '', ...args] = process.argv.slice(2);

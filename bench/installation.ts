@@ -65,11 +65,11 @@ export async function install(options: {
     },
 
     /** Resolves when the worker works. */
-    async startWorker(): Promise<Running> {
-      const worker = begin(['worker'], { LOG_LEVEL: 'info' });
+    async startWorker(...args: string[]): Promise<Running> {
+      const worker = begin(['worker', ...args], { LOG_LEVEL: 'info' });
       await until(() => worker.output().includes('worker started'), {
         describe: () => `a worker to start: ${worker.output()}`,
-        timeoutMs: 20_000,
+        timeoutMs: 120_000,
       });
       return worker;
     },

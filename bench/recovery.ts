@@ -55,7 +55,7 @@ export async function benchRecovery([repeats = '2']: readonly string[]): Promise
     onEnd(slotsync.close);
     await slotsync.command('migrate');
     await slotsync.command('sync', '--detach');
-    const workers = await Promise.all(Array.from({ length: WORKERS }, slotsync.startWorker));
+    const workers = await Promise.all(Array.from({ length: WORKERS }, () => slotsync.startWorker()));
     await pause(SETTLE_MS);
 
     /** Does its harm and resolves when it is over: from then on the time to the full rate counts. */
