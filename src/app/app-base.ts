@@ -13,8 +13,9 @@ import type { ApiSettings, Settings } from '../config/settings.js';
 import { openState, type State } from '../state/database.js';
 import { noteDatabase, readStateFacts } from '../state/databases.js';
 import { requireReason, type Actor } from '../state/actions.js';
-import { bindDestination, confirmDestination } from '../state/destination-binding.js';
+import { bindDestination, claimQuotaPlace, confirmDestination } from '../state/destination-binding.js';
 import { requireMigrated } from '../state/migrate.js';
+import { readPool, type Pool } from '../state/processes.js';
 import type { StartedBy } from '../state/schema.js';
 import { requireWriter } from '../state/state-role.js';
 import type { Mirror } from '../mirror/mirror.js';
@@ -133,8 +134,12 @@ export function createAppBase(
     const [opened] = await Promise.all([bound(), noteDatabase(db, 'state', readStateFacts)]);
     return opened;
   });
-  /** Once others see this process: no process has given the state to another destination in between. */
-  const confirmBound = async () => bindDestination(await state(), api());
+  /** Once others see this process: no process has given the state, or its quota, to another place in between. */
+  const confirmBound = async () => {
+    const opened = await state();
+    await bindDestination(opened, api());
+    if (!parts.limiter) await claimQuotaPlace(opened, await quotaPlace());
+  };
 
   /** Throws the error: one of a missing right with what the role may do. */
   async function explainRights(error: unknown): Promise<never> {
@@ -167,25 +172,51 @@ export function createAppBase(
   /** The quota is one organization's at one service. */
   async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
     const { openLimiter } = await import('../destination/quota/open-limiter.js');
-    const { redisUrl, requestsPerSecond: rate } = settings;
+    const { redisUrl } = settings;
     // Its migrations create the store, which would be asked for half a minute before it is given up.
     if (redisUrl === undefined) {
       const { db } = await state();
       if (leaseMs !== undefined) await requireWriter({ db });
     } else await requireRedis(Infinity);
     const key = `${owner.baseUrl} ${owner.organizationId}`;
+    const rate = () => Math.min(settings.requestsPerSecond, least?.requestsPerSecond ?? Infinity);
     const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
     own(opened, opened.disconnect);
-    return own(opened.limiter, opened.limiter.close);
+    own(opened.limiter, opened.limiter.close);
+    return opened;
   }
 
-  const limiter = once(async () => {
+  /** Another process with a smaller rate, which counts for this one too. */
+  let least: Pool['least'] = null;
+  function seePool({ least: other }: Pool): void {
+    const isLess = other !== null && other.requestsPerSecond < settings.requestsPerSecond;
+    if (isLess && other.requestsPerSecond !== least?.requestsPerSecond)
+      log.warn(
+        { ...other, configured: settings.requestsPerSecond },
+        'another process has a smaller API_REQUESTS_PER_SECOND, which counts',
+      );
+    least = isLess ? other : null;
+  }
+
+  const ownQuota = once(async () => {
     const { requestTimeoutMs, lateWriteSeconds } = await service();
-    return parts.limiter ?? openQuota(api(), requestTimeoutMs + lateWriteSeconds * 1000 + 1000);
+    return openQuota(api(), requestTimeoutMs + lateWriteSeconds * 1000 + 1000);
+  });
+  const quotaPlace = async () => (await ownQuota()).findPlace();
+  const limiter = once(async () => {
+    if (parts.limiter) return parts.limiter;
+    const opened = await ownQuota();
+    // Without a migrated state no process can be at work.
+    const known = await state().catch(() => undefined);
+    if (known) {
+      seePool(await readPool(known.db));
+      await claimQuotaPlace(known, await opened.findPlace());
+    }
+    return opened.limiter;
   });
 
   /** The quota of the state's destination, for commands that only look. */
-  let quota: { name: string; limiter: ReturnType<typeof openQuota> } | undefined;
+  let quota: { name: string; limiter: Promise<Limiter> } | undefined;
 
   /** Undefined when no HTTP is asked for. */
   const http = once(async () => {
@@ -279,6 +310,8 @@ export function createAppBase(
     bound,
     recognized,
     confirmBound,
+    quotaPlace,
+    seePool,
     mirror,
     openMirror,
     triggers,
@@ -323,7 +356,8 @@ export function createAppBase(
           quota = undefined; // the next one opens it anew
           throw error;
         };
-        quota = { name, limiter: openQuota(owner).catch(failed) };
+        const opened = openQuota(owner).then(({ limiter: looking }) => looking);
+        quota = { name, limiter: opened.catch(failed) };
       }
       return (await quota.limiter).usage();
     },

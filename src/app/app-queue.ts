@@ -63,9 +63,11 @@ export async function openQueue(app: AppBase) {
       options: { concurrency?: number | undefined; waitForCredentials?: boolean } = {},
     ): Promise<Workers> {
       const configuration = { ...fingerprints, loadedAt, isChanged };
+      const { requestsPerSecond } = app.settings;
+      const quota = { requestsPerSecond, findPlace: app.quotaPlace, sees: app.seePool };
       const [syncing, presence] = await Promise.all([
         app.syncing(state),
-        startPresence({ state, log, command: app.command, configuration }).then((started) =>
+        startPresence({ state, log, command: app.command, configuration, quota }).then((started) =>
           own(started, started.close),
         ),
       ]);

@@ -7,10 +7,12 @@ import { repeat } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import type { State } from '../state/database.js';
 import { markRestored, noteDatabase, readStateFacts } from '../state/databases.js';
+import { moveQuotaPlace, type QuotaPlace } from '../state/destination-binding.js';
 import {
   notePresence,
   removeProcess,
   RENEW_PROCESS_MS,
+  type Pool,
   type ProcessConfiguration,
   type SendingStopped,
 } from '../state/processes.js';
@@ -24,6 +26,12 @@ interface PresenceDeps {
   /** `worker`, or the command that works the queue. */
   command: string;
   configuration?: ProcessConfiguration & { isChanged: () => Promise<boolean> };
+  quota?: {
+    requestsPerSecond: number;
+    findPlace: () => Promise<QuotaPlace>;
+    /** Hears of the other processes at each renewal. */
+    sees: (pool: Pool) => void;
+  };
 }
 
 export type Presence = Awaited<ReturnType<typeof startPresence>>;
@@ -32,14 +40,20 @@ export type Presence = Awaited<ReturnType<typeof startPresence>>;
  * Notes this process in the state until it is closed; it is noted when this resolves. While the state does not answer, others
  * take it for dead.
  */
-export async function startPresence({ state, log, command, configuration }: PresenceDeps) {
-  const process_ = { id: randomUUID().slice(-12), command, host: hostname(), pid: process.pid };
+export async function startPresence({ state, log, command, configuration, quota }: PresenceDeps) {
+  const { requestsPerSecond = null } = quota ?? {};
+  const id = randomUUID().slice(-12);
+  const process_ = { id, command, host: hostname(), pid: process.pid, requestsPerSecond };
+  let place: QuotaPlace | undefined;
+  let others = 0;
   const closing = new AbortController();
   let stopped: (SendingStopped & { since: Date }) | null = null;
   let isChanged = false;
   let notedAt: string | undefined;
   const note = async () => {
     const noted = await notePresence(state.db, process_, stopped, { configuration, isChanged, notedAt });
+    others = noted.others;
+    quota?.sees(noted);
     return noted.isPutBack ? noteRestored() : noted.notedAt;
   };
   /** In one transaction: what was found out must not be forgotten when it cannot be noted. */
@@ -71,11 +85,17 @@ export async function startPresence({ state, log, command, configuration }: Pres
       log.warn('configuration changed on disk: this process goes on with the one it has loaded; restart it');
     if (wasChanged && !isChanged) log.info('configuration on disk is again the one that was loaded');
     notedAt = await note();
+    const now = await quota?.findPlace();
+    if (now && place && now.id !== place.id) await moveQuotaPlace(state.db, place.id, now);
+    place = now;
   }
 
   return {
     /** Names the process in the state; claims of its batches begin with it. */
     id: process_.id,
+
+    /** Processes that send, this one included. */
+    processes: () => others + 1,
 
     /** Since when it sends nothing, and why; null: it sends. */
     stopped: () => stopped,

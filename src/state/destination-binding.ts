@@ -1,9 +1,11 @@
 // The service and organization that this state belongs to. A production key must never meet the state of a test environment:
 // what was accepted would be wrong for every record. The state is bound once it knows something of the service, so what was
 // typed wrong before can be corrected.
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'drizzle-orm';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
-import { queryOne, queryTogether, type Queries, type State } from './database.js';
+import { query, queryOne, queryTogether, type Queries, type State } from './database.js';
 import { listWorking } from './processes.js';
 import { WAS_SENT } from './records/record-state.js';
 import { retryRecords } from './records/retry-records.js';
@@ -89,6 +91,62 @@ function refusal(bound: Binding, wanted: Binding, working: readonly string[] = [
     remedy:
       'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination a STATE_DATABASE_URL of its own. To give up what this state knows and start from nothing: slotsync reset',
   });
+}
+
+/** Place of quota and queue. The id tells the place from every other, the address is for people. */
+export interface QuotaPlace {
+  id: string;
+  address: string;
+}
+
+/** Processes note within this time that their Redis was restarted, and that requests were answered. */
+const PLACE_NOTED_WITHIN_MS = 12_000;
+const LOOK_AGAIN_MS = 1000;
+
+/**
+ * Notes where this process counts the quota. Throws UsageError while another process than `own` counts it in another
+ * place, because two counts allow twice the quota. A state that knows no destination yet notes nothing.
+ */
+export async function claimQuotaPlace(
+  { db }: Pick<State, 'db'>,
+  place: QuotaPlace,
+  { own = { host: hostname(), pid: process.pid }, withinMs = PLACE_NOTED_WITHIN_MS } = {},
+): Promise<void> {
+  const until = performance.now() + withinMs;
+  for (;;) {
+    const [noted] = await query<{ id: string | null; address: string; isInUse: boolean }>(db)`
+      SELECT quota_place AS id, quota_address AS address,
+        coalesce(answered_at > now() - make_interval(secs => ${withinMs / 1000}), false) AS "isInUse"
+      FROM slotsync.destination`;
+    if (!noted || noted.id === place.id) return;
+    const working = noted.id === null ? [] : await listWorking(db, own);
+    if (noted.id === null || (working.length === 0 && !noted.isInUse)) {
+      await moveQuotaPlace(db, noted.id, place);
+      continue; // another process may have noted its place meanwhile
+    }
+    // A Redis that was restarted has another run id; a place of another kind stays what it is.
+    const isSettled = working.length > 0 && (noted.id === 'state' || place.id === 'state');
+    if (isSettled || performance.now() >= until)
+      throw new UsageError(
+        `quota and queue of this state are in ${noted.address}, and this process would have them in ${place.address}: together they would exceed the quota${working.length > 0 ? `; at work is ${working.join('; ')}` : ''}`,
+        {
+          remedy:
+            'Give every process the same REDIS_URL, or none. To move quota and queue, stop all processes first.',
+        },
+      );
+    await sleep(LOOK_AGAIN_MS);
+  }
+}
+
+/** Notes a place instead of `from`, unless a process has noted another one meanwhile. */
+export async function moveQuotaPlace(
+  db: Queries,
+  from: string | null,
+  { id, address }: QuotaPlace,
+): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.destination SET quota_place = ${id}, quota_address = ${address}
+    WHERE quota_place IS NOT DISTINCT FROM ${from}`;
 }
 
 /** The destination that is noted, if any command has noted one. */

@@ -1,5 +1,6 @@
 // The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
 // told to whoever looks from another.
+import { sql } from 'drizzle-orm';
 import { agoOf, query, queryOne, type Queries, type RowOf } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import { describeHolders, tryLock } from './locks.js';
@@ -16,13 +17,35 @@ export interface Process extends RowOf<typeof processes> {
   isAlive: boolean;
 }
 
+type OwnProcess = Pick<Process, 'id' | 'command' | 'host' | 'pid'> &
+  Partial<Pick<Process, 'requestsPerSecond'>>;
+
 /** Why a process stopped sending. */
 export interface SendingStopped {
   code: string;
   message: string;
 }
 
-type Noted = { isPutBack: true; notedAt: null } | { isPutBack: false; notedAt: string };
+/** The processes at work, as one of them sees the others. */
+export interface Pool {
+  /** Others that send. */
+  others: number;
+  /** The least `API_REQUESTS_PER_SECOND` of the others, and the process that has it. Null: no other process is at work. */
+  least: { requestsPerSecond: number; process: string } | null;
+}
+
+type Noted = Pool & ({ isPutBack: true; notedAt: null } | { isPutBack: false; notedAt: string });
+
+/** The columns `others` and `least`: what a process sees of the others. */
+const poolBeside = (id: string) => sql`
+  (SELECT count(*)::int FROM slotsync.processes AS p WHERE ${isAtWork} AND p.id <> ${id} AND p.stopped_since IS NULL) AS others,
+  (SELECT jsonb_build_object('requestsPerSecond', p.requests_per_second,
+      'process', format('%s on %s, process %s', p.command, p.host, p.pid))
+    FROM slotsync.processes AS p WHERE ${isAtWork} AND p.id <> ${id} AND p.requests_per_second IS NOT NULL
+    ORDER BY p.requests_per_second LIMIT 1) AS least`;
+
+/** The processes at work, for a process that has not noted itself: it only reads, or begins. */
+export const readPool = (db: Queries): Promise<Pool> => queryOne<Pool>(db)`SELECT ${poolBeside('')}`;
 
 /** A process that was killed is forgotten after this time. */
 export const KEEP_PROCESSES_DAYS = 7;
@@ -31,6 +54,9 @@ export const RENEW_PROCESS_MS = 5000;
 /** A process whose row was not renewed for this long is taken for ended: some renewals may fail. */
 export const ALIVE_SECONDS = 30;
 
+/** Whether the process `p` is alive. */
+const isAtWork = sql`(p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}))`;
+
 /**
  * Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. `isChanged`: the files of its
  * configuration are others now. `notedAt`: when it did so last, as this function has said it. `isPutBack`: the state has
@@ -38,7 +64,7 @@ export const ALIVE_SECONDS = 30;
  */
 export async function notePresence(
   db: Queries,
-  { id, command, host, pid }: Pick<Process, 'id' | 'command' | 'host' | 'pid'>,
+  { id, command, host, pid, requestsPerSecond = null }: OwnProcess,
   stopped: SendingStopped | null,
   {
     configuration,
@@ -57,9 +83,9 @@ export async function notePresence(
         AND ${last}::timestamptz > now() - make_interval(days => ${KEEP_PROCESSES_DAYS}) AS is_put_back
       FROM slotsync.processes WHERE id = ${id}
     ), noted AS (
-    INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message, configuration,
+    INSERT INTO slotsync.processes AS p (id, command, host, pid, requests_per_second, stopped_since, error_code, error_message, configuration,
       fingerprints, configuration_loaded_at, configuration_changed_at)
-    SELECT ${id}, ${command}, ${host}, ${pid}::int, CASE WHEN ${stopped !== null} THEN now() END,
+    SELECT ${id}, ${command}, ${host}, ${pid}::int, ${requestsPerSecond}::int, CASE WHEN ${stopped !== null} THEN now() END,
       ${stopped?.code ?? null}, ${stopped?.message ?? null}, ${configuration?.configuration ?? null},
       ${configuration ? JSON.stringify(configuration.streams) : null}::jsonb,
       now() - ${configuration ? agoOf(configuration.loadedAt) : null}::text::interval, CASE WHEN ${isChanged} THEN now() END
@@ -69,7 +95,7 @@ export async function notePresence(
       error_code = excluded.error_code, error_message = excluded.error_message,
       configuration_changed_at = CASE WHEN ${isChanged} THEN coalesce(p.configuration_changed_at, now()) END
     RETURNING seen_at::text)
-    SELECT is_put_back AS "isPutBack", (SELECT seen_at FROM noted) AS "notedAt" FROM before`;
+    SELECT is_put_back AS "isPutBack", (SELECT seen_at FROM noted) AS "notedAt", ${poolBeside(id)} FROM before`;
 }
 
 /** A process stops: nothing of it is left. */
@@ -83,16 +109,21 @@ export async function listProcesses(db: Queries): Promise<Process[]> {
     SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
       error_code AS "errorCode", error_message AS "errorMessage", configuration, fingerprints,
       configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
-      seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}) AS "isAlive"
-    FROM slotsync.processes ORDER BY started_at, id`;
+      requests_per_second AS "requestsPerSecond", ${isAtWork} AS "isAlive"
+    FROM slotsync.processes AS p ORDER BY started_at, id`;
 }
 
 /**
  * The processes and readings at work with the state, as texts. Takes the locks of readings, so none begins before the transaction
- * ends.
+ * ends. `beside`: a process that is left out.
  */
-export async function listWorking(tx: Queries): Promise<string[]> {
-  const processes = (await listProcesses(tx)).filter(({ isAlive }) => isAlive);
+export async function listWorking(
+  tx: Queries,
+  beside?: Pick<Process, 'host' | 'pid'>,
+): Promise<string[]> {
+  const processes = (await listProcesses(tx)).filter(
+    ({ host, pid, isAlive }) => isAlive && !(host === beside?.host && pid === beside.pid),
+  );
   const working = processes.map(({ command, host, pid }) => `${command} on ${host}, process ${pid}`);
   for (const kind of ['reconcile', 'verify'] as const)
     if (!(await tryLock(tx, kind))) working.push(`${kind}: ${await describeHolders(tx, kind)}`);

@@ -821,6 +821,8 @@ export const processes = slotsync.table('processes', {
   stoppedSince: time('stopped_since'),
   errorCode: text('error_code'),
   errorMessage: text('error_message'),
+  /** Its `API_REQUESTS_PER_SECOND`. The least of all processes counts. */
+  requestsPerSecond: integer('requests_per_second'),
   /** Fingerprint of its configuration, and of each stream. Null: a process of a former version. */
   configuration: text('configuration'),
   fingerprints: jsonb('fingerprints').$type<Record<string, string>>(),
@@ -1029,6 +1031,12 @@ export const destination = slotsync.table(
     /** Names this state. The queue's keys carry it, so that two states on one Redis never mix. */
     stateId: uuid('state_id').notNull().defaultRandom(),
     boundAt: time('bound_at').notNull().defaultNow(),
+    /**
+     * Place of the quota and the queue, and its name for people: `state`, or the run id and the database of a Redis. Null: no
+     * process has noted it.
+     */
+    quotaPlace: text('quota_place'),
+    quotaAddress: text('quota_address'),
     /** When a request ended last, and how: the HTTP status, `unreachable` or `lost`. Null: none was noted yet. */
     answeredAt: time('answered_at'),
     answer: text('answer'),

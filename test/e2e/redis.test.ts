@@ -173,6 +173,12 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       expect(stdout).toContain('succeeded');
       expect((await world.run(['check'], { REDIS_URL })).code).toBe(0);
       expect((await world.run(['status'], { REDIS_URL })).code).toBe(0);
+      const elsewhere = await world.run(['verify']);
+      expect(elsewhere.stderr).toContain(
+        `quota and queue of this state are in Redis at localhost:${tlsPort}/0`,
+      );
+      expect(elsewhere.stderr).toContain('at work is worker on');
+      expect(elsewhere.code).toBe(2);
 
       // The connections of the commands that have ended may be there for a moment.
       const clients = await until(

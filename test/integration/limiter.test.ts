@@ -13,13 +13,13 @@ import {
 } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import { createRedisStore } from '../../src/destination/quota/redis-store.js';
-import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
+import type { QuotaRules, StoreOptions } from '../../src/destination/quota/quota-rules.js';
 import { isRedisInstalled, startRedisServer } from '../support/redis-server.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 interface Client {
-  store(key: string, rate: number, rules?: Partial<QuotaRules>): SlotStore;
+  store(key: string, rate: StoreOptions['rate'], rules?: Partial<QuotaRules>): SlotStore;
   /** The store loses what it knows of the key. */
   forget(key: string): Promise<void>;
   /** The store's clock jumps back, seen from the key. */
@@ -109,6 +109,19 @@ describe.each([
       },
     );
     expect(mostInAnySecond(judged)).toBeLessThanOrEqual(20);
+  });
+
+  test('goes by a rate that became less from the next request on', async () => {
+    const [key, client] = [randomUUID(), await connect()];
+    let rate = 20;
+    const limiter = createLimiter({ store: client.store(key, () => rate, SHORT_GUARD) });
+    closers.push(() => limiter.close());
+    await saturate([limiter], 20, () => 2);
+    rate = 3;
+    const judged = await saturate([limiter], 9, () => 2);
+    // The slots of the greater rate are free again after a second.
+    expect(mostInAnySecond(judged.slice(1))).toBeLessThanOrEqual(3);
+    expect(await limiter.usage()).toMatchObject({ rate: 3, allowed: 3, usedByOthers: 0 });
   });
 
   test('waits before the first grant when it knows nothing', async () => {

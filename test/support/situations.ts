@@ -45,6 +45,7 @@ export const PROCESS: Process = {
   fingerprints: null,
   configurationLoadedAt: null,
   configurationChangedAt: null,
+  requestsPerSecond: null,
 };
 
 export const SCHEDULE: ScheduleFacts = {

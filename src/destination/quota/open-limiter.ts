@@ -1,10 +1,10 @@
 // The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
 import type { Logger } from '../../process/logger.js';
-import type { SettingText } from '../../config/setting-text.js';
+import { currentText, type SettingText } from '../../config/setting-text.js';
 import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 
-interface QuotaPlace extends StoreOptions {
+interface LimiterPlace extends StoreOptions {
   /** Its server was seen to be usable. */
   redisUrl: SettingText | undefined;
   /** The migrated state database. */
@@ -12,16 +12,20 @@ interface QuotaPlace extends StoreOptions {
   log: Logger;
 }
 
-/** Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. */
-export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?: number | undefined }) {
-  const { store, disconnect } = await openStore(place);
-  return { limiter: createLimiter({ store, leaseMs }), disconnect };
+/**
+ * Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. `findPlace` tells
+ * the store from every other.
+ */
+export async function openLimiter({ leaseMs, ...place }: LimiterPlace & { leaseMs?: number | undefined }) {
+  const { store, ...opened } = await openStore(place);
+  return { limiter: createLimiter({ store, leaseMs }), ...opened };
 }
 
-async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
+async function openStore({ redisUrl, stateUrl, key, rate, log }: LimiterPlace) {
   if (redisUrl !== undefined) {
-    const [{ openRedis }, { createRedisStore }] = await Promise.all([
+    const [{ openRedis }, { parseRedisAddress }, { createRedisStore }] = await Promise.all([
       import('../../connections/redis-connection.js'),
+      import('../../connections/redis-address.js'),
       import('./redis-store.js'),
     ]);
     const onError = (error: Error) => log.warn({ reason: error.message }, 'quota store failed');
@@ -31,12 +35,18 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
       onPostponed: onError,
     });
     redis.on('error', onError);
-    return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
+    const store = createRedisStore({ redis, key, rate });
+    const { database, nodes } = parseRedisAddress(currentText(redisUrl));
+    const address = `Redis at ${nodes.map(({ host, port }) => `${host}:${port}`).join(',')}/${database}`;
+    const findPlace = async () => ({ id: `${await store.server()}/${database}`, address });
+    return { store, findPlace, disconnect: async () => redis.disconnect() };
   }
   const [{ connectPostgres }, { createPostgresStore }] = await Promise.all([
     import('../../connections/postgres-connection.js'),
     import('./postgres-store.js'),
   ]);
   const sql = connectPostgres(stateUrl, 'quota', { connect_timeout: 5 });
-  return { store: createPostgresStore({ sql, key, rate }), disconnect: () => sql.end({ timeout: 1 }) };
+  const store = createPostgresStore({ sql, key, rate });
+  const findPlace = async () => ({ id: 'state', address: 'the state database' });
+  return { store, findPlace, disconnect: () => sql.end({ timeout: 1 }) };
 }

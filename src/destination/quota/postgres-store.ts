@@ -13,11 +13,11 @@ export function createPostgresStore({
   rate,
   rules: changes,
 }: StoreOptions & { sql: Sql }): SlotStore {
-  const rules = JSON.stringify(quotaRules(rate, changes));
+  const rules = () => JSON.stringify(quotaRules(rate, changes));
 
   /** Literals, since the driver asks for the types of parameters, which would be a round trip more. */
   async function call(name: string, ...given: readonly (string | number | undefined)[]) {
-    const values = [key, ...given, rules].map((value) =>
+    const values = [key, ...given, rules()].map((value) =>
       value === undefined ? 'NULL' : quoteLiteral(String(value)),
     );
     const [row] = await sql.unsafe<{ answer: unknown }[]>(

@@ -17,8 +17,8 @@ export type QuotaRules = Readonly<ReturnType<typeof defaultRules>>;
 export interface StoreOptions {
   /** Owner of the quota: service address and organization. The same key in other processes is the same quota. */
   key: string;
-  /** Requests a second. */
-  rate: number;
+  /** Requests a second. A function: a rate that may change. */
+  rate: number | (() => number);
   rules?: Partial<QuotaRules>;
 }
 
@@ -28,8 +28,9 @@ export const SEND_WITHIN_MS = 900;
 /** Request timeout and `lateWriteSeconds` of 30 s each, and the second in which the request must have been sent. */
 export const DEFAULT_LEASE_MS = 30 * SECOND + 30 * SECOND + SECOND;
 
-/** The rules for `rate` requests a second. Throws UsageError unless rate is a whole number from 1 on. */
-export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): QuotaRules {
+/** The rules for `given` requests a second. Throws UsageError unless that is a whole number from 1 on. */
+export function quotaRules(given: StoreOptions['rate'], changes: Partial<QuotaRules> = {}): QuotaRules {
+  const rate = typeof given === 'function' ? given() : given;
   if (!Number.isSafeInteger(rate) || rate < 1) {
     throw new UsageError(`the quota must be a whole number of requests per second, at least 1, not ${rate}`);
   }

@@ -156,7 +156,7 @@ elseif step == 'usage' then
     if waiter.asksAt + rules.lateMs >= now then waiting[waiter.lane] = (waiting[waiter.lane] or 0) + 1 end
   end
   answer = { rate = rules.rate, allowed = allowed, cooling = cooling, lanes = lanes, waiting = waiting,
-    pausedMs = state and math.max(0, state.pausedUntil - now) or 0, granted = state and state.seq or 0,
+    server = server, pausedMs = state and math.max(0, state.pausedUntil - now) or 0, granted = state and state.seq or 0,
     throttled = state and state.throttled or 0 }
 end
 

@@ -2,7 +2,7 @@
 // The same algorithm as in PostgreSQL; what it must hold is written in limiter.ts.
 import { createHash } from 'node:crypto';
 import type { RedisClient } from '../../connections/redis-connection.js';
-import { parseTaken, parseUsage } from './store-answers.js';
+import { parseServer, parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { SCRIPT } from './redis-script.js';
 import { quotaRules, type StoreOptions } from './quota-rules.js';
@@ -15,16 +15,16 @@ export function createRedisStore({
   key,
   rate,
   rules: changes,
-}: StoreOptions & { redis: RedisClient }): SlotStore {
-  const rules = JSON.stringify(quotaRules(rate, changes));
+}: StoreOptions & { redis: RedisClient }) {
+  const rules = () => JSON.stringify(quotaRules(rate, changes));
   const name = `slotsync:quota:${key}`;
 
   async function run(step: string, ...args: (string | number)[]): Promise<unknown> {
     try {
-      return await redis.evalsha(SCRIPT_SHA, 1, name, step, rules, ...args);
+      return await redis.evalsha(SCRIPT_SHA, 1, name, step, rules(), ...args);
     } catch (error) {
       if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
-      return redis.eval(SCRIPT, 1, name, step, rules, ...args);
+      return redis.eval(SCRIPT, 1, name, step, rules(), ...args);
     }
   }
 
@@ -34,5 +34,7 @@ export function createRedisStore({
     release: async (token) => void (await run('release', token)),
     throttled: async (retryAfterMs) => void (await run('throttled', retryAfterMs ?? '')),
     usage: async () => parseUsage(await run('usage')),
-  };
+    /** The run id of the server, which no other server has and a restart changes. */
+    server: async () => parseServer(await run('usage')),
+  } satisfies SlotStore & { server: () => Promise<string> };
 }

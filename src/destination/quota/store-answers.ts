@@ -23,6 +23,13 @@ export function parseTaken(text: unknown): SlotAnswer {
     : { grants, askMs: number(answer, 'askMs') };
 }
 
+/** The run id of the Redis that has the quota. */
+export function parseServer(text: unknown): string {
+  const { server } = parseObject(text);
+  if (typeof server !== 'string') throw invalid('server');
+  return server;
+}
+
 export type QuotaUsage = ReturnType<typeof parseUsage>;
 
 export function parseUsage(text: unknown) {
