@@ -124,7 +124,7 @@ export function addCommands(program: Command): void {
     )
     .option(
       '--concurrency <batches>',
-      'batches in flight at once (default: what the quota needs, from 12 to 48)',
+      'batches in flight at once, at most (default: the share of what the quota needs)',
     )
     .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
@@ -357,7 +357,7 @@ function runOptions(command: Command): Command {
     .option('--detach', 'only queue the run; workers process it')
     .option(
       '--concurrency <batches>',
-      'batches in flight at once (default: what the quota needs, from 12 to 48)',
+      'batches in flight at once, at most (default: the share of what the quota needs)',
     );
 }
 

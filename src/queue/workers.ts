@@ -2,6 +2,7 @@
 // which action is decided in retry-policy.ts.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, JobsOptions } from 'bullmq';
 import { codeOf, messageWithDetail, SlotsyncError } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
@@ -24,7 +25,7 @@ import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
 import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
-import { firstInFlight, nextInFlight } from './batches-in-flight.js';
+import { FEWEST_IN_FLIGHT, firstInFlight, nextInFlight } from './batches-in-flight.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import { batchJobId, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
@@ -40,7 +41,7 @@ interface WorkersOptions extends ApplyDeps {
   roundTripMs?: number;
   /** Tells others that this process is at work. */
   presence?: Presence;
-  /** Batches in flight at once; as many as the quota needs, unless given. */
+  /** Batches in flight at once at most; the share of this process in what the quota needs may be less. */
   concurrency?: number | undefined;
   /** Resolves when sending can succeed: state, mirror and service answer. */
   probe: (signal: AbortSignal) => Promise<unknown>;
@@ -79,7 +80,7 @@ const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
-  const { bullmq, producer, state, log, presence, concurrency } = options;
+  const { bullmq, producer, state, log, presence, concurrency = Infinity } = options;
   const { streamsOf = async () => options.streams, roundTripMs = 0 } = options;
   const nameCheck = createNameCheck(options.destination);
   const recognizer = createRecognizer(options);
@@ -120,8 +121,13 @@ export function createWorkers(options: WorkersOptions) {
     backoffStrategy: (attemptsMade: number, _type?: string, error?: Error) =>
       error instanceof RetryError ? error.afterMs : retryDelayMs(attemptsMade),
   };
-  const first = concurrency ?? firstInFlight({ roundTripMs, requests: mostRequests(options.streams) });
-  let inFlight = first;
+  const processes = () => presence?.processes() ?? 1;
+  const perBatch = mostRequests(options.streams);
+  let inFlight = Math.min(
+    concurrency,
+    firstInFlight({ roundTripMs, requests: perBatch, processes: processes() }),
+  );
+  let restMs = 0;
   /** Workers of batches, of those of incremental runs, and of plans; none before the queue is needed. */
   let all: readonly JobWorker[] = [];
   let started: Promise<void> | undefined;
@@ -192,6 +198,8 @@ export function createWorkers(options: WorkersOptions) {
     if (inHand.has(batchJobId(data.batchId))) return; // a sweep has queued it meanwhile
     const attempt = attemptOf(await bullmq(), job, token);
     await applyOnce(data, attempt, (next) => enqueueBatches(next, tracedBy(data.traceparent)));
+    if (job.queueName === QUEUES.batches && restMs > 0)
+      await sleep(restMs, undefined, { signal: stopping }).catch(() => undefined);
   }
 
   /** Applies a batch and lets its run take its next step; `goOn` gets the batches that should have jobs then. */
@@ -239,9 +247,15 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   function adaptInFlight({ keys }: Batch): void {
-    if (concurrency !== undefined) return;
-    const next = nextInFlight(inFlight, { waitMs: requests.waitMs(), keys: keys.length });
-    inFlight = next;
+    const seen = {
+      waitMs: requests.waitMs(),
+      keys: keys.length,
+      requests: perBatch,
+      processes: processes(),
+    };
+    const next = nextInFlight(inFlight, seen);
+    inFlight = Math.min(concurrency, next.inFlight);
+    restMs = next.restMs;
     all[0]?.setConcurrency(inFlight);
   }
 
@@ -341,7 +355,8 @@ export function createWorkers(options: WorkersOptions) {
     }
 
     async function goOn(batches: readonly QueuedBatch[]): Promise<void> {
-      if (batches.length > first || !isSending()) return enqueueBatches(batches, data);
+      if (batches.length > Math.min(concurrency, FEWEST_IN_FLIGHT) || !isSending())
+        return enqueueBatches(batches, data);
       const failed = (await Promise.allSettled(batches.map(applyHere))).find(isRejected);
       if (failed) throw failed.reason;
     }

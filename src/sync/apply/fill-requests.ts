@@ -17,6 +17,8 @@ interface RequestDeps {
   clock?: (() => number) | undefined;
 }
 
+/** The mean time between two slots of a batch while three batches take turns at a quota of 20 a second. */
+const TURN_MS = 150;
 /** The weight of the latest batch in what is known of their waiting. */
 const OF_THE_LATEST = 0.2;
 
@@ -54,7 +56,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
   }
 
   return {
-    /** How long batches have waited lately for their first slot, in milliseconds. */
+    /** How long batches have waited lately for their slots, in milliseconds, beyond the turns that each request takes. */
     waitMs: () => waitMs,
 
     /** Writes the objects of one batch. Ends when none of its requests is under way any more; a failure is in what it returns. */
@@ -68,8 +70,10 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
       const objects = order.objects.filter(({ extId }) => !suspected.has(extId));
       const askedAt = clock();
       if (objects.length > 0) await lineOf(stream, lane, order).put({ ...order, objects }, written, signal);
-      if (written.firstSlotAt !== undefined)
-        waitMs += (written.firstSlotAt - askedAt - waitMs) * OF_THE_LATEST;
+      // Objects whose reading has grown old have waited until now, and for nothing.
+      const { slots, lastSlotAt, unsent } = written;
+      const waited = unsent.size > 0 ? clock() - askedAt : lastSlotAt - askedAt - (slots - 1) * TURN_MS;
+      if (slots + unsent.size > 0) waitMs += (waited - waitMs) * OF_THE_LATEST;
       if (suspects.length === 0 || written.failure) return written;
       const line = ownLine(stream, lane, createNarrowing(order.attempt, true));
       await line.put({ ...order, objects: suspects }, written, signal);

@@ -34,8 +34,9 @@ export interface Written {
   unsent: Set<string>;
   /** An object of the same requests was accepted, of this batch or of another. */
   isAnyAccepted: boolean;
-  /** Milliseconds of `clock` when the first of its objects got a slot. */
-  firstSlotAt?: number;
+  /** Requests with its objects that had a slot, and the milliseconds of `clock` when the last of them got it. */
+  slots: number;
+  lastSlotAt: number;
   /** The first failure of a request. Some objects may have their results all the same. */
   failure: { error: unknown } | undefined;
 }
@@ -46,6 +47,8 @@ export const nothingWritten = (): Written => ({
   culprits: new Map(),
   unsent: new Set(),
   isAnyAccepted: false,
+  slots: 0,
+  lastSlotAt: 0,
   failure: undefined,
 });
 
@@ -154,7 +157,8 @@ export function createLine(destination: Puts, options: LineOptions) {
       }
       if (taken.length > 0) {
         order.underWay++;
-        order.written.firstSlotAt ??= clock();
+        order.written.slots++;
+        order.written.lastSlotAt = clock();
         parts.push({ order, objects: taken });
       }
       order.rest = order.rest.slice(taken.length);
