@@ -2,6 +2,7 @@
 // Processes and servers that are lost, one at a time and all at once: whatever goes away and comes back, every object ends
 // up as its row maps, nothing is recorded that was not accepted, the quota holds, and no operator has to act.
 // SLOTSYNC_SEED repeats one schedule of faults; `npm run soak` plays one after another.
+import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { playSeed } from '../support/chaos.js';
 import { playHistory } from '../support/chaos-histories.js';
@@ -304,6 +305,46 @@ describe.concurrent('a run completes without help when', () => {
       });
     },
     8 * MINUTE,
+  );
+});
+
+const pools = storesThere.flatMap((store) =>
+  [1, 2, 3, 8, 16].flatMap((workers) =>
+    ([5, 'auto'] as const).map((batchSize) => ({ store, workers, batchSize })),
+  ),
+);
+
+// Not concurrent: sixteen processes are enough for a machine.
+describe('a pool', () => {
+  it.each(pools)(
+    'of $workers completes three lanes, while one joins, one is killed and one is frozen (batches of $batchSize, queue on $store)',
+    async ({ store, workers: count, batchSize }) => {
+      const mirror = createRoomsAndCourses({ rooms: 1000, courses: 500, batchSize });
+      await inWorld({ store, mirror, sandbox: { latencyMs: 100 } }, async (world) => {
+        const { workers, service, sql } = world;
+        expect((await world.run(['triggers', 'install', 'rooms'])).code).toBe(0);
+        workers.start(count);
+        expect((await world.run(['sync', '--detach', 'rooms'])).code).toBe(0);
+        expect((await world.run(['backfill', '--detach', 'courses'])).code).toBe(0);
+        await holdInTheMiddle(world);
+        await sql`UPDATE rooms SET version = 2 WHERE code = 'R1'`;
+        workers.start(count + 1);
+        const [first, second] = workers.living();
+        if (second) workers.freeze(second);
+        await whileAnswersArrive(world, first && workers.kill(first));
+        await pause(90 * SECOND);
+        if (second) workers.wake(second);
+        await waitForRuns(world);
+        await waitForChecks(world);
+        const runs = await sql`SELECT kind, status FROM slotsync.runs WHERE status <> 'succeeded'`;
+        expect([...runs]).toEqual([]);
+        expect(
+          service.object('room_R1')?.fields.find(({ fieldId }) => fieldId.endsWith('.version'))?.values,
+        ).toEqual(['2']);
+        expect(await findFaults(world)).toEqual([]);
+      });
+    },
+    10 * MINUTE,
   );
 });
 

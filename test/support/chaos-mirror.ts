@@ -30,13 +30,13 @@ export default defineConfig({
   service: { requestTimeoutMs: REQUEST_TIMEOUT_MS, lateWriteSeconds: 3 },
   streams: {
     courses: {
-      from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', batchSize: 25,
+      from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', batchSize: BATCH_SIZE,
       fields: { 'course.name': 'name', 'course.version': 'version' },
       references: { 'course.room': { stream: 'rooms', key: 'room' } },
       retire: 'deactivate',
     },
     rooms: {
-      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', batchSize: 25, owns: 'object',
+      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', batchSize: BATCH_SIZE, owns: 'object',
       fields: { 'room.name': 'name', 'room.version': 'version' },
       retire: 'deactivate',
     },
@@ -62,10 +62,12 @@ export function createRoomsAndCourses(options: {
   rooms: number;
   courses: number;
   notes?: ReadonlyMap<string, string>;
+  /** Objects in one request of both streams. */
+  batchSize?: number | 'auto';
 }): ChaosMirror {
-  const { rooms, courses, notes = new Map() } = options;
+  const { rooms, courses, notes = new Map(), batchSize = 25 } = options;
   return {
-    configuration: CONFIGURATION,
+    configuration: CONFIGURATION.replaceAll('BATCH_SIZE', JSON.stringify(batchSize)),
     schema: SCHEMA,
     async fill(sql) {
       await sql.unsafe(`
