@@ -119,9 +119,7 @@ export function createDestination(options: DestinationOptions) {
   ) => {
     const { ask = findPage, ...rest } = bounds;
     const reading = { path: find.path, pageSize: options.pageSize, ...rest };
-    return readAgainWhenMoved(find.path, () =>
-      readPages((page) => ask<T>(find, filter, page, context), reading),
-    );
+    return readPages((page) => ask<T>(find, filter, page, context), reading);
   };
 
   /**

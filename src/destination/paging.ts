@@ -1,12 +1,11 @@
 // A find is read to its last page. Pages are counted by offset, so they shift when a result is added or removed
 // meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
-import pLimit from 'p-limit';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
 import { MOST_KEPT } from './read-body.js';
 import type { Page } from './wire.js';
 
-/** Readings of one find before its answers count as contradictory. */
+/** Readings of a find before its answers count as contradictory. */
 const MOST_READINGS = 3;
 /** A service may give less on a page than was asked for, down to this share of it. */
 const LEAST_OF_A_PAGE = 0.01;
@@ -22,11 +21,11 @@ export interface PageAnswer<R> {
   characters?: number | undefined;
 }
 
+type Send<R> = (page: Page) => Promise<PageAnswer<R>>;
+
 interface Reading {
   path: string;
   pageSize: number;
-  /** More results than this are not read. */
-  most?: number | undefined;
   /** Pages asked for at once, after the first. */
   atOnce?: number | undefined;
 }
@@ -51,53 +50,30 @@ export function countKept(call: Call) {
 }
 
 /**
- * All results, each once by its id; or how many there are, when they are more than `most`. Throws `answer_invalid`, and
- * `answer_too_large` when they are too much for the memory.
+ * All results, each once by its id; or how many there are, when they are more than `most`. Reads again from the beginning
+ * when results came or went meanwhile. Throws `answer_invalid`, and `answer_too_large` when they are too much for the memory.
  */
-export async function readPages<R extends { id: number }>(
-  send: (page: Page) => Promise<PageAnswer<R>>,
-  { path, pageSize, most = Infinity, atOnce = 1 }: Reading,
+export function readPages<R extends { id: number }>(
+  send: Send<R>,
+  { most = Infinity, ...reading }: Reading & { most?: number | undefined },
 ): Promise<{ results: R[]; characters: number } | { tooMany: number }> {
-  const call = { method: 'POST', path } as const;
-  const limit = pLimit(atOnce);
-  const ask = async (page: number) => {
-    const answer = await send({ page, limit: pageSize });
-    if (typeof answer.totalPages !== 'number' && answer.results.length >= pageSize)
-      throw invalidAnswer(call, 'a full page does not say how many pages there are');
-    if (answer.results.length > pageSize && (answer.totalPages ?? 1) > 1)
-      throw invalidAnswer(call, `a page of many has ${answer.results.length} results, not ${pageSize}`);
-    return answer;
-  };
-  let contradiction = '';
-  for (let reading = 1; reading <= MOST_READINGS; reading++) {
+  const call = { method: 'POST', path: reading.path } as const;
+  return readAgainWhenMoved(reading.path, async () => {
     const kept = countKept(call);
-    const keep = async (page: number) => {
-      const answer = await ask(page);
-      kept.add(answer);
-      return answer;
-    };
-    const first = await keep(1);
-    const total = first.totalResults ?? undefined;
-    const pages = first.results.length === 0 ? 1 : (first.totalPages ?? 1);
-    const atLeast = total ?? (pages - 1) * first.results.length + 1;
+    const { total, atLeast, pages } = await openPages(send, reading);
     if (atLeast > most) return { tooMany: atLeast };
-    if (pages > mostPages(total, pageSize)) {
-      const ofHowMany = total === undefined ? '' : ` for ${total} results`;
-      throw invalidAnswer(call, `it says there are ${pages} pages${ofHowMany}`);
-    }
-    const others = await Promise.all(
-      Array.from({ length: Math.max(0, pages - 1) }, (_, at) => limit(() => keep(at + 2))),
-    );
     const seen = new Map<number, R>();
-    for (const { results } of [first, ...others]) for (const result of results) seen.set(result.id, result);
-    const moved = others.find(({ totalResults }) => (totalResults ?? undefined) !== total);
-    if (!moved && (total === undefined || seen.size >= total))
-      return { results: [...seen.values()], characters: kept.characters() };
-    contradiction = moved
-      ? `its total differs from page to page (${total ?? 'none'}, then ${moved.totalResults ?? 'none'})`
-      : `it says there are ${total} results, but only ${seen.size} were in its pages`;
-  }
-  throw invalidAnswer(call, contradiction);
+    for await (const answer of pages) {
+      const { length } = answer.results;
+      if (length > reading.pageSize && (answer.totalPages ?? 1) > 1)
+        throw invalidAnswer(call, `a page of many has ${length} results, not ${reading.pageSize}`);
+      kept.add(answer);
+      for (const result of answer.results) seen.set(result.id, result);
+    }
+    if (seen.size < (total ?? 0))
+      throw readingMoved(call, `it says there are ${total} results, but only ${seen.size} were in its pages`);
+    return { results: [...seen.values()], characters: kept.characters() };
+  });
 }
 
 /**
@@ -106,45 +82,61 @@ export async function readPages<R extends { id: number }>(
  * contradicts the first one.
  */
 export async function* eachPage<R extends { id: number }>(
-  send: (page: Page) => Promise<PageAnswer<R>>,
-  { path, pageSize, atOnce = 1 }: Omit<Reading, 'most'>,
+  send: Send<R>,
+  reading: Reading,
 ): AsyncGenerator<R[]> {
-  const call = { method: 'POST', path } as const;
-  const first = await send({ page: 1, limit: pageSize });
-  const total = first.totalResults ?? undefined;
-  const pages = first.results.length === 0 ? 1 : (first.totalPages ?? undefined);
-  if (pages === undefined && first.results.length >= pageSize)
-    throw invalidAnswer(call, 'a full page does not say how many pages there are');
-  if ((pages ?? 1) > mostPages(total, pageSize))
-    throw invalidAnswer(
-      call,
-      `it says there are ${pages} pages for ${total ?? 'an unknown number of'} results`,
-    );
-  const ahead: Promise<PageAnswer<R>>[] = [];
-  let asked = 1;
+  const call = { method: 'POST', path: reading.path } as const;
+  const { total, pages } = await openPages(send, reading);
   let lastId = -Infinity;
   let seen = 0;
-  try {
-    for (let answer: PageAnswer<R> | undefined = first; answer; answer = await ahead.shift()) {
-      while (asked < (pages ?? 1) && ahead.length < atOnce) {
-        const next = send({ page: ++asked, limit: pageSize });
-        next.catch(() => undefined); // whoever awaits it gets the error
-        ahead.push(next);
-      }
-      if (answer !== first && (answer.totalResults ?? undefined) !== total) throw readingMoved(call);
-      for (const { id } of answer.results) {
-        // Ids ascend: one that does not was moved here from an earlier page.
-        if (id <= lastId) throw readingMoved(call);
-        lastId = id;
-      }
-      seen += answer.results.length;
-      yield answer.results;
+  for await (const { results } of pages) {
+    for (const { id } of results) {
+      // Ids ascend: one that does not was moved here from an earlier page.
+      if (id <= lastId) throw readingMoved(call);
+      lastId = id;
     }
-  } finally {
-    await Promise.allSettled(ahead);
+    seen += results.length;
+    yield results;
   }
   if (total !== undefined && seen !== total)
     throw readingMoved(call, `${total} results promised, ${seen} seen`);
+}
+
+/** Asks for the first page. `pages`: all of them in order, where up to `atOnce` are asked for while one is worked on. */
+async function openPages<R>(send: Send<R>, { path, pageSize, atOnce = 1 }: Reading) {
+  const call = { method: 'POST', path } as const;
+  const first = await send({ page: 1, limit: pageSize });
+  const total = first.totalResults ?? undefined;
+  if (typeof first.totalPages !== 'number' && first.results.length >= pageSize)
+    throw invalidAnswer(call, 'a full page does not say how many pages there are');
+  const count = first.results.length === 0 ? 1 : (first.totalPages ?? 1);
+  if (count > mostPages(total, pageSize)) {
+    const ofHowMany = total === undefined ? '' : ` for ${total} results`;
+    throw invalidAnswer(call, `it says there are ${count} pages${ofHowMany}`);
+  }
+  async function* pages(): AsyncGenerator<PageAnswer<R>> {
+    const ahead: Promise<PageAnswer<R>>[] = [];
+    let asked = 1;
+    try {
+      for (let answer: PageAnswer<R> | undefined = first; answer; answer = await ahead.shift()) {
+        while (asked < count && ahead.length < atOnce) {
+          const next = send({ page: ++asked, limit: pageSize });
+          next.catch(() => undefined); // whoever awaits it gets the error
+          ahead.push(next);
+        }
+        const now = answer.totalResults ?? undefined;
+        if (now !== total)
+          throw readingMoved(
+            call,
+            `its total differs from page to page (${total ?? 'none'}, then ${now ?? 'none'})`,
+          );
+        yield answer;
+      }
+    } finally {
+      await Promise.allSettled(ahead);
+    }
+  }
+  return { total, atLeast: total ?? (count - 1) * first.results.length + 1, pages: pages() };
 }
 
 /**
@@ -196,7 +188,7 @@ function leastFactor(number: number): number {
   return number;
 }
 
-/** Readings of one type before its answers count as contradictory. */
+/** Reads again from the beginning while `read` throws `reading_moved`, up to three times. */
 export async function readAgainWhenMoved<T>(path: string, read: () => Promise<T>): Promise<T> {
   for (let reading = 1; ; reading++) {
     try {
