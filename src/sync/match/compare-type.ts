@@ -9,13 +9,7 @@ import { storable } from '../../state/records/outcome-types.js';
 import type { FieldChange } from '../../streams/destination-object.js';
 import { matchValue, NOT_THERE_YET } from '../identity/match-values.js';
 import type { Stream } from '../../streams/stream.js';
-import {
-  differencesOf,
-  findOwners,
-  readRendered,
-  type ObjectBeside,
-  type Owner,
-} from '../object/compare-objects.js';
+import { differencesOf, findOwners, readRendered, type Owner } from '../object/compare-objects.js';
 import { readKeys } from '../identity/read-keys.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
@@ -30,11 +24,16 @@ export interface MatchedStream {
 export interface TypeCounts {
   /** Objects of the type. */
   objects: number;
-  /** By stream. */
-  rows: Map<string, number>;
-  equal: Map<string, number>;
+  /** By stream; each stream of the type has an entry. */
+  streams: Map<string, RowCounts>;
+}
+
+interface RowCounts {
+  rows: number;
+  /** Rows whose object is as they say. */
+  equal: number;
   /** Rows that were compared with their object and refer to a record that is not at the service yet. */
-  incomplete: Map<string, number>;
+  incomplete: number;
 }
 
 /** In place of a reference to a record that is not at the service yet. */
@@ -57,53 +56,50 @@ export async function compareType(
   }: { context: Context; pace?: () => Promise<void>; onRead?: (objects: number) => void },
 ): Promise<TypeCounts> {
   const type = streams[0]?.stream.type ?? '';
-  const found = await deps.destination.readType(
+  const counts = await deps.destination.readType(
     type,
     context,
     async (pages) => {
       await tables.clear();
-      const counts = { objects: 0, equal: new Map<string, number>(), incomplete: new Map<string, number>() };
+      const none = () => ({ rows: 0, equal: 0, incomplete: 0 });
+      const found = { objects: 0, streams: new Map(streams.map(({ stream }) => [stream.name, none()])) };
       for await (const page of pages) {
-        const { equal, incomplete } = await addObjects(deps, streams, page, tables);
-        countInto(counts.equal, equal);
-        countInto(counts.incomplete, incomplete);
-        counts.objects += page.length;
-        onRead?.(counts.objects);
+        await addObjects(deps, streams, page, tables, found);
+        onRead?.(found.objects);
       }
-      return counts;
+      return found;
     },
     pace && { pace },
   );
   await tables.indexMet();
-  const rows = new Map<string, number>();
-  for (const matched of streams) rows.set(matched.stream.name, await addRows(deps, matched, tables, context));
+  for (const matched of streams) await addRows(deps, matched, tables, counts, context);
   await tables.join();
-  return { ...found, rows };
+  return counts;
 }
 
-function countInto(counts: Map<string, number>, owners: readonly Owner[]): void {
-  for (const { stream } of owners) counts.set(stream.name, (counts.get(stream.name) ?? 0) + 1);
-}
-
-/** Adds the objects of a page that are not equal. Returns the owners of those that are, and of those compared in part. */
+/** Adds the objects of a page that are not equal, and counts those that are. */
 async function addObjects(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
   page: readonly FoundObject[],
   tables: MatchTables,
-): Promise<{ equal: Owner[]; incomplete: Owner[] }> {
+  counts: TypeCounts,
+): Promise<void> {
   const beside = await findOwners(deps, page, placeholder);
-  const judged = beside.map(({ object, owner }) => ({
-    object,
-    owner,
-    finding: owner && judge(object, owner),
-  }));
+  const nobodys: FoundObject[] = [];
+  const findings: JoinedObject[] = [];
+  for (const { object, owner } of beside) {
+    const finding = owner && judge(object, owner);
+    if (!owner) nobodys.push(object);
+    if (finding) findings.push({ ...toJoined(object), ...finding });
+    const count = owner && counts.streams.get(owner.stream.name);
+    if (!count || (finding && finding.class !== 'differs')) continue;
+    if (!finding) count.equal++;
+    if (refersAhead(owner)) count.incomplete++;
+  }
+  counts.objects += page.length;
   await tables.addMet(beside.flatMap(({ owner }) => keysOf(owner)));
-  const nobodys = judged.filter(({ owner }) => !owner).map(({ object }) => object);
-  await tables.addObjects([
-    ...nobodys.map(toJoined),
-    ...judged.flatMap(({ object, finding }) => (finding ? { ...toJoined(object), ...finding } : [])),
-  ]);
+  await tables.addObjects([...nobodys.map(toJoined), ...findings]);
   await tables.addCandidates(
     nobodys.flatMap(({ id, fields }) =>
       streams.flatMap(({ stream, by }) => {
@@ -112,13 +108,6 @@ async function addObjects(
       }),
     ),
   );
-  const compared = judged.flatMap(({ owner, finding }) =>
-    owner && (!finding || finding.class === 'differs') ? { owner, finding } : [],
-  );
-  return {
-    equal: compared.filter(({ finding }) => !finding).map(({ owner }) => owner),
-    incomplete: compared.map(({ owner }) => owner).filter(refersAhead),
-  };
 }
 
 /** Whether a row refers to a record that is not at the service yet. */
@@ -142,7 +131,7 @@ function toJoined(object: FoundObject): JoinedObject {
 /** The finding about an object that has an owner; undefined: it is equal. */
 function judge(
   object: FoundObject,
-  { stream, key, row, rendered, unreadable, others }: NonNullable<ObjectBeside['owner']>,
+  { stream, key, row, rendered, unreadable, others }: Owner,
 ): Pick<JoinedObject, 'class' | 'stream' | 'key' | 'differs' | 'note'> | undefined {
   const named = { stream: stream.name, key };
   const notComparable = (note: string) => ({ ...named, class: 'not_comparable' as const, note });
@@ -160,18 +149,19 @@ function judge(
   return differs.length === 0 ? undefined : { ...named, class: 'differs', differs };
 }
 
-/** Adds the rows of a stream whose object was not met. Returns how many rows it has. */
+/** Adds the rows of a stream whose object was not met, and counts all its rows. */
 function addRows(
   deps: MatchDeps,
   { stream, by }: MatchedStream,
   tables: MatchTables,
+  { streams: counts }: TypeCounts,
   { signal }: Context,
-): Promise<number> {
+): Promise<void> {
   return deps.mirror.takeTurn(async () => {
-    let count = 0;
+    const count = counts.get(stream.name);
     for await (const keys of readKeys(deps.mirror.readHashes(stream))) {
       signal?.throwIfAborted();
-      count += keys.length;
+      if (count) count.rows += keys.length;
       const unmet = await tables.withoutMet(stream.name, keys);
       if (unmet.length === 0) continue;
       const read = await readRendered(deps, stream, unmet, placeholder);
@@ -189,6 +179,5 @@ function addRows(
         rows.filter((row) => row !== undefined),
       );
     }
-    return count;
   });
 }

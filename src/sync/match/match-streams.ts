@@ -142,7 +142,7 @@ export function groupByType(
 async function report(
   streams: readonly MatchedStream[],
   tables: MatchTables,
-  { objects, rows, equal, incomplete }: TypeCounts,
+  { objects, streams: rowCounts }: TypeCounts,
   { names, samples, write }: MatchRequest,
 ): Promise<TypeMatches> {
   const counted = await tables.count();
@@ -158,6 +158,7 @@ async function report(
     type: streams[0]?.stream.type ?? '',
     objects,
     streams: asked.map(({ stream: { name }, by }) => {
+      const { rows = 0, equal = 0, incomplete = 0 } = rowCounts.get(name) ?? {};
       const count = (class_: MatchClass, what: 'rows' | 'objects') =>
         counted
           .filter((counts) => counts.stream === name && counts.class === class_)
@@ -165,9 +166,9 @@ async function report(
       return {
         stream: name,
         by,
-        rows: rows.get(name) ?? 0,
+        rows,
         counts: {
-          equal: equal.get(name) ?? 0,
+          equal,
           differs: count('differs', 'objects'),
           match: count('match', 'rows'),
           ambiguous: count('ambiguous', 'rows'),
@@ -181,7 +182,7 @@ async function report(
         ),
         unnamed: unnamed.find(({ stream }) => stream === name)?.objects ?? 0,
         rowGone: count('row_gone', 'objects'),
-        incomplete: incomplete.get(name) ?? 0,
+        incomplete,
       };
     }),
     nobodys: { only_there: 0, without_id: 0, ambiguous: 0 },
