@@ -42,13 +42,11 @@ export async function applyLinks(
   const { wanted, faults, others } = readMatchLines(rows, [...deps.streams.keys()]);
   const found: FoundLink[] = [];
   let already = 0;
+  const context = { lane: 'verify', signal } as const;
   for (const stream of deps.streams.values()) {
     const lines = wanted.filter((line) => line.stream === stream.name);
     for (let start = 0; start < lines.length; start += AT_ONCE) {
-      const checked = await checkLines(deps, stream, lines.slice(start, start + AT_ONCE), {
-        lane: 'verify',
-        signal,
-      });
+      const checked = await checkLines(deps, stream, lines.slice(start, start + AT_ONCE), context);
       for (const link of checked.found) found.push(link);
       for (const fault of checked.faults) faults.push(fault);
       already += checked.already;
@@ -147,17 +145,10 @@ async function checkLines(
     else found.push(judged);
   }
 
-  const owners = new Map(
-    (
-      await findOwners(
-        deps,
-        found.map(({ object }) => object),
-      )
-    ).map(({ object, owner }) => [object.id, owner]),
-  );
+  const objects = found.map(({ object }) => object);
+  const owners = new Map((await findOwners(deps, objects)).map(({ object, owner }) => [object.id, owner]));
   const unnamed = found.filter(({ object }) => object.extId === undefined).map(({ id }) => id);
-  const taken =
-    unnamed.length === 0 ? new Map() : await deps.destination.findObjects(unnamed, stream.type, context);
+  const taken = await deps.destination.findObjects(unnamed, stream.type, context);
   const free = found.filter((line) => {
     const owner = owners.get(line.object.id);
     const { link, id: rowId } = ids.get(line.key) ?? {};
@@ -208,14 +199,12 @@ async function findNamed(
 ): Promise<(line: WantedLink) => FoundObject | string> {
   const numbers = lines.flatMap(({ number }) => number ?? []);
   const extIds = lines.flatMap(({ number, externalId }) => (number === undefined ? (externalId ?? []) : []));
-  const byNumber =
-    numbers.length === 0
-      ? new Map<number, FoundObject>()
-      : await destination.findObjectsByNumber(numbers, stream.type, context);
-  const byExtId =
-    extIds.length === 0
-      ? new Map<string, FoundObject>()
-      : await destination.findObjects(extIds, stream.type, context);
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
+  const byExtId: ReadonlyMap<string, FoundObject> = await destination.findObjects(
+    extIds,
+    stream.type,
+    context,
+  );
   return ({ number, externalId }) => {
     const object = number === undefined ? byExtId.get(externalId ?? '') : byNumber.get(number);
     const name = number === undefined ? `with the external id '${externalId}'` : `with the number ${number}`;
