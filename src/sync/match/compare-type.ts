@@ -9,7 +9,13 @@ import { storable } from '../../state/records/outcome-types.js';
 import type { FieldChange } from '../../streams/destination-object.js';
 import { matchValue, NOT_THERE_YET } from '../identity/match-values.js';
 import type { Stream } from '../../streams/stream.js';
-import { differencesOf, findOwners, readRendered, type Owner } from '../object/compare-objects.js';
+import {
+  differencesOf,
+  readBeside,
+  readRendered,
+  type ObjectBeside,
+  type Owner,
+} from '../object/compare-objects.js';
 import { readKeys } from '../identity/read-keys.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
@@ -53,23 +59,21 @@ export async function compareType(
     context,
     pace,
     onRead,
-  }: { context: Context; pace?: () => Promise<void>; onRead?: (objects: number) => void },
+  }: { context: Context; pace?: (() => Promise<void>) | undefined; onRead?: (objects: number) => void },
 ): Promise<TypeCounts> {
   const type = streams[0]?.stream.type ?? '';
-  const counts = await deps.destination.readType(
-    type,
-    context,
-    async (pages) => {
+  const none = () => ({ rows: 0, equal: 0, incomplete: 0 });
+  const counts = await readBeside(
+    deps,
+    { type, context, pace, placeholder },
+    async () => {
       await tables.clear();
-      const none = () => ({ rows: 0, equal: 0, incomplete: 0 });
-      const found = { objects: 0, streams: new Map(streams.map(({ stream }) => [stream.name, none()])) };
-      for await (const page of pages) {
-        await addObjects(deps, streams, page, tables, found);
-        onRead?.(found.objects);
-      }
-      return found;
+      return { objects: 0, streams: new Map(streams.map(({ stream }) => [stream.name, none()])) };
     },
-    pace && { pace },
+    async (found, page) => {
+      await addObjects(streams, page, tables, found);
+      onRead?.(found.objects);
+    },
   );
   await tables.indexMet();
   for (const matched of streams) await addRows(deps, matched, tables, counts, context);
@@ -79,16 +83,14 @@ export async function compareType(
 
 /** Adds the objects of a page that are not equal, and counts those that are. */
 async function addObjects(
-  deps: MatchDeps,
   streams: readonly MatchedStream[],
-  page: readonly FoundObject[],
+  page: readonly ObjectBeside[],
   tables: MatchTables,
   counts: TypeCounts,
 ): Promise<void> {
-  const beside = await findOwners(deps, page, placeholder);
   const nobodys: FoundObject[] = [];
   const findings: JoinedObject[] = [];
-  for (const { object, owner } of beside) {
+  for (const { object, owner } of page) {
     const finding = owner && judge(object, owner);
     if (!owner) nobodys.push(object);
     if (finding) findings.push({ ...toJoined(object), ...finding });
@@ -98,7 +100,7 @@ async function addObjects(
     if (refersAhead(owner)) count.incomplete++;
   }
   counts.objects += page.length;
-  await tables.addMet(beside.flatMap(({ owner }) => keysOf(owner)));
+  await tables.addMet(page.flatMap(({ owner }) => keysOf(owner)));
   await tables.addObjects([...nobodys.map(toJoined), ...findings]);
   await tables.addCandidates(
     nobodys.flatMap(({ id, fields }) =>

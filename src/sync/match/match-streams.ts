@@ -97,7 +97,7 @@ export async function matchStreams(
       await withMatchTables(deps.state, async (tables) => {
         const counts = await compareType(deps, streams, tables, {
           context,
-          ...(request.pace && { pace: request.pace }),
+          pace: request.pace,
           onRead: (objects) => request.onRead?.(read + objects, Math.max(total, read + objects)),
         });
         read += counts.objects;

@@ -1,5 +1,6 @@
-// Objects at the service beside what they should be. Verify, match and the first contact of a stream all compare
+// Objects at the service beside what they should be. Verify, match and the first contact of a stream all read and compare
 // here. Reads on every side and writes nothing.
+import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
 import type { MirrorRow } from '../../mirror/mirror.js';
@@ -74,6 +75,48 @@ export async function findOwners(
     const read = rows.get(stream.name)?.(key) ?? NOTHING_READ;
     return { object, owner: { stream, key, record, others, ...read } };
   });
+}
+
+/** How a type is read. */
+interface TypeReading {
+  type: string;
+  context: Context;
+  /** Awaited before each request. */
+  pace?: (() => Promise<void>) | undefined;
+  /** As in `renderRows`. */
+  placeholder?: Placeholder;
+  /** Milliseconds since any moment, never going back. */
+  clock?: () => number;
+}
+
+/**
+ * Reads a type whole, page by page, with each object beside its owner. `begin` makes the result, to which `add` adds a page;
+ * `askedAt` is when the page was asked for, by the clock. When objects come or go meanwhile, `begin` makes another result,
+ * and the type is read again from the beginning.
+ */
+export function readBeside<T>(
+  deps: CompareDeps & Pick<SyncDeps, 'destination'>,
+  { type, context, pace, placeholder, clock = () => performance.now() }: TypeReading,
+  begin: () => T | Promise<T>,
+  add: (result: T, page: readonly ObjectBeside[], askedAt: number) => Promise<void>,
+): Promise<T> {
+  /** When each page was asked for that was not answered yet, in the order of the pages. */
+  let asked: number[] = [];
+  const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
+    asked = [];
+    const result = await begin();
+    for await (const objects of pages) {
+      context.signal?.throwIfAborted();
+      const askedAt = asked.shift() ?? -Infinity;
+      await add(result, await findOwners(deps, objects, placeholder), askedAt);
+    }
+    return result;
+  };
+  const pacing = async () => {
+    asked.push(clock());
+    await pace?.();
+  };
+  return deps.destination.readType(type, context, read, { pace: pacing });
 }
 
 /** Rows as they are now, and what they become, by key. */

@@ -5,7 +5,7 @@ import type { FoundObject } from '../../destination/destination.js';
 import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { differencesOf, findOwners, type Owner } from '../object/compare-objects.js';
+import { differencesOf, readBeside, type Owner } from '../object/compare-objects.js';
 import type { Pass } from './verify-pass.js';
 
 /** The objects of one stream, counted by what became of them. */
@@ -44,34 +44,32 @@ async function adoptType(
   { type, streams, isFirst }: { type: string; streams: readonly Stream[]; isFirst: boolean },
   adopted: ReadonlyMap<string, Adopted>,
 ): Promise<void> {
-  const { destination, state, pace, signal } = pass;
+  const { state, pace, signal } = pass;
   const [first] = streams;
-  const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
-    /** These start from nothing when the reading is repeated; records are made once. */
-    const counts = { unowned: 0, ambiguous: new Map<string, number>() };
-    for await (const objects of pages) {
-      signal?.throwIfAborted();
+  /** These start from nothing when the reading is repeated; records are made once. */
+  const counts = await readBeside(
+    pass,
+    { type, context: { lane: 'verify', signal }, pace: () => pace(signal) },
+    () => ({ unowned: 0, ambiguous: new Map<string, number>() }),
+    async (sum, page) => {
       const records: AdoptedRecord[] = [];
-      for (const { object, owner } of await findOwners(pass, objects)) {
-        if (!owner) counts.unowned++;
+      for (const { object, owner } of page) {
+        if (!owner) sum.unowned++;
         if (!owner || owner.record || !streams.includes(owner.stream)) continue;
         const { name } = owner.stream;
         const { extId } = object;
         // A row is linked to it, and the next sync assigns its external id.
         if (extId === undefined) continue;
-        if (owner.others.length > 0) counts.ambiguous.set(name, (counts.ambiguous.get(name) ?? 0) + 1);
+        if (owner.others.length > 0) sum.ambiguous.set(name, (sum.ambiguous.get(name) ?? 0) + 1);
         else records.push(recordOf({ ...object, extId }, owner));
       }
       for (const { stream, isEqual } of await insertAdopted(state.db, pass.runId, records)) {
         const of = adopted.get(stream);
         if (of) of[isEqual ? 'equal' : 'differing']++;
       }
-      await pass.progress(objects.length);
-    }
-    return counts;
-  };
-  const context = { lane: 'verify', signal } as const;
-  const counts = await destination.readType(type, context, read, { pace: () => pace(signal) });
+      await pass.progress(page.length);
+    },
+  );
   for (const [name, count] of counts.ambiguous) {
     const of = adopted.get(name);
     if (of) of.ambiguous += count;

@@ -2,7 +2,7 @@
 // and counted.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject } from '../../destination/destination.js';
-import { writeDrift, mendDrift, type DriftingObject } from '../../state/drift/write-drift.js';
+import { writeDrift, mendDrift } from '../../state/drift/write-drift.js';
 import { readClock } from '../../state/database.js';
 import { checkAgain } from '../../state/records/record-state.js';
 import { readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
@@ -34,12 +34,15 @@ export interface Tally extends Partial<Record<DriftKind, number>> {
   inDoubt: number;
 }
 
-export const emptyTally = (): Tally => ({ compared: 0, waiting: 0, inDoubt: 0 });
+/** Counts by stream. */
+export type Tallies = Map<string, Tally>;
 
-/** Adds what was seen later. */
-export function addTally(sum: Tally, later: Tally): void {
-  for (const [name, count] of Object.entries(later) as [keyof Tally, number][])
-    sum[name] = (sum[name] ?? 0) + count;
+/** Adds what was seen of a stream. */
+export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>): void {
+  const tally = tallies.get(name) ?? { compared: 0, waiting: 0, inDoubt: 0 };
+  for (const [kind, objects] of Object.entries(seen) as [keyof Tally, number][])
+    tally[kind] = (tally[kind] ?? 0) + objects;
+  tallies.set(name, tally);
 }
 
 /** An object of a record, and what is to be said of it. */
@@ -60,7 +63,7 @@ export function isOutdated({ clock }: Pass, { quietSeconds }: OwnerRecord, asked
  * Looks at objects by their external ids, at most 1000, and judges them. One request for each page of them, sent once no
  * record was written just now. A record that is written meanwhile waits.
  */
-export async function judgeByExternalId(
+async function judgeByExternalId(
   pass: Pass,
   stream: Stream,
   records: readonly OwnerRecord[],
@@ -76,15 +79,13 @@ export async function judgeByExternalId(
   const standing = await readOwnersByKey(state.db, stream.name, [...asked.keys()]);
   const read = await readRendered(pass, stream, [...asked.keys()]);
   return standing.map((record) => {
-    if (record.externalId !== asked.get(record.localKey)) return { record, judgement: 'waiting' };
-    const object = found.get(record.externalId);
-    const isAnswerOutdated = record.writtenSeconds > askedSeconds - MARGIN_SECONDS;
-    return (
-      judge({ stream, record, ...read(record.localKey) }, object, isAnswerOutdated) ?? {
-        record,
-        judgement: 'waiting',
-      }
-    );
+    const { localKey, externalId, writtenSeconds } = record;
+    const isAnswerOutdated = writtenSeconds > askedSeconds - MARGIN_SECONDS;
+    const sure =
+      externalId === asked.get(localKey)
+        ? judge({ stream, record, ...read(localKey) }, found.get(externalId), isAnswerOutdated)
+        : undefined;
+    return sure ?? { record, judgement: 'waiting' };
   });
 }
 
@@ -107,26 +108,30 @@ export function judge(
   return { record, judgement };
 }
 
-/** Writes what was seen of a stream's objects, and counts it. What no sync would look at is put in doubt. */
-export async function record(pass: Pass, stream: Stream, judged: readonly Judged[]): Promise<Tally> {
+/**
+ * Judges objects of a stream by a page that showed them, and the `unsure` ones by their external ids. Writes what drifts and
+ * counts everything. What no sync would look at is put in doubt.
+ */
+export async function record(
+  pass: Pass,
+  stream: Stream,
+  { sure = [], unsure = [] }: { sure?: readonly Judged[]; unsure?: readonly OwnerRecord[] },
+  tallies: Tallies,
+): Promise<void> {
   const { state, runId } = pass;
   const source = { runId, stream: stream.name };
-  const drifting: DriftingObject[] = [];
-  const fine: string[] = [];
-  const abandoned: string[] = [];
-  const doubtful: string[] = [];
-  for (const { record: of, judgement } of judged) {
-    const { localKey, externalId, writtenAt } = of;
-    if (judgement === 'fine') fine.push(localKey);
-    else if (judgement === 'abandoned') abandoned.push(localKey);
-    else if (judgement === 'doubtful') doubtful.push(localKey);
-    else if (judgement !== 'waiting') drifting.push({ localKey, externalId, writtenAt, ...judgement });
-  }
-  await mendDrift(state.db, source, { keys: [...fine, ...abandoned] });
+  const judged = [...sure, ...(await judgeByExternalId(pass, stream, unsure))];
+  const keysOf = (wanted: Judgement) =>
+    judged.flatMap((one) => (one.judgement === wanted ? one.record.localKey : []));
+  const [fine, doubtful] = [keysOf('fine'), keysOf('doubtful')];
+  const drifting = judged.flatMap(({ record: { localKey, externalId, writtenAt }, judgement }) =>
+    typeof judgement === 'object' ? { localKey, externalId, writtenAt, ...judgement } : [],
+  );
+  await mendDrift(state.db, source, { keys: [...fine, ...keysOf('abandoned')] });
   await checkAgain(state.db, { stream: stream.name, keys: doubtful });
   const written = await writeDrift(state.db, source, drifting);
-  const drifts = Object.values(written).reduce((sum, count) => sum + count, 0);
+  const drifts = Object.values(written).reduce((sum, objects) => sum + objects, 0);
   const compared = fine.length + drifts;
   const inDoubt = doubtful.length;
-  return { ...written, compared, waiting: judged.length - compared - inDoubt, inDoubt };
+  count(tallies, stream, { ...written, compared, waiting: judged.length - compared - inDoubt, inDoubt });
 }

@@ -19,8 +19,8 @@ import { readLookupTables, requireLookups } from '../run/current-streams.js';
 import type { Pace } from '../run/request-pace.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { adoptObjects, type Adopted } from './adopt.js';
-import { readTypeBack, type Tallies } from './read-type.js';
-import { addTally, emptyTally, judgeByExternalId, record, type Pass, type Tally } from './verify-pass.js';
+import { readTypeBack } from './read-type.js';
+import { count, record, type Pass, type Tallies, type Tally } from './verify-pass.js';
 
 export interface VerifyDeps extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams' | 'log'> {
   startedBy: StartedBy;
@@ -58,6 +58,7 @@ export interface VerifyResult {
 
 export interface AdoptResult {
   runId: number;
+  /** By stream, parents first. */
   streams: ({ stream: string; type: string } & Adopted)[];
   requests: number;
 }
@@ -83,7 +84,11 @@ export function adopt(
   streams: readonly Stream[] = [...deps.streams.values()],
   signal?: AbortSignal,
 ): Promise<AdoptResult> {
-  return whileAlone(deps, () => adoptAlone(deps, streams, signal));
+  return whileAlone(deps, async () => {
+    const result = await inRun(deps, streams, { adopt: true }, signal, adoptObjects);
+    deps.log.info({ runId: result.runId, requests: result.requests }, 'objects adopted');
+    return result;
+  });
 }
 
 async function whileAlone<T>({ state }: VerifyDeps, work: () => Promise<T>): Promise<T> {
@@ -100,14 +105,12 @@ export async function verifyAlone(
 ): Promise<VerifyResult> {
   const { sample, extras = false, streams = [...deps.streams.values()] } = request;
   const range = { ...(sample === undefined ? {} : { sample }), ...(extras ? { extras } : {}) };
-  const { runId, result, requests } = await inRun(deps, streams, range, signal, async (pass, selected) =>
+  const result = await inRun(deps, streams, range, signal, async (pass, selected) =>
     sample === undefined ? readBack(pass, selected, extras) : lookAtSamples(pass, selected, sample),
   );
-  const tallies = streams.map((stream) => {
-    const tally = result.get(stream.name) ?? emptyTally();
-    return { stream: stream.name, type: stream.type, ...tally };
-  });
-  const sumOf = (count: (tally: Tally) => number) => tallies.reduce((sum, tally) => sum + count(tally), 0);
+  const { runId, requests } = result;
+  const sumOf = (countOf: (tally: Tally) => number) =>
+    result.streams.reduce((sum, tally) => sum + countOf(tally), 0);
   const drifting = sumOf(countDrifting);
   const extra = sumOf((tally) => tally.extra ?? 0);
   const storedOtherwise = sumOf((tally) => tally.stored_otherwise ?? 0);
@@ -115,23 +118,7 @@ export async function verifyAlone(
   const notComparedAgain = sample === undefined ? await countNotComparedAgain(deps.state.db, runId) : 0;
   const counts = { drifting, extra, storedOtherwise, notComparedAgain };
   deps.log.info({ runId, requests, ...counts, sample }, 'objects verified');
-  return { runId, streams: tallies, ...counts, requests };
-}
-
-async function adoptAlone(
-  deps: VerifyDeps,
-  streams: readonly Stream[],
-  signal: AbortSignal | undefined,
-): Promise<AdoptResult> {
-  const { runId, result, requests } = await inRun(deps, streams, { adopt: true }, signal, (pass, selected) =>
-    adoptObjects(pass, selected),
-  );
-  const adopted = streams.flatMap(({ name, type }) => {
-    const counts = result.get(name);
-    return counts ? [{ stream: name, type, ...counts }] : [];
-  });
-  deps.log.info({ runId, requests }, 'objects adopted');
-  return { runId, streams: adopted, requests };
+  return { runId, streams: result.streams, ...counts, requests };
 }
 
 /** Objects of a stream that drift. */
@@ -162,26 +149,25 @@ async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean)
 async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: number): Promise<Tallies> {
   const tallies: Tallies = new Map();
   for (const stream of streams) {
-    const tally = emptyTally();
     const chosen = await sampleOwners(pass.state.db, stream.name, sample);
     for (let at = 0; at < chosen.length; at += AT_ONCE) {
-      const judged = await judgeByExternalId(pass, stream, chosen.slice(at, at + AT_ONCE));
-      addTally(tally, await record(pass, stream, judged));
-      await pass.progress(judged.length);
+      const unsure = chosen.slice(at, at + AT_ONCE);
+      await record(pass, stream, { unsure }, tallies);
+      await pass.progress(unsure.length);
     }
-    tallies.set(stream.name, tally);
+    count(tallies, stream, {});
   }
   return tallies;
 }
 
-/** Does the work as a run with a row of its own. */
-async function inRun<T>(
+/** Does the work as a run with a row of its own. `work` counts by stream. */
+async function inRun<T extends object>(
   deps: VerifyDeps,
   streams: readonly Stream[],
   range: RunRange,
   signal: AbortSignal | undefined,
-  work: (pass: Pass, streams: readonly Stream[]) => Promise<T>,
-): Promise<{ runId: number; result: T; requests: number }> {
+  work: (pass: Pass, streams: readonly Stream[]) => Promise<ReadonlyMap<string, T>>,
+): Promise<{ runId: number; streams: ({ stream: string; type: string } & T)[]; requests: number }> {
   const { mirror, destination, state, log, startedBy, pace, clock = () => performance.now() } = deps;
   const { db } = state;
   const requestsBefore = destination.requests();
@@ -217,12 +203,16 @@ async function inRun<T>(
       'slotsync.run.started_by': startedBy,
       'slotsync.lane': 'verify',
     };
-    const result = await inSpan('run', attributes, () =>
+    const counted = await inSpan('run', attributes, () =>
       work({ ...sides, runId, pace, signal, clock, progress }, selected),
     );
     await finishRun(db, runId);
     await pruneDrift(db);
-    return { runId, result, requests: destination.requests() - requestsBefore };
+    const counts = streams.flatMap(({ name, type }) => {
+      const found = counted.get(name);
+      return found ? [{ stream: name, type, ...found }] : [];
+    });
+    return { runId, streams: counts, requests: destination.requests() - requestsBefore };
   } catch (error) {
     const reason = signal?.aborted
       ? { code: 'interrupted', message: 'the process was stopped' }
