@@ -55,8 +55,11 @@ type Named = { extIds: readonly string[] } | { ids: readonly number[] };
 /** By the id that was asked for, why there is no answer about it. */
 export type TooLarge = Map<string | number, SlotsyncError>;
 
-/** Everything that was asked for, or how much it is, when it is more than `most`. */
-export type Found<T> = { results: T[] } | { tooMany: number };
+/** Everything that was asked for. `tooMany`: how much it is, when it is more than `most`; there are no results then. */
+export interface Found<T> {
+  results: T[];
+  tooMany?: number;
+}
 
 /** Pages of one find that are read at once. */
 const PAGES_AT_ONCE = 4;
@@ -80,6 +83,7 @@ export type Destination = ReturnType<typeof createDestination>;
 export function createDestination(options: DestinationOptions) {
   const client = createClient(options);
   const { paths } = client;
+  const { searchByFields: searchesByFields = true } = options;
   const finds = {
     objects: { path: paths.findObjects, schema: wire.foundObject },
     reservations: { path: paths.findReservations, schema: wire.foundReservation },
@@ -138,9 +142,10 @@ export function createDestination(options: DestinationOptions) {
     const kept = countKept(call);
     let parts = slice<string | number>(ids, NAMED_AT_ONCE);
     for (let part = parts.shift(); part; part = parts.shift()) {
-      let found: Awaited<ReturnType<typeof readFind<T>>> = { results: [], characters: 0 };
       try {
-        found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
+        const found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
+        kept.add(found);
+        for (const result of found.results) results.push(result);
       } catch (error) {
         const [only] = part;
         if (codeOf(error) !== 'answer_too_large' || only === undefined) throw error;
@@ -151,8 +156,6 @@ export function createDestination(options: DestinationOptions) {
           tooLarge.set(only, reason);
         }
       }
-      if ('characters' in found) kept.add(found);
-      for (const result of resultsOf(found)) results.push(result);
     }
     return results;
   }
@@ -170,22 +173,52 @@ export function createDestination(options: DestinationOptions) {
     const filter =
       'window' in selection ? wire.windowFilter(selection.window) : wire.modifiedFilter(selection.modified);
     const found = await readFind(find, filter, context, { most: selection.most, atOnce });
-    return 'tooMany' in found ? found : { results: found.results.map(convert) };
+    return { ...found, results: found.results.map(convert) };
   }
 
-  async function readDefinitions(path: string, filter: object, context: Context): Promise<Definition[]> {
-    const found = await readFind({ path, schema: wire.foundDefinition }, filter, context);
-    return resultsOf(found).map(({ id, extId, name }) => ({
+  const readDefinitions = async (path: string, context: Context, extIds?: readonly string[]) => {
+    const found = await readFind({ path, schema: wire.foundDefinition }, extIds ? { extIds } : {}, context);
+    return found.results.map(({ id, extId, name }): Definition => ({
       id,
       extId: extId ?? undefined,
       name: name ?? undefined,
     }));
+  };
+
+  /**
+   * Reads a type whole: `read` gets its objects page by page, in ascending number, inactive ones too. When objects come or
+   * go meanwhile, `read` is called again from the beginning; what it returns of a complete reading is the result. `pace` is
+   * awaited before each request.
+   */
+  function readType<T>(
+    typeId: string,
+    context: Context,
+    read: (pages: AsyncIterable<readonly FoundObject[]>) => Promise<T>,
+    { pace = async () => undefined }: { pace?: () => Promise<void> } = {},
+  ): Promise<T> {
+    const { path } = finds.objects;
+    async function* pages(): AsyncGenerator<FoundObject[]> {
+      const send = async (page: wire.Page) => {
+        await pace();
+        return findPage(finds.objects, wire.typeFilter(typeId), page, context);
+      };
+      for await (const results of eachPage(send, { path, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE }))
+        yield results.map((found) => wire.toFoundObject(found, typeId));
+    }
+    return readAgainWhenMoved(path, () => read(pages()));
   }
 
-  async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context) {
-    const found = await readDefinitions(path, extIds === 'all' ? {} : { extIds }, context);
-    return found.flatMap(({ extId, name }) => (extId === undefined ? [] : [{ extId, name }]));
-  }
+  /** The objects of a type that are wanted, by default all. Reads the type whole, and keeps only these in memory. */
+  const listObjects = (
+    typeId: string,
+    context: Context,
+    isWanted: (object: FoundObject) => boolean = () => true,
+  ): Promise<FoundObject[]> =>
+    readType(typeId, context, async (pages) => {
+      const objects: FoundObject[] = [];
+      for await (const page of pages) objects.push(...page.filter(isWanted));
+      return objects;
+    });
 
   /** A PUT of which its sender decides with the slot in hand what is written; see `openRequest`. */
   function openPut(context: Context) {
@@ -259,32 +292,8 @@ export function createDestination(options: DestinationOptions) {
       return new Map(found.map((object) => [object.id, wire.toFoundObject(object, typeId)]));
     },
 
-    /**
-     * Reads a type whole: `read` gets its objects page by page, in ascending number, inactive ones too. When objects come or
-     * go meanwhile, `read` is called again from the beginning; what it returns of a complete reading is the result. `pace` is
-     * awaited before each request.
-     */
-    readType<T>(
-      typeId: string,
-      context: Context,
-      read: (pages: AsyncIterable<readonly FoundObject[]>) => Promise<T>,
-      { pace = async () => undefined }: { pace?: () => Promise<void> } = {},
-    ): Promise<T> {
-      async function* pages(): AsyncGenerator<FoundObject[]> {
-        const send = async (page: wire.Page) => {
-          await pace();
-          return findPage(finds.objects, wire.typeFilter(typeId), page, context);
-        };
-        const { path } = finds.objects;
-        for await (const results of eachPage(send, {
-          path,
-          pageSize: options.pageSize,
-          atOnce: PAGES_AT_ONCE,
-        }))
-          yield results.map((found) => wire.toFoundObject(found, typeId));
-      }
-      return readAgainWhenMoved(finds.objects.path, () => read(pages()));
-    },
+    readType,
+    listObjects,
 
     /** How many objects a type has, inactive ones too. One request. Undefined: the service does not tell. */
     async countObjects(typeId: string, context: Context): Promise<number | undefined> {
@@ -292,18 +301,23 @@ export function createDestination(options: DestinationOptions) {
       return totalResults ?? undefined;
     },
 
-    /** Objects of a type that have one of the values in each of the fields, by the service's own search. */
+    /**
+     * The objects of a type that are wanted, each of which has one of the values in each of the fields: by the service's own
+     * search, or by reading the type whole where it has none. A search may answer more: `isWanted` is asked of every object.
+     */
     async findObjectsByFields(
       typeId: string,
-      wanted: ReadonlyMap<string, readonly string[]>,
+      values: ReadonlyMap<string, readonly string[]>,
+      isWanted: (object: FoundObject) => boolean,
       context: Context,
     ): Promise<FoundObject[]> {
-      const found = await readFind(finds.objects, wire.fieldsFilter(typeId, wanted), context);
-      return resultsOf(found).map((object) => wire.toFoundObject(object, typeId));
+      if (!searchesByFields) return listObjects(typeId, context, isWanted);
+      const found = await readFind(finds.objects, wire.fieldsFilter(typeId, values), context);
+      return found.results.map((object) => wire.toFoundObject(object, typeId)).filter(isWanted);
     },
 
     /** Whether objects can be found by the values of their fields. */
-    searchesByFields: options.searchByFields ?? true,
+    searchesByFields,
     /** Whether a PUT may give an object its external id by its number. */
     assignsExternalIds: options.assignExternalIds ?? false,
 
@@ -324,17 +338,12 @@ export function createDestination(options: DestinationOptions) {
       return untilAnswered(request, () => request.send(objects));
     },
 
-    /** The types of these that the service knows, or all of them. */
-    findTypes: (extIds: readonly string[] | 'all', context: Context) =>
-      findDefinitions(paths.findTypes, extIds, context),
-    /** The fields of these that the service knows, or all of them. */
-    findFields: (extIds: readonly string[] | 'all', context: Context) =>
-      findDefinitions(paths.findFields, extIds, context),
-
-    /** Every type, also one without an external id. */
-    listTypes: (context: Context) => readDefinitions(paths.findTypes, {}, context),
-    /** Every field, also one without an external id. */
-    listFields: (context: Context) => readDefinitions(paths.findFields, {}, context),
+    /** The types that the service knows: of these external ids, by default all, also one without an external id. */
+    findTypes: (context: Context, extIds?: readonly string[]) =>
+      readDefinitions(paths.findTypes, context, extIds),
+    /** The fields that the service knows, as the types. */
+    findFields: (context: Context, extIds?: readonly string[]) =>
+      readDefinitions(paths.findFields, context, extIds),
 
     /** The reservations that are selected. */
     findReservations: (selection: ReservationSelection, context: Context) =>
@@ -389,11 +398,6 @@ export function createDestination(options: DestinationOptions) {
 
     close: client.close,
   };
-}
-
-/** The results of a find without `most`. */
-export function resultsOf<T>(found: Found<T>): T[] {
-  return 'results' in found ? found.results : [];
 }
 
 const slice = <T>(list: readonly T[], length: number): (readonly T[])[] =>

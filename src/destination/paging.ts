@@ -50,18 +50,18 @@ export function countKept(call: Call) {
 }
 
 /**
- * All results, each once by its id; or how many there are, when they are more than `most`. Reads again from the beginning
+ * All results, each once by its id; or none and `tooMany`, how many there are, when they are more than `most`. Reads again from the beginning
  * when results came or went meanwhile. Throws `answer_invalid`, and `answer_too_large` when they are too much for the memory.
  */
 export function readPages<R extends { id: number }>(
   send: Send<R>,
   { most = Infinity, ...reading }: Reading & { most?: number | undefined },
-): Promise<{ results: R[]; characters: number } | { tooMany: number }> {
+): Promise<{ results: R[]; characters: number; tooMany?: number }> {
   const call = { method: 'POST', path: reading.path } as const;
   return readAgainWhenMoved(reading.path, async () => {
     const kept = countKept(call);
     const { total, atLeast, pages } = await openPages(send, reading);
-    if (atLeast > most) return { tooMany: atLeast };
+    if (atLeast > most) return { results: [], characters: 0, tooMany: atLeast };
     const seen = new Map<number, R>();
     for await (const answer of pages) {
       const { length } = answer.results;

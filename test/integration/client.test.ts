@@ -636,7 +636,7 @@ describe('a find', () => {
     const service = await fakeService((_, body) =>
       findAnswer(pages[body.page - 1] ?? [], { totalPages: 3, totalResults: 4 }),
     );
-    const found = await connect(service).destination.findTypes('all', NIGHTLY);
+    const found = await connect(service).destination.findTypes(NIGHTLY);
     expect(found.map(({ extId }) => extId)).toEqual(['a', 'b', 'c', 'd']);
   });
 
@@ -741,7 +741,7 @@ describe('the quota', () => {
     const world: World = await openWorld(CONFIG);
     closers.push(() => world.close());
     world.sandbox.failNext({ path: '/types/find', fault: 'status', status: 429 });
-    await world.destination.findTypes('all', NIGHTLY);
+    await world.destination.findTypes(NIGHTLY);
     await expect.poll(() => world.limiter.usage()).toMatchObject({ throttled: 1, held: 0 });
   });
 });

@@ -97,19 +97,9 @@ describe('first load: the finds of a plan', () => {
     addObject(world, `room_${codeOf(0)}`, 'By hand', { active: false });
     for (const at of [2000, 2001]) addObject(world, `room_${codeOf(at)}`, 'By hand', { active: at === 2000 });
     const { destination } = world;
-    const readType: typeof destination.readType = (type, context, read, options) =>
-      destination.readType(
-        type,
-        context,
-        (pages) =>
-          read(
-            (async function* () {
-              for await (const page of pages) yield page.filter(({ active }) => active);
-            })(),
-          ),
-        options,
-      );
-    const deps = { ...world.deps(), destination: { ...destination, readType } };
+    const listObjects: typeof destination.listObjects = (type, context) =>
+      destination.listObjects(type, context, ({ active }) => active);
+    const deps = { ...world.deps(), destination: { ...destination, listObjects } };
     const { counts } = await previewStream(deps, world.stream('rooms'));
     expect(counts).toMatchObject({ create: 2500, overwrite: 3 });
   });

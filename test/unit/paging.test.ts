@@ -31,13 +31,13 @@ describe('a find', () => {
   it('says how much there is instead, when that is more than wanted, after one page', async () => {
     let pages = 0;
     const send = serve([1, 2, 3, 4, 5], () => pages++);
-    expect(await readPages(send, { ...READING, most: 4 })).toEqual({ tooMany: 5 });
+    expect(await readPages(send, { ...READING, most: 4 })).toMatchObject({ results: [], tooMany: 5 });
     expect(pages).toBe(1);
   });
 
   it('that does not say how much there is, is known by its pages to be more than wanted', async () => {
     const send = async () => ({ results: rows(1, 2), totalPages: 4 });
-    expect(await readPages(send, { ...READING, most: 6 })).toEqual({ tooMany: 7 });
+    expect(await readPages(send, { ...READING, most: 6 })).toMatchObject({ results: [], tooMany: 7 });
   });
 
   it('is read again when fewer were seen than there are', async () => {

@@ -9,7 +9,9 @@ async function slice(moments: readonly number[], size: { most: number; least: nu
   const read = async (period: { from: number; to: number }, most: number | undefined) => {
     readings++;
     const results = moments.filter((moment) => moment >= period.from && moment < period.to);
-    return most !== undefined && results.length > most ? { tooMany: results.length } : { results };
+    return most !== undefined && results.length > most
+      ? { results: [], tooMany: results.length }
+      : { results };
   };
   for await (const { slice: period, results } of readSlices({ from: 0, to }, size, read))
     slices.push({ ...period, held: results.length });

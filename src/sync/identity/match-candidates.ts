@@ -10,7 +10,7 @@ import { matchValues } from './match-values.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
 export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
-  destination: Pick<Destination, 'findObjectsByFields' | 'readType' | 'searchesByFields'>;
+  destination: Pick<Destination, 'findObjectsByFields'>;
 }
 
 /** A row, as the object that it would become. */
@@ -33,19 +33,20 @@ interface Candidate {
 const NAMED = 5;
 
 /**
- * By key, what rows mean; a row that means no object is not in the answer. Sends one request, or reads the type whole.
- * Throws what mirror, state and service throw.
+ * By key, what rows mean; a row that means no object is not in the answer. Sends one request, or reads the type whole,
+ * unless `known` has all its objects. Throws what mirror, state and service throw.
  */
 export async function findMeant(
   deps: MatchDeps,
   stream: Stream,
   rows: readonly SoughtRow[],
   context: Context,
+  known?: readonly FoundObject[],
 ): Promise<Map<string, Meant>> {
   const meant = new Map<string, Meant>();
   const groups = groupByValues(stream, rows);
   if (groups.size === 0) return meant;
-  const candidates = await findCandidates(deps, stream, groups, context);
+  const candidates = await findCandidates(deps, stream, groups, context, known);
   for (const [values, group] of groups) {
     const matching = candidates.get(values) ?? [];
     for (const { key } of group) {
@@ -71,20 +72,15 @@ async function findCandidates(
   stream: Stream,
   groups: ReadonlyMap<string, readonly SoughtRow[]>,
   context: Context,
+  known: readonly FoundObject[] | undefined,
 ): Promise<Map<string, Candidate[]>> {
-  const { destination } = deps;
   const { type } = stream;
-  const matching = (objects: readonly FoundObject[]) =>
-    objects.filter((object) => object.typeId === type && groups.has(matchValues(stream, object) ?? ''));
+  const isMatch = (object: FoundObject) =>
+    object.typeId === type && groups.has(matchValues(stream, object) ?? '');
   // A search answers any of the values of a field, and whole objects are compared here.
-  const objects = destination.searchesByFields
-    ? matching(await destination.findObjectsByFields(type, valuesToFind(stream, groups), context))
-    : await destination.readType(type, context, async (pages) => {
-        const found: FoundObject[] = [];
-        for await (const page of pages) for (const object of matching(page)) found.push(object);
-        return found;
-      });
-
+  const objects =
+    known?.filter(isMatch) ??
+    (await deps.destination.findObjectsByFields(type, valuesToFind(stream, groups), isMatch, context));
   const holderOf = await whoHasObjects(deps, objects, { rows: 'all' });
   const candidates = new Map<string, Candidate[]>();
   for (const object of objects) {

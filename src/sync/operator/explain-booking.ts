@@ -1,7 +1,7 @@
 // Everything about one booking side by side: the mirror's booking, the service's reservations and cancellations, the last
 // verdict and what was asked. Reads on all sides and writes nothing.
 import type { Context } from '../../destination/client.js';
-import { resultsOf, type Found, type ReservationSelection } from '../../destination/destination.js';
+import type { Found, ReservationSelection } from '../../destination/destination.js';
 import { readBooking, readBookingEvents } from '../../state/bookings/read-reservations.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import type { ExplainDeps } from './explain-record.js';
@@ -31,7 +31,7 @@ export async function explainBooking(
   ): Promise<B[]> => {
     const found = new Map<number, B>();
     for (const selection of selections) {
-      const results = resultsOf(await find(selection, { ...CONTEXT, signal }));
+      const { results } = await find(selection, { ...CONTEXT, signal });
       requests.push({ asked: `${what} by ${JSON.stringify(selection)}`, results: results.length });
       for (const one of results) found.set(one.id, one);
     }

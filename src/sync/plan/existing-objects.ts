@@ -2,11 +2,10 @@
 // by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
 // unasked, so the service is asked about every create before it is planned.
 import type { Context } from '../../destination/client.js';
-import type { FoundObject, TooLarge } from '../../destination/destination.js';
-import { readLinks } from '../../state/records/links.js';
+import type { TooLarge } from '../../destination/destination.js';
+import type { Link } from '../../state/records/links.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import type { HeldSample } from '../../state/schema.js';
-import type { DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
 import { findMeant, type MatchDeps, type Meant, type SoughtRow } from '../identity/match-candidates.js';
@@ -49,34 +48,29 @@ async function meetObjects(
   const met = new Map<string, HeldSample>();
   if (reading.whole()?.length === 0) return met;
   const { rows } = await deps.mirror.readRows(stream, keys);
-  const objects = new Map<string, DestinationObject>();
-  const linked = new Set<string>();
-  for (const [key, result] of await renderWithParents(deps, stream, rows)) {
-    if (!('object' in result)) continue;
-    objects.set(key, result.object);
-    if (result.link) linked.add(key);
-  }
-  if (objects.size === 0) return met;
-  const found = await reading.find([...objects.values()].map(({ extId }) => extId));
-  const unnamed = await findUnnamed(deps, stream, { keys: [...objects.keys()], reading });
-  for (const [key, object] of objects) {
-    const standing = unnamed.get(key) ?? found.get(object.extId);
+  const rendered = await renderWithParents(deps, stream, rows);
+  const sought = [...rendered].flatMap(([key, one]) => ('object' in one ? [{ key, ...one }] : []));
+  if (sought.length === 0) return met;
+  const found = await reading.find(sought.map(({ extId }) => extId));
+  // Objects that records are linked to and that have no external id yet.
+  const numberOf = (link: Link | undefined) =>
+    link?.assignsId ? (link.destinationId ?? undefined) : undefined;
+  const byNumber = await reading.findByNumber(sought.flatMap(({ link }) => numberOf(link) ?? []));
+  // The run links these before it would create them: they are overwritten as well.
+  const absent = sought.filter(({ link, extId }) => !link && !found.has(extId));
+  const meant = stream.match ? await findMeantBy(deps, stream, { absent, reading }, context) : undefined;
+  for (const { key, object, link } of sought) {
+    const match = meant?.get(key);
+    const matching = match && 'object' in match ? match.object : undefined;
+    const standing = matching ?? byNumber.get(numberOf(link) ?? NaN) ?? found.get(object.extId);
     // An object of another type is not overwritten: its record says so.
     if (standing?.typeId !== stream.type) continue;
-    met.set(key, { key, externalId: object.extId, changes: differencesOf(stream, object, standing) });
-  }
-  if (stream.match) {
-    // The run links these before it would create them: they are overwritten as well.
-    const absent = [...objects].flatMap(([key, object]) =>
-      linked.has(key) || found.has(object.extId) ? [] : { key, object },
-    );
-    for (const [key, meant] of await findMeantBy(deps, stream, { absent, reading }, context)) {
-      const object = objects.get(key);
-      if (!object || !('object' in meant)) continue;
-      const externalId = meant.object.extId ?? object.extId;
-      const changes = differencesOf(stream, { ...object, extId: externalId }, meant.object);
-      met.set(key, { key, externalId, changes });
-    }
+    const externalId = matching?.extId ?? object.extId;
+    met.set(key, {
+      key,
+      externalId,
+      changes: differencesOf(stream, { ...object, extId: externalId }, standing),
+    });
   }
   return withoutOwned(deps, met);
 }
@@ -95,44 +89,11 @@ async function findMeantBy(
   if (!whole) return findMeant(deps, stream, absent, context);
   const values = new Set(whole.map((object) => matchValues(stream, object)));
   const matching = absent.filter(({ object }) => values.has(matchValues(stream, object)));
-  if (matching.length === 0) return new Map();
   const extIds = matching.map(({ object }) => object.extId);
   const tooLarge: TooLarge = new Map();
   const others = await deps.destination.findObjects(extIds, stream.type, context, tooLarge);
-  const destination: MatchDeps['destination'] = {
-    ...deps.destination,
-    searchesByFields: false,
-    readType: (_typeId, _context, read) =>
-      read(
-        (async function* () {
-          yield whole;
-        })(),
-      ),
-  };
   const sought = matching.filter(({ object: { extId } }) => !others.has(extId) && !tooLarge.has(extId));
-  return findMeant({ ...deps, destination }, stream, sought, context);
-}
-
-/** By key, the objects that records are linked to and that have no external id yet. */
-async function findUnnamed(
-  { state }: ExistingObjectDeps,
-  stream: Stream,
-  { keys, reading }: { keys: readonly string[]; reading: TypeObjects },
-): Promise<Map<string, FoundObject>> {
-  const links = [...(await readLinks(state.db, stream.name, keys)).values()];
-  const numbers = new Map(
-    links.flatMap(({ localKey, destinationId, assignsId }) =>
-      assignsId && destinationId !== null ? [[localKey, destinationId] as const] : [],
-    ),
-  );
-  if (numbers.size === 0) return new Map();
-  const found = await reading.findByNumber([...numbers.values()]);
-  return new Map(
-    [...numbers].flatMap(([key, number]) => {
-      const object = found.get(number);
-      return object ? [[key, object] as const] : [];
-    }),
-  );
+  return findMeant(deps, stream, sought, context, whole);
 }
 
 /** Leaves out the objects of our own records, retired ones too: they are not overwritten but synced. */

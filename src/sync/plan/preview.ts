@@ -156,7 +156,7 @@ function withoutFailures(
   destination: PreviewDeps['destination'],
   failed: (reason: string) => void,
 ): PreviewDeps['destination'] {
-  async function orNothing<T>(answer: Promise<T>, nothing: () => T | Promise<T>): Promise<T> {
+  async function orNothing<T>(answer: Promise<T>, nothing: () => T): Promise<T> {
     try {
       return await answer;
     } catch (error) {
@@ -164,14 +164,13 @@ function withoutFailures(
       return nothing();
     }
   }
-  const { findObjects, findObjectsByNumber, findObjectsByFields, readType } = destination;
+  const { findObjects, findObjectsByNumber, findObjectsByFields, listObjects } = destination;
   return {
     ...destination,
     findObjects: (...asked) => orNothing(findObjects(...asked), () => new Map()),
     findObjectsByNumber: (...asked) => orNothing(findObjectsByNumber(...asked), () => new Map()),
     findObjectsByFields: (...asked) => orNothing(findObjectsByFields(...asked), () => []),
-    readType: (typeId, asked, read) =>
-      orNothing(readType(typeId, asked, read), () => read((async function* () {})())),
+    listObjects: (...asked) => orNothing(listObjects(...asked), () => []),
   };
 }
 

@@ -5,7 +5,7 @@ import type { Destination, FoundObject } from '../../destination/destination.js'
 
 export type TypeDestination = Pick<
   Destination,
-  'findObjects' | 'findObjectsByNumber' | 'countObjects' | 'readType' | 'pageSize'
+  'findObjects' | 'findObjectsByNumber' | 'countObjects' | 'listObjects' | 'pageSize'
 >;
 
 /** A type with more objects is not read whole: they are kept in memory. */
@@ -42,7 +42,7 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
     if (whole || lists === 0) return;
     count ??= (await unlessFailing(destination.countObjects(typeId, context))) ?? Infinity;
     if (count > Math.min(lists * destination.pageSize, MOST_READ)) return;
-    const objects = count === 0 ? [] : await unlessFailing(readWhole());
+    const objects = count === 0 ? [] : await unlessFailing(destination.listObjects(typeId, context));
     byExtId = new Map(
       objects?.flatMap((object) => (object.extId === undefined ? [] : [[object.extId, object]])),
     );
@@ -50,13 +50,6 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
     if (objects && [...found].every((extId) => byExtId.has(extId))) whole = objects;
     else count = Infinity;
   }
-
-  const readWhole = () =>
-    destination.readType(typeId, context, async (pages) => {
-      const objects: FoundObject[] = [];
-      for await (const page of pages) for (const object of page) objects.push(object);
-      return objects;
-    });
 
   return {
     /** The objects with these external ids. One of another type may be among them, or left out. */

@@ -67,10 +67,10 @@ async function findUnknown(
   context: Context,
 ) {
   if (names.size === 0) return [];
-  const known = new Set((await find([...names.keys()], context)).map(({ extId }) => extId));
+  const known = new Set((await find(context, [...names.keys()])).map(({ extId }) => extId));
   const unknown = [...names].filter(([name]) => !known.has(name));
   if (unknown.length === 0) return [];
-  const all = (await find('all', context)).map(({ extId }) => extId);
+  const all = (await find(context)).flatMap(({ extId }) => extId ?? []);
   return unknown.map(([name, places]) => {
     const near = nearestName(name, all);
     const meant = near === undefined ? '' : `; did you mean '${near}'?`;

@@ -1,6 +1,6 @@
 // Matches bookings of the mirror with reservations at the service, and keeps the verdicts in one step. What is
 // missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
-import { resultsOf, type Cancellation, type Reservation } from '../../destination/destination.js';
+import type { Cancellation, Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors/errors.js';
 import type { Queries } from '../../state/database.js';
@@ -113,8 +113,8 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
 
   const standing = new Set([...met.values()].flatMap(({ extId }) => extId ?? []));
   const unmet = [...extIdsOfBookings()].filter((extId) => !standing.has(extId));
-  for (const there of resultsOf(await destination.findReservations({ extIds: unmet }, { lane, signal })))
-    met.set(there.id, there);
+  const { results } = await destination.findReservations({ extIds: unmet }, { lane, signal });
+  for (const there of results) met.set(there.id, there);
 
   const rows = await verdicts.readKnown({
     keys: [...new Set([...bookings.keys(), ...(given.known ?? [])])],
@@ -171,7 +171,7 @@ async function findCancellations(
   const see = (found: readonly Cancellation[]) => {
     for (const one of found) seen.set(one.id, one);
   };
-  see(resultsOf(await destination.findCancellations({ extIds }, { lane, signal })));
+  see((await destination.findCancellations({ extIds }, { lane, signal })).results);
 
   const standingIds = [...byExtId.values(), ...withoutBooking.values()].map(({ id }) => id);
   const absentIds = [...absent.map(({ key }) => key), ...(given.known ?? [])].flatMap(
@@ -181,7 +181,7 @@ async function findCancellations(
   // Cancellations that this run has read exist; those that an earlier run has read are asked for.
   const doubtful = rows.filter(({ id, isMet }) => !isMet && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
-  const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
+  const { results: found } = await destination.findCancellations({ ids }, { lane, signal });
   const confirmed = new Set(found.map(({ id }) => id));
   see(found);
   const gone = doubtful.filter(({ id }) => !confirmed.has(id));

@@ -1,7 +1,7 @@
 // Reads a window at both sides, slice by slice, and matches what it finds. A booking that was moved and then cancelled
 // lies in another slice at the service than in the mirror, so cancellations are read first, for the whole window; and
 // what was known in the window and met by no slice is asked for by name at the end.
-import { resultsOf, type Found, type Period, type Reservation } from '../../destination/destination.js';
+import type { Found, Period, Reservation } from '../../destination/destination.js';
 import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
 import { readSlices } from './time-slices.js';
 
@@ -45,7 +45,7 @@ async function readSlicesOfBookings(
   /** Both sides have to fit; the mirror is asked first, since that costs no request. */
   const read = async (slice: Period, most: number | undefined): Promise<Found<Reservation>> => {
     const inMirror = source && most ? await mirror.bookings.count(source, sliceOf(slice)) : 0;
-    if (most !== undefined && inMirror > most) return { tooMany: inMirror };
+    if (most !== undefined && inMirror > most) return { results: [], tooMany: inMirror };
     return destination.findReservations({ window: slice, most }, { lane, signal });
   };
 
@@ -59,7 +59,7 @@ async function readSlicesOfBookings(
       ({ begin }) => slice.from === window.from || begin >= slice.from * 1000,
     );
     const readNewCancellations = async () =>
-      resultsOf(await destination.findCancellations({ window: slice }, { lane, signal }));
+      (await destination.findCancellations({ window: slice }, { lane, signal })).results;
     await matchBookings(deps, { bookings, reservations, readNewCancellations }, signal);
     onProgress?.(slice.to - window.from, window.to - window.from);
   }
@@ -77,7 +77,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     const keys = known.map(({ key }) => key);
     const ids = known.flatMap(({ destinationId }) => destinationId ?? []);
     const bookings = await mirror.bookings.readByKeys(source, keys);
-    const reservations = resultsOf(await destination.findReservations({ ids }, { lane, signal }));
+    const { results: reservations } = await destination.findReservations({ ids }, { lane, signal });
     await matchBookings(deps, { bookings, reservations, known: keys }, signal);
   }
   for (let after = 0; ;) {
@@ -85,7 +85,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     const last = ids.at(-1);
     if (last === undefined) break;
     after = last;
-    const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
+    const { results: found } = await destination.findCancellations({ ids }, { lane, signal });
     const standing = new Set(found.map(({ id }) => id));
     await verdicts.keep({ seen: found, goneIds: ids.filter((id) => !standing.has(id)) });
   }

@@ -1,7 +1,7 @@
 // Compares bookings: the service's reservations and cancellations compared with the bookings of the mirror.
 // A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
 // no batches and needs no queue. One at a time, worked by the process that started it.
-import { resultsOf, type Period } from '../../destination/destination.js';
+import type { Period } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, UsageError } from '../../errors/errors.js';
 import { storeVerdicts } from '../../state/bookings/verdict-store.js';
 import { pruneBookings } from '../../state/retention.js';
@@ -237,7 +237,7 @@ async function readChanges(
       ...(await mirror.bookings.readByKeys(source, keys)),
       ...(await mirror.bookings.readByExternalIds(source, extIds)),
     ];
-    const reservations = resultsOf(await destination.findReservations({ ids }, context));
+    const { results: reservations } = await destination.findReservations({ ids }, context);
     await matchBookings(deps, { bookings, reservations, known: keys }, signal);
   }
   const changed = readSlices(period, size, (modified, most) =>

@@ -21,7 +21,7 @@ export async function* readSlices<B>(
     const slice = { from: at, to: Math.min(to, at + Math.max(least, length)) };
     const taken = slice.to - slice.from;
     const found = await read(slice, taken <= least ? undefined : most);
-    if ('tooMany' in found) {
+    if (found.tooMany !== undefined) {
       length = fit(taken, found.tooMany, most);
       continue;
     }

@@ -1,6 +1,6 @@
 // Surveys a service: its types and fields, and of each type how many objects it has and what these look like.
 // Which fields belong to which type is published nowhere; it is seen on the objects.
-import type { Definition, Destination } from '../../destination/destination.js';
+import type { Definition, Destination, FoundObject } from '../../destination/destination.js';
 
 export interface SurveyedType extends Definition {
   /** Undefined: not read, because nothing can name the type. */
@@ -32,26 +32,25 @@ interface SurveyOptions {
   signal?: AbortSignal | undefined;
 }
 
-const LANE = 'verify';
 /** External ids kept of each type. */
 const MOST_EXT_IDS = 1000;
 
 /** Reads types, fields and objects, in the lane of `verify`. Throws what the destination throws. */
 export async function surveyService(
   destination: Destination,
-  { isWhole, pace = async () => undefined, onProgress = () => undefined, signal }: SurveyOptions,
+  { isWhole, pace = async () => undefined, onProgress, signal }: SurveyOptions,
 ): Promise<ServiceSurvey> {
-  const context = { lane: LANE, ...(signal ? { signal } : {}) } as const;
-  const types = await destination.listTypes(context);
-  const fields = await destination.listFields(context);
-  const named = types.flatMap(({ extId }) => extId ?? []);
-  const counts = new Map<string, number>();
-  for (const extId of named) {
+  const context = { lane: 'verify', signal } as const;
+  const types = await destination.findTypes(context);
+  const fields = await destination.findFields(context);
+  let total = 0;
+  for (const { extId } of types) {
+    if (extId === undefined) continue;
     await pace();
-    counts.set(extId, (await destination.countObjects(extId, context)) ?? 0);
+    total += (await destination.countObjects(extId, context)) ?? 0;
   }
-  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
 
+  /** By type, the objects that have a value in each field. */
   const filled = new Map<string, Map<string, number>>();
   const surveyed: SurveyedType[] = [];
   let readBefore = 0;
@@ -60,38 +59,25 @@ export async function surveyService(
       surveyed.push({ ...type, objects: undefined, withoutExtId: undefined, extIds: [] });
       continue;
     }
-    const found = await destination.readType(
-      type.extId,
-      context,
-      async (pages) => {
-        const seen = {
-          objects: 0,
-          withoutExtId: 0,
-          extIds: [] as string[],
-          filled: new Map<string, number>(),
-        };
-        for await (const page of pages) {
-          for (const { extId, fields } of page) {
-            seen.objects += 1;
-            if (extId === undefined) seen.withoutExtId += 1;
-            else if (seen.extIds.length < MOST_EXT_IDS) seen.extIds.push(extId);
-            for (const { fieldId } of fields) seen.filled.set(fieldId, (seen.filled.get(fieldId) ?? 0) + 1);
-          }
-          onProgress(readBefore + seen.objects, Math.max(total, readBefore + seen.objects));
-          if (!isWhole) break;
+    const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
+      const seen = { objects: 0, withoutExtId: 0, extIds: [] as string[] };
+      const inFields = new Map<string, number>();
+      for await (const page of pages) {
+        seen.objects += page.length;
+        for (const { extId, fields: values } of page) {
+          if (extId === undefined) seen.withoutExtId += 1;
+          else if (seen.extIds.length < MOST_EXT_IDS) seen.extIds.push(extId);
+          for (const { fieldId } of values) inFields.set(fieldId, (inFields.get(fieldId) ?? 0) + 1);
         }
-        return seen;
-      },
-      { pace },
-    );
-    readBefore += found.objects;
-    filled.set(type.extId, found.filled);
-    surveyed.push({
-      ...type,
-      objects: found.objects,
-      withoutExtId: found.withoutExtId,
-      extIds: found.extIds,
-    });
+        onProgress?.(readBefore + seen.objects, Math.max(total, readBefore + seen.objects));
+        if (!isWhole) break;
+      }
+      return { seen, inFields };
+    };
+    const { seen, inFields } = await destination.readType(type.extId, context, read, { pace });
+    readBefore += seen.objects;
+    filled.set(type.extId, inFields);
+    surveyed.push({ ...type, ...seen });
   }
   return {
     types: surveyed,
