@@ -32,6 +32,7 @@ export interface JoinedObject {
 
 /** A row whose object was not met. */
 export interface JoinedRow {
+  stream: string;
   key: string;
   /** The value of the fields by which it is matched; undefined: it has none. */
   value?: string | undefined;
@@ -149,27 +150,20 @@ function createTables(tx: Queries) {
     clear: () => runEach(tx, 'TRUNCATE match_met, match_objects, match_candidates, match_rows, match_groups'),
 
     /** Rows whose object was met, whatever became of the comparison. */
-    async addMet(met: readonly { stream: string; key: string }[]): Promise<void> {
-      await query(tx)`
-        INSERT INTO match_met SELECT stream, key FROM ${records(met, 'stream text, key text')}`;
-    },
+    addMet: (met: readonly { stream: string; key: string }[]) =>
+      insert(tx, 'match_met', 'stream text, key text', met),
 
-    async addObjects(objects: readonly JoinedObject[]): Promise<void> {
-      const columns =
-        'number bigint, "externalId" text, object text, class text, stream text, key text, differs text[], note text';
-      await query(tx)`
-        INSERT INTO match_objects SELECT number, "externalId", object, class, stream, key, differs, note
-        FROM ${records(objects, columns)}`;
-    },
+    addObjects: (objects: readonly JoinedObject[]) =>
+      insert(
+        tx,
+        'match_objects',
+        'number bigint, "externalId" text, object text, class text, stream text, key text, differs text[], note text',
+        objects,
+      ),
 
     /** Values by which rows of a stream match objects that are nobody's. */
-    async addCandidates(
-      candidates: readonly { stream: string; number: number; value: string }[],
-    ): Promise<void> {
-      await query(tx)`
-        INSERT INTO match_candidates SELECT stream, number, value
-        FROM ${records(candidates, 'stream text, number bigint, value text')}`;
-    },
+    addCandidates: (candidates: readonly { stream: string; number: number; value: string }[]) =>
+      insert(tx, 'match_candidates', 'stream text, number bigint, value text', candidates),
 
     /** Call it when every object was added: the rows are looked up among those that were met. */
     indexMet: () => runEach(tx, 'CREATE INDEX ON match_met (stream, key); ANALYZE match_met'),
@@ -182,12 +176,8 @@ function createTables(tx: Queries) {
       return unmet.map(({ key }) => key);
     },
 
-    async addRows(stream: string, rows: readonly JoinedRow[]): Promise<void> {
-      const columns = 'key text, value text, object text, problem text';
-      await query(tx)`
-        INSERT INTO match_rows SELECT ${stream}, key, value, object, problem
-        FROM ${records(rows, columns)}`;
-    },
+    addRows: (rows: readonly JoinedRow[]) =>
+      insert(tx, 'match_rows', 'stream text, key text, value text, object text, problem text', rows),
 
     /** Call it when every row and object was added: then lines and counts can be read. */
     join: () => runEach(tx, GROUP),
@@ -240,9 +230,11 @@ function createTables(tx: Queries) {
   };
 }
 
-/** A list as rows of these columns. */
-function records(list: readonly object[], columns: string): SQL {
-  return sql`jsonb_to_recordset(${JSON.stringify(list)}::jsonb) AS l(${sql.raw(columns)})`;
+/** Adds a list to a table. `columns`: those of the table in their order, each with its name in the list and its type. */
+async function insert(tx: Queries, table: string, columns: string, list: readonly object[]): Promise<void> {
+  await query(tx)`
+    INSERT INTO ${sql.raw(table)}
+    SELECT * FROM jsonb_to_recordset(${JSON.stringify(list)}::jsonb) AS l(${sql.raw(columns)})`;
 }
 
 /** Statements without parameters, one after the other. */

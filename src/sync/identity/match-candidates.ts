@@ -6,7 +6,7 @@ import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { whoHasObjects } from './who-has.js';
-import { matchValues } from './match-values.js';
+import { matchValue } from './match-values.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
 export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
@@ -60,7 +60,7 @@ export async function findMeant(
 function groupByValues(stream: Stream, rows: readonly SoughtRow[]): Map<string, SoughtRow[]> {
   const groups = new Map<string, SoughtRow[]>();
   for (const row of rows) {
-    const values = matchValues(stream, row.object);
+    const values = matchValue(stream.match, row.object.fields);
     if (values !== undefined) groups.set(values, [...(groups.get(values) ?? []), row]);
   }
   return groups;
@@ -76,7 +76,7 @@ async function findCandidates(
 ): Promise<Map<string, Candidate[]>> {
   const { type } = stream;
   const isMatch = (object: FoundObject) =>
-    object.typeId === type && groups.has(matchValues(stream, object) ?? '');
+    object.typeId === type && groups.has(matchValue(stream.match, object.fields) ?? '');
   // A search answers any of the values of a field, and whole objects are compared here.
   const objects =
     known?.filter(isMatch) ??
@@ -87,7 +87,7 @@ async function findCandidates(
     const { record, link, rows } = holderOf(object);
     const isKept = record?.mayBeAtService && !record.isFormer && record.status !== 'retired';
     const owner = link ?? (rows.length > 0 || isKept ? true : undefined);
-    const values = matchValues(stream, object) ?? '';
+    const values = matchValue(stream.match, object.fields) ?? '';
     candidates.set(values, [...(candidates.get(values) ?? []), { object, owner }]);
   }
   return candidates;

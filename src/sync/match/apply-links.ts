@@ -125,62 +125,53 @@ async function checkLines(
   );
   const objectOf = await findNamed(deps, stream, lines, context);
 
-  const found: FoundLink[] = [];
-  const faults: LineFault[] = [];
-  let already = 0;
-  for (const line of lines) {
-    const row = rows.get(line.key)?.row;
+  const objects = new Map(lines.map((line) => [line, objectOf(line)]));
+  const present = [...objects.values()].filter((object) => typeof object === 'object');
+  const owners = new Map((await findOwners(deps, present)).map(({ object, owner }) => [object.id, owner]));
+  const isUnnamed = (object: FoundObject | string | undefined) =>
+    typeof object === 'object' && object.extId === undefined;
+  const assigned = lines.flatMap((line) =>
+    isUnnamed(objects.get(line)) ? (ids.get(line.key)?.templateId ?? []) : [],
+  );
+  const taken = await deps.destination.findObjects(assigned, stream.type, context);
+
+  /** The link of a line, or its fault; undefined: its record has the object already. */
+  const check = (line: WantedLink): FoundLink | string | undefined => {
+    const { key } = line;
+    const reason = unreadable.get(key);
+    if (reason) return messageOf(reason);
+    if (!rows.has(key))
+      return `there is no row '${key}' in ${stream.name}; a spreadsheet may have changed the key, as 007 to 7`;
     const object = objectOf(line);
-    const judged = (() => {
-      const reason = unreadable.get(line.key);
-      if (reason) return messageOf(reason);
-      if (!row)
-        return `there is no row '${line.key}' in ${stream.name}; a spreadsheet may have changed the key, as 007 to 7`;
-      if (typeof object === 'string') return object;
-      const id = object.extId ?? ids.get(line.key)?.templateId;
-      if (id === undefined) return 'the row has no external id that the object could get';
-      return { ...line, object, id };
-    })();
-    if (typeof judged === 'string') faults.push({ line: line.line, message: judged });
-    else found.push(judged);
-  }
-
-  const objects = found.map(({ object }) => object);
-  const owners = new Map((await findOwners(deps, objects)).map(({ object, owner }) => [object.id, owner]));
-  const unnamed = found.filter(({ object }) => object.extId === undefined).map(({ id }) => id);
-  const taken = await deps.destination.findObjects(unnamed, stream.type, context);
-  const free = found.filter((line) => {
-    const owner = owners.get(line.object.id);
-    const { link, id: rowId } = ids.get(line.key) ?? {};
-    const isOwn = isOf(owner, stream, line.key);
+    if (typeof object === 'string') return object;
+    const { link, id: rowId, templateId } = ids.get(key) ?? {};
+    const id = object.extId ?? templateId;
+    if (id === undefined) return 'the row has no external id that the object could get';
+    const owner = owners.get(object.id);
+    const isOwn = owner?.stream.name === stream.name && owner.key === key;
     // A record whose link was undone has the object, but its row has another external id.
-    const isGiven = isOwn && rowId === line.object.extId;
-    if (isGiven || (link && link.destinationId === line.object.id)) {
-      already++;
-      return false;
-    }
-    const message = (() => {
-      if (owner && !isOwn) return describeOwner(owner, line);
-      if (link)
-        return `${stream.name} '${line.key}' is linked to '${link.externalId}' already; undo that link first: slotsync match --unlink`;
-      const acceptedId = accepted.get(line.key);
-      if (acceptedId !== undefined && acceptedId !== line.id)
-        return `${stream.name} '${line.key}' has the object '${acceptedId}' already`;
-      if (line.object.extId !== undefined) return undefined;
-      if (!deps.destination.assignsExternalIds)
-        return `object ${line.object.id} has no external id; give it one at the service, or set service.assignExternalIds`;
-      if (taken.has(line.id))
-        return `object ${line.object.id} would get the external id '${line.id}', which another object has`;
-      return undefined;
-    })();
-    if (message !== undefined) faults.push({ line: line.line, message });
-    return message === undefined;
-  });
-  return { found: free, faults, already };
+    if ((isOwn && rowId === object.extId) || link?.destinationId === object.id) return undefined;
+    if (owner && !isOwn) return describeOwner(owner, { ...line, object, id });
+    if (link)
+      return `${stream.name} '${key}' is linked to '${link.externalId}' already; undo that link first: slotsync match --unlink`;
+    const acceptedId = accepted.get(key);
+    if (acceptedId !== undefined && acceptedId !== id)
+      return `${stream.name} '${key}' has the object '${acceptedId}' already`;
+    if (object.extId === undefined && !deps.destination.assignsExternalIds)
+      return `object ${object.id} has no external id; give it one at the service, or set service.assignExternalIds`;
+    if (object.extId === undefined && taken.has(id))
+      return `object ${object.id} would get the external id '${id}', which another object has`;
+    return { ...line, object, id };
+  };
+  const result = { found: [] as FoundLink[], faults: [] as LineFault[], already: 0 };
+  for (const line of lines) {
+    const checked = check(line);
+    if (checked === undefined) result.already++;
+    else if (typeof checked === 'string') result.faults.push({ line: line.line, message: checked });
+    else result.found.push(checked);
+  }
+  return result;
 }
-
-const isOf = (owner: Owner | undefined, stream: Stream, key: string) =>
-  owner?.stream.name === stream.name && owner.key === key;
 
 function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): string {
   const name = `object ${line.object.id} ('${line.id}')`;

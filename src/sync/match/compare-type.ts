@@ -167,19 +167,17 @@ function addRows(
       const unmet = await tables.withoutMet(stream.name, keys);
       if (unmet.length === 0) continue;
       const read = await readRendered(deps, stream, unmet, placeholder);
-      const rows = unmet.map((key): JoinedRow | undefined => {
+      const rows = unmet.flatMap((key): JoinedRow | [] => {
         const { row, rendered, unreadable } = read(key);
-        if (unreadable) return { key, problem: messageOf(unreadable) };
-        if (!row || !rendered) return undefined; // deleted meanwhile
-        if ('problem' in rendered) return { key, problem: rendered.problem };
-        if ('missing' in rendered) return { key };
+        const named = { stream: stream.name, key };
+        if (unreadable) return { ...named, problem: messageOf(unreadable) };
+        if (!row || !rendered) return []; // deleted meanwhile
+        if ('problem' in rendered) return { ...named, problem: rendered.problem };
+        if ('missing' in rendered) return named;
         const { object } = rendered;
-        return { key, value: matchValue(by, object.fields), object: JSON.stringify(object) };
+        return { ...named, value: matchValue(by, object.fields), object: JSON.stringify(object) };
       });
-      await tables.addRows(
-        stream.name,
-        rows.filter((row) => row !== undefined),
-      );
+      await tables.addRows(rows);
     }
   });
 }

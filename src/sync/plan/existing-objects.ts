@@ -9,7 +9,7 @@ import type { HeldSample } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
 import { findMeant, type MatchDeps, type Meant, type SoughtRow } from '../identity/match-candidates.js';
-import { matchValues } from '../identity/match-values.js';
+import { matchValue } from '../identity/match-values.js';
 import { renderWithParents } from '../object/render-with-parents.js';
 import { createTypeObjects, type TypeDestination, type TypeObjects } from './type-objects.js';
 
@@ -87,8 +87,8 @@ async function findMeantBy(
 ): Promise<Map<string, Meant>> {
   const whole = reading.whole();
   if (!whole) return findMeant(deps, stream, absent, context);
-  const values = new Set(whole.map((object) => matchValues(stream, object)));
-  const matching = absent.filter(({ object }) => values.has(matchValues(stream, object)));
+  const values = new Set(whole.map((object) => matchValue(stream.match, object.fields)));
+  const matching = absent.filter(({ object }) => values.has(matchValue(stream.match, object.fields)));
   const extIds = matching.map(({ object }) => object.extId);
   const tooLarge: TooLarge = new Map();
   const others = await deps.destination.findObjects(extIds, stream.type, context, tooLarge);
