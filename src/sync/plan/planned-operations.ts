@@ -53,10 +53,7 @@ export async function describeOperations(
     return result && 'extId' in result ? result.extId : known.get(key);
   };
   const extIds = keys.flatMap((key) => externalIdOf(key) ?? []);
-  const found =
-    extIds.length === 0
-      ? new Map<string, ServiceObject>()
-      : await deps.destination.findObjects(extIds, stream.type, context);
+  const found = await deps.destination.findObjects(extIds, stream.type, context);
   // The run links these to objects before it would create them.
   const absent = planned.flatMap(({ operation, key }) => {
     const result = rendered.get(key);

@@ -156,21 +156,22 @@ function withoutFailures(
   destination: PreviewDeps['destination'],
   failed: (reason: string) => void,
 ): PreviewDeps['destination'] {
-  async function orNothing<T>(answer: Promise<T>, nothing: () => T): Promise<T> {
-    try {
-      return await answer;
-    } catch (error) {
-      failed(`${messageOf(error)} (${codeOf(error)})`);
-      return nothing();
-    }
-  }
-  const { findObjects, findObjectsByNumber, findObjectsByFields, listObjects } = destination;
+  const orNothing =
+    <A extends unknown[], T>(ask: (...asked: A) => Promise<T>, nothing: T) =>
+    async (...asked: A): Promise<T> => {
+      try {
+        return await ask(...asked);
+      } catch (error) {
+        failed(`${messageOf(error)} (${codeOf(error)})`);
+        return nothing;
+      }
+    };
   return {
     ...destination,
-    findObjects: (...asked) => orNothing(findObjects(...asked), () => new Map()),
-    findObjectsByNumber: (...asked) => orNothing(findObjectsByNumber(...asked), () => new Map()),
-    findObjectsByFields: (...asked) => orNothing(findObjectsByFields(...asked), () => []),
-    listObjects: (...asked) => orNothing(listObjects(...asked), () => []),
+    findObjects: orNothing(destination.findObjects, new Map()),
+    findObjectsByNumber: orNothing(destination.findObjectsByNumber, new Map()),
+    findObjectsByFields: orNothing(destination.findObjectsByFields, []),
+    listObjects: orNothing(destination.listObjects, []),
   };
 }
 
