@@ -25,16 +25,13 @@ const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
 
 /** Adopts the objects of these streams, those of parents first: what refers to them is compared with them. */
 export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Promise<Map<string, Adopted>> {
-  const adopted = new Map(
-    streams.map(({ name }) => [name, { equal: 0, differing: 0, ambiguous: 0, unowned: 0 }]),
-  );
-  const readings = new Map(streams.map(({ type, level }) => [`${level} ${type}`, { type, level }]));
+  const adopted = new Map<string, Adopted>();
   const counted = new Set<string>();
-  for (const { type, level } of [...readings.values()].toSorted((a, b) => a.level - b.level)) {
+  for (const { type, level } of streams.toSorted((a, b) => a.level - b.level)) {
     const those = streams.filter((stream) => stream.type === type && stream.level === level);
-    const isFirst = !counted.has(type);
+    if (those.some(({ name }) => adopted.has(name))) continue;
+    await adoptType(pass, { type, streams: those, isFirst: !counted.has(type) }, adopted);
     counted.add(type);
-    await adoptType(pass, { type, streams: those, isFirst }, adopted);
   }
   return adopted;
 }
@@ -42,40 +39,40 @@ export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Prom
 async function adoptType(
   pass: Pass,
   { type, streams, isFirst }: { type: string; streams: readonly Stream[]; isFirst: boolean },
-  adopted: ReadonlyMap<string, Adopted>,
+  adopted: Map<string, Adopted>,
 ): Promise<void> {
   const { state, pace, signal } = pass;
-  const [first] = streams;
-  /** These start from nothing when the reading is repeated; records are made once. */
-  const counts = await readBeside(
+  const countsOf = (stream: Stream | undefined) =>
+    stream && streams.includes(stream) ? adopted.get(stream.name) : undefined;
+  await readBeside(
     pass,
     { type, context: { lane: 'verify', signal }, pace: () => pace(signal) },
-    () => ({ unowned: 0, ambiguous: new Map<string, number>() }),
-    async (sum, page) => {
+    () => {
+      // Records that were made stay made when the type is read again.
+      for (const { name } of streams) {
+        const { equal = 0, differing = 0 } = adopted.get(name) ?? {};
+        adopted.set(name, { equal, differing, ambiguous: 0, unowned: 0 });
+      }
+    },
+    async (_, page) => {
+      const ofFirst = isFirst ? countsOf(streams[0]) : undefined;
       const records: AdoptedRecord[] = [];
       for (const { object, owner } of page) {
-        if (!owner) sum.unowned++;
-        if (!owner || owner.record || !streams.includes(owner.stream)) continue;
-        const { name } = owner.stream;
+        if (!owner && ofFirst) ofFirst.unowned++;
+        const counts = countsOf(owner?.stream);
         const { extId } = object;
-        // A row is linked to it, and the next sync assigns its external id.
-        if (extId === undefined) continue;
-        if (owner.others.length > 0) sum.ambiguous.set(name, (sum.ambiguous.get(name) ?? 0) + 1);
+        // A row is linked to an object without an external id, and the next sync assigns it.
+        if (!owner || !counts || owner.record || extId === undefined) continue;
+        if (owner.others.length > 0) counts.ambiguous++;
         else records.push(recordOf({ ...object, extId }, owner));
       }
       for (const { stream, isEqual } of await insertAdopted(state.db, pass.runId, records)) {
-        const of = adopted.get(stream);
-        if (of) of[isEqual ? 'equal' : 'differing']++;
+        const counts = adopted.get(stream);
+        if (counts) counts[isEqual ? 'equal' : 'differing']++;
       }
       await pass.progress(page.length);
     },
   );
-  for (const [name, count] of counts.ambiguous) {
-    const of = adopted.get(name);
-    if (of) of.ambiguous += count;
-  }
-  const ofFirst = first && adopted.get(first.name);
-  if (ofFirst && isFirst) ofFirst.unowned += counts.unowned;
 }
 
 function recordOf(

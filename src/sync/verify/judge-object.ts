@@ -13,18 +13,35 @@ import { differencesOf, type Owner } from '../object/compare-objects.js';
 /**
  * `doubtful`: its row is as it was, and becomes another object than was accepted last: no sync would find that out.
  * `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. `abandoned`:
- * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more.
+ * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more. `unsure`: it drifts
+ * by an answer that may be older than its record.
  */
-export type Judgement =
-  'fine' | 'doubtful' | 'waiting' | 'abandoned' | { kind: DriftKind; fields: DriftFields | undefined };
+export type Judgement = 'fine' | 'doubtful' | 'waiting' | 'abandoned' | 'unsure' | Drift;
+
+interface Drift {
+  kind: DriftKind;
+  fields: DriftFields | undefined;
+}
 
 /** A record beside its row as it is now. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
   record: OwnerRecord;
 }
 
-/** `object`: as it stands at the service; undefined: it was asked for by its external id, and is not there. */
-export function judgeObject(compared: Compared, object: FoundObject | undefined): Judgement {
+/**
+ * `object`: as it stands at the service; undefined: it was asked for by its external id, and is not there.
+ * `isAnswerOutdated`: the answer may be older than the record.
+ */
+export function judgeObject(
+  compared: Compared,
+  object: FoundObject | undefined,
+  isAnswerOutdated: boolean,
+): Judgement {
+  const judgement = judgeAnswer(compared, object);
+  return typeof judgement === 'object' && isAnswerOutdated ? 'unsure' : judgement;
+}
+
+function judgeAnswer(compared: Compared, object: FoundObject | undefined): Judgement {
   const { stream, record } = compared;
   if (!record.isSettled) return 'waiting';
   switch (record.status) {

@@ -3,10 +3,11 @@
 import type { FoundObject } from '../../destination/destination.js';
 import { readDriftingKeys } from '../../state/drift/read-drift.js';
 import { mendDrift, writeDrift } from '../../state/drift/write-drift.js';
-import { listOwners, type OwnerRecord } from '../../state/records/read/owners.js';
+import { listOwners } from '../../state/records/read/owners.js';
 import type { Stream } from '../../streams/stream.js';
 import { readBeside, type ObjectBeside } from '../object/compare-objects.js';
-import { count, isOutdated, judge, record, type Judged, type Pass, type Tallies } from './verify-pass.js';
+import { judgeObject } from './judge-object.js';
+import { count, isOutdated, record, type Judged, type Pass, type Tallies } from './verify-pass.js';
 
 /** Records walked through at once, and asked for in one request. */
 const AT_ONCE = 1000;
@@ -46,9 +47,7 @@ async function comparePage(
   { page, askedAt }: { page: readonly ObjectBeside[]; askedAt: number },
   tallies: Tallies,
 ): Promise<void> {
-  const seen = new Map(
-    streams.map((stream) => [stream, { sure: [] as Judged[], unsure: [] as OwnerRecord[] }]),
-  );
+  const seen = new Map<Stream, Judged[]>(streams.map((stream) => [stream, []]));
   const unowned: FoundObject[] = [];
   for (const { object, owner } of page) {
     if (!owner) {
@@ -64,9 +63,8 @@ async function comparePage(
       continue;
     }
     const compared = { ...owner, record: owner.record };
-    const sure = judge(compared, object, isOutdated(pass, owner.record, askedAt));
-    if (sure) into.sure.push(sure);
-    else into.unsure.push(owner.record);
+    const judgement = judgeObject(compared, object, isOutdated(pass, owner.record, askedAt));
+    into.push({ record: owner.record, judgement });
   }
   for (const [stream, judged] of seen) await record(pass, stream, judged, tallies);
   const first = [...pass.streams.values()].find((stream) => stream.type === type);
@@ -96,9 +94,9 @@ async function lookForUnmet(
   tallies: Tallies,
 ): Promise<void> {
   const { state, signal } = pass;
-  let unmet: OwnerRecord[] = [];
+  let unmet: Judged[] = [];
   const look = async () => {
-    await record(pass, stream, { unsure: unmet }, tallies);
+    await record(pass, stream, unmet, tallies);
     unmet = [];
   };
   for (let after: string | undefined; ;) {
@@ -110,7 +108,7 @@ async function lookForUnmet(
       // The object of a retired record may be absent. A record that a sync has to send is not judged.
       if (standing.status === 'retired') fine.push(standing.localKey);
       else if (standing.status !== 'synced' || !standing.isSettled) count(tallies, stream, { waiting: 1 });
-      else if (unmet.push(standing) >= AT_ONCE) await look();
+      else if (unmet.push({ record: standing, judgement: 'unsure' }) >= AT_ONCE) await look();
     }
     await mendDrift(state.db, { runId: pass.runId, stream: stream.name }, { keys: fine });
     await pass.progress(0);

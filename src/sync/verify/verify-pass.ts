@@ -1,7 +1,6 @@
 // The parts of a verify share this: their dependencies, how an object is read by its external id, and how results are written
 // and counted.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FoundObject } from '../../destination/destination.js';
 import { writeDrift, mendDrift } from '../../state/drift/write-drift.js';
 import { readClock } from '../../state/database.js';
 import { checkAgain } from '../../state/records/record-state.js';
@@ -11,7 +10,7 @@ import type { Stream } from '../../streams/stream.js';
 import { readRendered } from '../object/compare-objects.js';
 import type { Pace } from '../run/request-pace.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import { judgeObject, type Compared, type Judgement } from './judge-object.js';
+import { judgeObject, type Judgement } from './judge-object.js';
 
 export interface Pass extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'> {
   runId: number;
@@ -45,7 +44,7 @@ export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>):
   tallies.set(name, tally);
 }
 
-/** An object of a record, and what is to be said of it. */
+/** An object of a record, and what is to be said of it; `unsure`: it is looked at by its external id. */
 export interface Judged {
   record: OwnerRecord;
   judgement: Judgement;
@@ -80,12 +79,10 @@ async function judgeByExternalId(
   const read = await readRendered(pass, stream, [...asked.keys()]);
   return standing.map((record) => {
     const { localKey, externalId, writtenSeconds } = record;
+    if (externalId !== asked.get(localKey)) return { record, judgement: 'waiting' };
     const isAnswerOutdated = writtenSeconds > askedSeconds - MARGIN_SECONDS;
-    const sure =
-      externalId === asked.get(localKey)
-        ? judge({ stream, record, ...read(localKey) }, found.get(externalId), isAnswerOutdated)
-        : undefined;
-    return sure ?? { record, judgement: 'waiting' };
+    const compared = { stream, record, ...read(localKey) };
+    return { record, judgement: judgeObject(compared, found.get(externalId), isAnswerOutdated) };
   });
 }
 
@@ -96,31 +93,24 @@ async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal |
   if (seconds > 0) await sleep(seconds * 1000, undefined, signal ? { signal } : {});
 }
 
-/** Undefined: it drifts by an answer that may be older than its record. */
-export function judge(
-  compared: Compared,
-  object: FoundObject | undefined,
-  isAnswerOutdated: boolean,
-): Judged | undefined {
-  const { record } = compared;
-  const judgement = judgeObject(compared, object);
-  if (typeof judgement === 'object' && isAnswerOutdated) return undefined;
-  return { record, judgement };
-}
-
 /**
- * Judges objects of a stream by a page that showed them, and the `unsure` ones by their external ids. Writes what drifts and
- * counts everything. What no sync would look at is put in doubt.
+ * Writes what drifts of the objects of a stream, and counts all of them. Looks again at those that are unsure. What no sync
+ * would look at is put in doubt.
  */
 export async function record(
   pass: Pass,
   stream: Stream,
-  { sure = [], unsure = [] }: { sure?: readonly Judged[]; unsure?: readonly OwnerRecord[] },
+  seen: readonly Judged[],
   tallies: Tallies,
 ): Promise<void> {
   const { state, runId } = pass;
   const source = { runId, stream: stream.name };
-  const judged = [...sure, ...(await judgeByExternalId(pass, stream, unsure))];
+  const isUnsure = ({ judgement }: Judged) => judgement === 'unsure';
+  const unsure = seen.filter(isUnsure).map((one) => one.record);
+  const judged = [
+    ...seen.filter((one) => !isUnsure(one)),
+    ...(await judgeByExternalId(pass, stream, unsure)),
+  ];
   const keysOf = (wanted: Judgement) =>
     judged.flatMap((one) => (one.judgement === wanted ? one.record.localKey : []));
   const [fine, doubtful] = [keysOf('fine'), keysOf('doubtful')];

@@ -151,9 +151,10 @@ async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: num
   for (const stream of streams) {
     const chosen = await sampleOwners(pass.state.db, stream.name, sample);
     for (let at = 0; at < chosen.length; at += AT_ONCE) {
-      const unsure = chosen.slice(at, at + AT_ONCE);
-      await record(pass, stream, { unsure }, tallies);
-      await pass.progress(unsure.length);
+      const block = chosen.slice(at, at + AT_ONCE);
+      const unsure = block.map((one) => ({ record: one, judgement: 'unsure' as const }));
+      await record(pass, stream, unsure, tallies);
+      await pass.progress(block.length);
     }
     count(tallies, stream, {});
   }
