@@ -57,11 +57,15 @@ export async function findMeant(
   return meant;
 }
 
-function groupByValues(stream: Stream, rows: readonly SoughtRow[]): Map<string, SoughtRow[]> {
-  const groups = new Map<string, SoughtRow[]>();
-  for (const row of rows) {
-    const values = matchValue(stream.match, row.object.fields);
-    if (values !== undefined) groups.set(values, [...(groups.get(values) ?? []), row]);
+/** By their values of the fields in `match`, in which each of these has some that can be compared, or is left out. */
+function groupByValues<T extends { object: Pick<DestinationObject, 'fields'> }>(
+  { match }: Stream,
+  list: readonly T[],
+): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of list) {
+    const values = matchValue(match, one.object.fields);
+    if (values !== undefined) groups.set(values, [...(groups.get(values) ?? []), one]);
   }
   return groups;
 }
@@ -82,15 +86,12 @@ async function findCandidates(
     known?.filter(isMatch) ??
     (await deps.destination.findObjectsByFields(type, valuesToFind(stream, groups), isMatch, context));
   const holderOf = await whoHasObjects(deps, objects, { rows: 'all' });
-  const candidates = new Map<string, Candidate[]>();
-  for (const object of objects) {
+  const candidates = objects.map((object): Candidate => {
     const { record, link, rows } = holderOf(object);
     const isKept = record?.mayBeAtService && !record.isFormer && record.status !== 'retired';
-    const owner = link ?? (rows.length > 0 || isKept ? true : undefined);
-    const values = matchValue(stream.match, object.fields) ?? '';
-    candidates.set(values, [...(candidates.get(values) ?? []), { object, owner }]);
-  }
-  return candidates;
+    return { object, owner: link ?? (rows.length > 0 || isKept ? true : undefined) };
+  });
+  return groupByValues(stream, candidates);
 }
 
 function valuesToFind(stream: Stream, groups: ReadonlyMap<string, readonly SoughtRow[]>) {
