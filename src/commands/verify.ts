@@ -10,7 +10,7 @@ import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
 import { noteAction } from '../state/actions.js';
 import { readClock, type State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
-import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
+import { adopt, countRepairable, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
 import type { ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
 import { untilInterrupted } from './signals.js';
@@ -56,7 +56,9 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const document = { ...result, drift };
   const { lead = [], sections } = verifyDocument(result, drift, { seconds, names, sample, extras, repair });
   const written = options.out === undefined ? [] : [`Written to ${options.out}.`];
-  const repairable = repair ? streams.filter(({ name }) => isRepairable(result, name)) : [];
+  const isRepairable = ({ name }: Stream) =>
+    result.streams.some((one) => one.stream === name && countRepairable(one) > 0);
+  const repairable = repair ? streams.filter(isRepairable) : [];
   if (!json || repairable.length === 0)
     printDocument(
       { sections, lead: [...lead, ...written] },
@@ -79,17 +81,9 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
 }
 
-/** Drift that can be sent again. */
-const isRepairable = ({ streams }: VerifyResult, name: string) =>
-  streams.some(
-    ({ stream, changed = 0, missing = 0, inactive = 0 }) =>
-      stream === name && changed + missing + inactive > 0,
-  );
-
 /** Drift that a repair does not send. */
 const isAnyLeft = ({ streams, drifting }: VerifyResult) =>
-  drifting >
-  streams.reduce((sum, { changed = 0, missing = 0, inactive = 0 }) => sum + changed + missing + inactive, 0);
+  drifting > streams.reduce((sum, one) => sum + countRepairable(one), 0);
 
 function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach, reason }: VerifyOptions): void {
   const others = Object.entries({ repair, sample, extras, out, detach }).filter(

@@ -17,7 +17,7 @@ import type { Run } from '../../state/runs/read-runs.js';
 import { whileReadingAlone } from '../../state/runs/reading-runs.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { startRepairRun } from './start-repair-run.js';
-import { verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
+import { countRepairable, verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
 
 export interface PeriodicVerifyDeps extends VerifyDeps {
   /** After a nightly sync the bookings are reconciled first. */
@@ -102,9 +102,9 @@ async function repair(
 ): Promise<void> {
   // Each verify of a frozen stream would have a repair of its own held.
   const frozen = new Set((await listFrozen(state.db, [...declared.keys()])).map(({ stream }) => stream));
-  const drifting = streams.flatMap(({ stream, changed = 0, missing = 0, inactive = 0 }) =>
-    changed + missing + inactive > 0 && !frozen.has(stream) ? [stream] : [],
-  );
+  const drifting = streams
+    .filter((one) => countRepairable(one) > 0 && !frozen.has(one.stream))
+    .map(({ stream }) => stream);
   if (drifting.length === 0) return;
   const fingerprints = fingerprintsOf(declared.values());
   const run = await startRepairRun(state.db, { streams: drifting, startedBy: 'schedule', fingerprints });

@@ -111,7 +111,7 @@ export async function verifyAlone(
   const { runId, requests } = result;
   const sumOf = (countOf: (tally: Tally) => number) =>
     result.streams.reduce((sum, tally) => sum + countOf(tally), 0);
-  const drifting = sumOf(countDrifting);
+  const drifting = sumOf((tally) => countRepairable(tally) + (tally.wrong_type ?? 0));
   const extra = sumOf((tally) => tally.extra ?? 0);
   const storedOtherwise = sumOf((tally) => tally.stored_otherwise ?? 0);
   if (sample === undefined) await settleRestored(deps.state.db, [...deps.streams.keys()]);
@@ -121,13 +121,9 @@ export async function verifyAlone(
   return { runId, streams: result.streams, ...counts, requests };
 }
 
-/** Objects of a stream that drift. */
-const countDrifting = ({
-  changed = 0,
-  missing = 0,
-  inactive = 0,
-  wrong_type: wrongType = 0,
-}: Tally): number => changed + missing + inactive + wrongType;
+/** Objects of a stream whose drift can be sent again. */
+export const countRepairable = ({ changed = 0, missing = 0, inactive = 0 }: Partial<Tally>): number =>
+  changed + missing + inactive;
 
 async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean): Promise<Tallies> {
   const tallies: Tallies = new Map();
