@@ -4,7 +4,8 @@ import type { ServiceObject } from '../../destination/destination.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { mergeWithService, type Rendered } from '../object/render.js';
+import { differencesOf } from '../object/compare-objects.js';
+import type { Rendered } from '../object/render.js';
 import { findMeant } from '../identity/match-candidates.js';
 import { renderWithParents } from '../object/render-with-parents.js';
 import type { WriteEntry } from './merge-readings.js';
@@ -83,5 +84,5 @@ function changesOf(stream: Stream, result: Rendered | undefined, standing: Servi
   if (!result) return standing ? diffObjects(standing, { ...standing, active: false }) : [];
   if ('problem' in result) return [];
   const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
-  return diffObjects(standing, mergeWithService(stream, object, standing));
+  return differencesOf(stream, object, standing);
 }
