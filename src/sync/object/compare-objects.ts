@@ -39,8 +39,6 @@ export interface ObjectBeside {
 /** A text for a reference to a record that is not at the service yet; undefined: no text. */
 type Placeholder = (reference: NeededReference) => string | undefined;
 
-const NOTHING_READ = { row: undefined, rendered: undefined, unreadable: undefined };
-
 /**
  * For each object the record that has its external id, or else the row that has it, with what the row becomes now; for
  * one without an external id the row that is linked to it. A few queries for all of them. Throws what mirror and state
@@ -60,20 +58,15 @@ export async function findOwners(
     return { object, record, name, others: others.map(({ localKey }) => localKey) };
   });
 
-  const wanted = new Map<string, string[]>();
-  for (const { name } of owned)
-    if (name) wanted.set(name.stream, [...(wanted.get(name.stream) ?? []), name.localKey]);
-  const rows = new Map<string, Awaited<ReturnType<typeof readRendered>>>();
-  for (const [name, keys] of wanted) {
-    const stream = deps.streams.get(name);
-    if (stream) rows.set(name, await readRendered(deps, stream, keys, placeholder));
+  const readOf = new Map<string, Awaited<ReturnType<typeof readRendered>>>();
+  for (const stream of deps.streams.values()) {
+    const keys = owned.flatMap(({ name }) => (name?.stream === stream.name ? name.localKey : []));
+    if (keys.length > 0) readOf.set(stream.name, await readRendered(deps, stream, keys, placeholder));
   }
   return owned.map(({ object, record, name, others }) => {
     const stream = name && deps.streams.get(name.stream);
-    if (!name || !stream) return { object, owner: undefined };
-    const key = name.localKey;
-    const read = rows.get(stream.name)?.(key) ?? NOTHING_READ;
-    return { object, owner: { stream, key, record, others, ...read } };
+    const read = name && readOf.get(name.stream)?.(name.localKey);
+    return { object, owner: stream && read && { stream, key: name.localKey, record, others, ...read } };
   });
 }
 
