@@ -1,7 +1,6 @@
 // Links what an operator left in the file of `match`. Everything is read again first, so that nothing is linked on the
 // word of the file alone: a line with a fault links nothing, and neither do the others.
 import type { CsvRow } from '../../files/csv-file.js';
-import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
 import { linkRecords, undoLinks, type NewLink } from '../../state/records/link-records.js';
@@ -32,23 +31,17 @@ interface FoundLink extends WantedLink {
 const AT_ONCE = 1000;
 /** Faults that are named. */
 const NAMED_FAULTS = 20;
+const CONTEXT = { lane: 'verify' } as const;
 
 /** Throws UsageError that names each line with a fault; nothing is linked then. */
-export async function applyLinks(
-  deps: MatchDeps,
-  rows: readonly CsvRow[],
-  signal?: AbortSignal,
-): Promise<AppliedLinks> {
+export async function applyLinks(deps: MatchDeps, rows: readonly CsvRow[]): Promise<AppliedLinks> {
   const { wanted, faults, others } = readMatchLines(rows, [...deps.streams.keys()]);
   const found: FoundLink[] = [];
   let already = 0;
-  const context = { lane: 'verify', signal } as const;
   for (const stream of deps.streams.values()) {
     const lines = wanted.filter((line) => line.stream === stream.name);
     for (let start = 0; start < lines.length; start += AT_ONCE) {
-      const checked = await checkLines(deps, stream, lines.slice(start, start + AT_ONCE), context);
-      for (const link of checked.found) found.push(link);
-      for (const fault of checked.faults) faults.push(fault);
+      const checked = await checkLines(deps, stream, lines.slice(start, start + AT_ONCE));
       already += checked.already;
     }
   }
@@ -114,7 +107,6 @@ async function checkLines(
   deps: MatchDeps,
   stream: Stream,
   lines: readonly WantedLink[],
-  context: Context,
 ): Promise<{ found: FoundLink[]; faults: LineFault[]; already: number }> {
   const keys = lines.map(({ key }) => key);
   const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
@@ -123,7 +115,7 @@ async function checkLines(
   const accepted = new Map(
     owned.flatMap((owner) => (owner.objectHash === null ? [] : [[owner.localKey, owner.externalId]])),
   );
-  const objectOf = await findNamed(deps, stream, lines, context);
+  const objectOf = await findNamed(deps, stream, lines);
 
   const objects = new Map(lines.map((line) => [line, objectOf(line)]));
   const present = [...objects.values()].filter((object) => typeof object === 'object');
@@ -133,7 +125,7 @@ async function checkLines(
   const assigned = lines.flatMap((line) =>
     isUnnamed(objects.get(line)) ? (ids.get(line.key)?.templateId ?? []) : [],
   );
-  const taken = await deps.destination.findObjects(assigned, stream.type, context);
+  const taken = await deps.destination.findObjects(assigned, stream.type, CONTEXT);
 
   /** The link of a line, or its fault; undefined: its record has the object already. */
   const check = (line: WantedLink): FoundLink | string | undefined => {
@@ -186,18 +178,14 @@ async function findNamed(
   { destination }: MatchDeps,
   stream: Stream,
   lines: readonly WantedLink[],
-  context: Context,
 ): Promise<(line: WantedLink) => FoundObject | string> {
   const numbers = lines.flatMap(({ number }) => number ?? []);
   const extIds = lines.flatMap(({ number, externalId }) => (number === undefined ? (externalId ?? []) : []));
-  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
-  const byExtId: ReadonlyMap<string, FoundObject> = await destination.findObjects(
-    extIds,
-    stream.type,
-    context,
-  );
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, CONTEXT);
+  const byExtId = await destination.findObjects(extIds, stream.type, CONTEXT);
   return ({ number, externalId }) => {
-    const object = number === undefined ? byExtId.get(externalId ?? '') : byNumber.get(number);
+    const object: FoundObject | undefined =
+      number === undefined ? byExtId.get(externalId ?? '') : byNumber.get(number);
     const name = number === undefined ? `with the external id '${externalId}'` : `with the number ${number}`;
     if (!object) return `there is no object ${name} at the service`;
     if (object.typeId !== stream.type)

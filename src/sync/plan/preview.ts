@@ -18,7 +18,6 @@ import type { PlanDeps } from './plan-lists.js';
 import { planStream } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
 
-type PreviewDeps = PlanDeps;
 
 interface PreviewOptions {
   /** Records that may be written of all streams; used up. */
@@ -41,7 +40,7 @@ const CONTEXT = { lane: 'verify' } as const;
  * source stands in the answer; failures that may pass are thrown.
  */
 export async function previewStream(
-  deps: PreviewDeps,
+  deps: PlanDeps,
   stream: Stream,
   { room = { records: Infinity }, signal, each }: PreviewOptions = {},
 ) {
@@ -153,9 +152,9 @@ function createPreviewSink(
 
 /** The destination, which answers with nothing where it fails; `failed` gets the reason. */
 function withoutFailures(
-  destination: PreviewDeps['destination'],
+  destination: PlanDeps['destination'],
   failed: (reason: string) => void,
-): PreviewDeps['destination'] {
+): PlanDeps['destination'] {
   const orNothing =
     <A extends unknown[], T>(ask: (...asked: A) => Promise<T>, nothing: T) =>
     async (...asked: A): Promise<T> => {
