@@ -42,6 +42,8 @@ export async function applyLinks(deps: MatchDeps, rows: readonly CsvRow[]): Prom
     const lines = wanted.filter((line) => line.stream === stream.name);
     for (let start = 0; start < lines.length; start += AT_ONCE) {
       const checked = await checkLines(deps, stream, lines.slice(start, start + AT_ONCE));
+      for (const link of checked.found) found.push(link);
+      for (const fault of checked.faults) faults.push(fault);
       already += checked.already;
     }
   }

@@ -4,8 +4,8 @@
 // the object that was accepted last. Everything else waits for a sync, and is counted apart. What no sync would look at is
 // in doubt.
 import type { FoundObject } from '../../destination/destination.js';
+import type { DriftingObject } from '../../state/drift/write-drift.js';
 import type { OwnerRecord } from '../../state/records/read/owners.js';
-import type { DriftFields, DriftKind } from '../../state/schema.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf, type Owner } from '../object/compare-objects.js';
@@ -16,12 +16,8 @@ import { differencesOf, type Owner } from '../object/compare-objects.js';
  * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more. `unsure`: it drifts
  * by an answer that may be older than its record.
  */
-export type Judgement = 'fine' | 'doubtful' | 'waiting' | 'abandoned' | 'unsure' | Drift;
-
-interface Drift {
-  kind: DriftKind;
-  fields: DriftFields | undefined;
-}
+export type Judgement =
+  'fine' | 'doubtful' | 'waiting' | 'abandoned' | 'unsure' | Pick<DriftingObject, 'kind' | 'fields'>;
 
 /** A record beside its row as it is now. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
