@@ -3,7 +3,7 @@ import { UsageError } from '../errors/errors.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 import type { AlertSettings, ProxySettings } from '../config/settings.js';
 import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from './formats.js';
-import type { AlertRules } from './choose-alerts.js';
+import type { AlertRules } from '../documents/concerns/concern.js';
 import { subjectOf, type NightlyEvent, type Notice } from './notice.js';
 import { ping, postWebhook, type PingOutcome, type WebLimits } from './post-webhook.js';
 import type { Mail } from './send-mail.js';

@@ -1,7 +1,7 @@
 // The start and the end of each nightly run are noted once, as an alert that is open while the run is under way: whichever process
 // ended the run, whoever evaluates next notes it, and its messages are sent as those of alerts are.
 import { randomUUID } from 'node:crypto';
-import { needsPerson, type Concern } from '../situation/concerns.js';
+import { needsPerson, type Concern } from '../documents/concerns/concerns.js';
 import type { Grounds } from '../situation/situation.js';
 import { listUnnotedNightly, noteCause, openAlert, recoverAlert } from '../state/alerts.js';
 import type { Queries } from '../state/database.js';

@@ -2,9 +2,17 @@
 // it, so a process that dies between both leaves it to another. Nothing of a run waits for any of this.
 import { codeOf, messageOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
-import { concerns } from '../situation/concerns.js';
-import { readGrounds } from '../situation/situation.js';
-import { chooseAlerts, describeAfterwards, type AlertRules } from './choose-alerts.js';
+import { groupBy, type AlertRules } from '../documents/concerns/concern.js';
+import {
+  concerns,
+  concernToNotice,
+  kindOf,
+  needsPerson,
+  type Concern,
+} from '../documents/concerns/concerns.js';
+import { describeUnsettled } from '../documents/failures.js';
+import { commandOf, plain } from '../render/plain.js';
+import { readGrounds, type Grounds } from '../situation/situation.js';
 import {
   addMessages,
   claimMessages,
@@ -13,6 +21,7 @@ import {
   noteCause,
   openAlert,
   recoverAlert,
+  type AlertCause,
   type DueMessage,
 } from '../state/alerts.js';
 import type { Queries, State } from '../state/database.js';
@@ -20,6 +29,7 @@ import { readBinding } from '../state/destination-binding.js';
 import { tryLock } from '../state/locks.js';
 import { limitReading } from '../state/snapshot.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
+import { lines, plural } from '../text/format.js';
 import { withDeadline } from '../time/deadline.js';
 import { namesOf, SEND_WITHIN_MS, type Channel } from './channels.js';
 import { noteNightly } from './note-nightly.js';
@@ -45,6 +55,52 @@ export const LONGEST_STATEMENT_MS = 10_000;
 
 /** An alert is over when its cause has been gone for this long: one that comes and goes is one alert. */
 const OVER_AFTER_MINUTES = 10;
+
+const MINUTE = 60_000;
+/** A concern without a rule of its own is reported when it has lasted for this long: a run is paused, a worker restarted, on purpose. */
+const NEEDS_PERSON_MINUTES = 60;
+
+/** Every alert that is to be open now: concerns that need somebody, by the rules of the configuration. No alert names a key. */
+export function chooseAlerts(
+  concerns: readonly Concern[],
+  rules: AlertRules,
+  { timeZone, now }: { timeZone: string; now: Date },
+): AlertCause[] {
+  return concerns.flatMap((concern) => {
+    const { facts, since } = concern;
+    const { alert, alertCommands } = kindOf(concern);
+    const after = alert ? alert.after(rules, concern) : needsPerson(concern) && NEEDS_PERSON_MINUTES;
+    if (after === false) return [];
+    if (after > 0 && since && now.getTime() - since.getTime() < after * MINUTE) return [];
+    const { text, details = [] } = concernToNotice(concern, now);
+    const commands = alertCommands?.(facts) ?? concern.commands;
+    return {
+      cause: concern.id,
+      condition: alert?.condition ?? 'needs_person',
+      message: {
+        title: plain(text, timeZone),
+        details: details.map((line) => plain(line, timeZone)),
+        // Commands that help; the status has the rest.
+        commands: (commands.length === 0 ? ['slotsync status'] : commands).map(commandOf),
+      },
+    };
+  });
+}
+
+/** The lines to add when an alert is over: it may have ended without everything being in sync. */
+export function describeAfterwards(
+  { unsettled, processes }: Pick<Grounds, 'unsettled' | 'processes'>,
+  condition: AlertCause['condition'],
+): string[] {
+  // Killed or cut off while they sent nothing: nobody knows whether they send.
+  const lost = processes.filter(({ isAlive, stoppedSince }) => !isAlive && stoppedSince !== null).length;
+  return lines(
+    condition === 'sending_stopped' &&
+      lost > 0 &&
+      `${plural(lost, 'process', 'processes')} that sent nothing ${lost === 1 ? 'was' : 'were'} killed, or cut off: slotsync status`,
+    unsettled > 0 && `${describeUnsettled(unsettled)}: slotsync failures`,
+  );
+}
 
 /** Opens an alert for each cause that is there, and ends those whose cause is gone. False: another process is at it. */
 export async function evaluateAlerts(
@@ -115,12 +171,9 @@ async function sendTo(
 
 /** Messages that were decided at the same time, to the same addresses, are one notice; a nightly run has its own. */
 function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
-  const groups = new Map<string, DueMessage[]>();
-  for (const one of due) {
-    const name = JSON.stringify([one.decidedAt, one.missing, one.alert.message.run]);
-    groups.set(name, [...(groups.get(name) ?? []), one]);
-  }
-  return [...groups.values()];
+  const nameOf = ({ decidedAt, missing, alert }: DueMessage) =>
+    JSON.stringify([decidedAt, missing, alert.message.run]);
+  return groupBy(due, nameOf).map(([, group]) => group);
 }
 
 /**

@@ -6,8 +6,7 @@ import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgr
 import { currentText } from '../config/setting-text.js';
 import { UsageError } from '../errors/errors.js';
 import { formatMinute, lines, plural } from '../text/format.js';
-import { findFormerProcesses } from '../situation/configurations.js';
-import { describeFormer } from '../documents/concerns.js';
+import { describeFormer, findFormerProcesses } from '../documents/concerns/processes.js';
 import { plain } from '../render/plain.js';
 import { print, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';

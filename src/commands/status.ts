@@ -1,5 +1,5 @@
 import type { App } from '../app/app.js';
-import { describeWhoseTurn } from '../documents/concerns.js';
+import { concerns, describeWhoseTurn } from '../documents/concerns/concerns.js';
 import { runToJson } from '../documents/runs.js';
 import { situationDocument, type SituationFacts } from '../documents/situation.js';
 import { QUEUES } from '../queue/jobs.js';
@@ -7,7 +7,6 @@ import { queueAddress } from '../queue/queue-address.js';
 import { printJson, printLines } from '../render/print.js';
 import { answerToText } from '../render/text.js';
 import { columnsOf } from '../process/terminal.js';
-import { concerns } from '../situation/concerns.js';
 import { listVerified, readQuota, readSituation } from '../situation/situation.js';
 import { estimateSecondsLeft } from '../situation/time-left.js';
 import { readRequestTotals } from '../state/requests.js';

@@ -1,5 +1,5 @@
 // The report of a period or a run, for the morning: what needs a person, and what happened.
-import { concerns, type Concern } from '../situation/concerns.js';
+import { concerns, type Concern } from './concerns/concerns.js';
 import type { ReportFacts } from '../situation/report.js';
 import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';

@@ -1,14 +1,14 @@
 // The situation as a document: concerns, runs under way, and whether anything is sent. `status` and the first page show
 // the same sections.
 import { LANES } from '../destination/quota/quota-rules.js';
-import { concerns, isOnItsWay, needsPerson, type Concern } from '../situation/concerns.js';
-import { findUntaken } from '../situation/inbox.js';
+import { isOnItsWay } from '../situation/causes.js';
 import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { describeExtra, describeStoredOtherwise } from './drift.js';
-import { concernToPoint } from './concerns.js';
+import { concerns, concernToPoint, kindOf, needsPerson, type Concern } from './concerns/concerns.js';
+import { findUntaken } from './concerns/records.js';
 import {
   text,
   withQuery,
@@ -70,10 +70,8 @@ export function attentionSection(all: readonly Concern[], now: Date): Section {
 
 /** Concerns that end on their own, or may be left as they are. */
 export function noticesSection(all: readonly Concern[], { now }: Pick<Situation, 'now'>): Section {
-  const points = pointsOf(
-    all.filter((concern) => !needsPerson(concern)),
-    now,
-  );
+  const others = all.filter((concern) => !needsPerson(concern));
+  const points = pointsOf(others, now);
   return { id: 'notices', title: 'Notices', points };
 }
 
@@ -88,12 +86,6 @@ export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsett
   );
 }
 
-/** The command that lists all concerns of a kind. */
-const LISTED_BY: Partial<Record<Concern['kind'], string>> = {
-  records: 'slotsync failures',
-  gate: 'slotsync failures --status held',
-};
-
 /** The first of each kind. Of some more there is a line, and what is left out is listed by a command. */
 function pointsOf(some: readonly Concern[], now: Date): Point[] {
   const kinds = [...new Set(some.map(({ kind }) => kind))];
@@ -104,7 +96,7 @@ function pointsOf(some: readonly Concern[], now: Date): Point[] {
     const points = all.slice(0, MOST_OF_A_KIND);
     if (more <= 0) return points;
     const details = all.slice(MOST_OF_A_KIND).map((point) => point.text);
-    const command = LISTED_BY[kind] ?? 'slotsync status --json';
+    const command = kindOf({ kind }).listedBy ?? 'slotsync status --json';
     return [...points, { text: `… and ${formatNumber(more)} more`, details, commands: [command] }];
   });
 }
@@ -117,7 +109,7 @@ function underWay(facts: SituationFacts): Section {
     id: 'under-way',
     title: 'Under way',
     paragraphs: present<Text>(
-      [...(facts.nightly ? [facts.nightly] : []), ...facts.schedules].flatMap(describeSchedule),
+      present(facts.nightly, facts.schedules).flatMap(describeSchedule),
       runs.underWay.length === 0 && 'No run is under way.',
     ),
     points: runs.underWay.map((run) =>
@@ -164,7 +156,7 @@ function latestRuns({ runs: { latest } }: SituationFacts): Section {
     title: 'Latest runs',
     paragraphs:
       latest.length === 0 ? [text`No run yet. Start one with: ${{ command: 'slotsync sync' }}`] : [],
-    tables: latest.length === 0 ? [] : [runsTable(latest)],
+    tables: [runsTable(latest)],
   };
 }
 
@@ -224,25 +216,23 @@ function verifiedTable(streams: ReturnType<typeof listVerified>) {
 
 function inbox(facts: SituationFacts): Section {
   const { streams, others, watermarks, reservations } = facts.inbox;
-  const all = [
-    ...streams,
-    ...(others ? [{ ...others, stream: `… and ${plural(others.streams, 'more stream')}` }] : []),
-  ];
+  const all = present(
+    streams,
+    others && { ...others, stream: `… and ${plural(others.streams, 'more stream')}` },
+  );
   return {
     id: 'inbox',
     title: 'Inbox of changes',
-    paragraphs: [
-      ...(findUntaken(facts).some(({ why }) => why === 'no_worker')
-        ? [text`No worker is running to take these keys. Start one: ${{ command: 'slotsync worker' }}`]
-        : []),
-      ...watermarks.map(
+    paragraphs: present<Text>(
+      findUntaken(facts).some(({ why }) => why === 'no_worker') &&
+        text`No worker is running to take these keys. Start one: ${{ command: 'slotsync worker' }}`,
+      watermarks.map(
         ({ stream, cursor, movedAt }) =>
           text`Polled: ${stream} up to ${momentOf(cursor) ?? cursor}${movedAt && text`; the watermark last moved at ${movedAt}`}.`,
       ),
-      ...(reservations
-        ? [text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`]
-        : []),
-    ],
+      reservations &&
+        text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`,
+    ),
     tables: [
       {
         caption: 'Keys in the inbox',

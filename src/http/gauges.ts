@@ -2,9 +2,9 @@
 // that its gauges can be left out while it does not answer: old values must not pass for current ones.
 import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import { isStopped } from '../situation/concerns.js';
 import { factsOfGate } from '../situation/holders.js';
 import { nameOfGate } from '../state/gates/gates.js';
+import { isStopped } from '../state/processes.js';
 import { DRIFT_KINDS } from '../state/schema.js';
 import type { CountedFacts, GaugeFacts } from '../situation/metrics.js';
 

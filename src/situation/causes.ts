@@ -53,6 +53,10 @@ export interface Cause extends FactsOfGate {
   attempts: number;
 }
 
+/** A run sends it, or a worker takes it from the inbox: it has not failed, and nobody has to act. */
+export const isOnItsWay = ({ status, inInbox, records, isConfigured }: Cause): boolean =>
+  isConfigured !== false && (status === 'pending' || (status === 'failed' && inInbox === records));
+
 const MOST_KEYS = 5;
 
 /**

@@ -20,6 +20,12 @@ export interface Process extends RowOf<typeof processes> {
 type OwnProcess = Pick<Process, 'id' | 'command' | 'host' | 'pid'> &
   Partial<Pick<Process, 'requestsPerSecond'>>;
 
+/** A process that lives and sends nothing. */
+export const isStopped = (
+  process: Process,
+): process is Process & { stoppedSince: Date; errorCode: string; errorMessage: string } =>
+  process.isAlive && process.stoppedSince !== null;
+
 /** Why a process stopped sending. */
 export interface SendingStopped {
   code: string;

@@ -20,7 +20,7 @@ import { listBadReadings } from '../../src/state/runs/read-runs.js';
 import { pruneNotes } from '../../src/state/retention.js';
 import { noteProblems } from '../../src/state/streams.js';
 import { configSchema } from '../../src/streams/config-schema.js';
-import { concerns } from '../../src/situation/concerns.js';
+import { concerns } from '../../src/documents/concerns/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { ROOMS } from '../support/campus.js';
 import { createAuthority, type Authority } from '../support/certificates.js';

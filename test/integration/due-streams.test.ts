@@ -3,7 +3,7 @@
 // takes nothing away from what a whole sync has to do.
 import { describe, expect, it } from 'vitest';
 import { isLatestNightlyBad } from '../../src/alerts/note-nightly.js';
-import { concerns, needsPerson } from '../../src/situation/concerns.js';
+import { concerns, needsPerson } from '../../src/documents/concerns/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { listFrozen, unfreezeStreams } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';

@@ -2,7 +2,7 @@
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
+import { chooseAlerts } from '../../src/alerts/tell.js';
 import { statusToText } from '../../src/commands/status.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
@@ -10,7 +10,7 @@ import { createMetrics } from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import { listCauses } from '../../src/situation/causes.js';
-import { concerns } from '../../src/situation/concerns.js';
+import { concerns } from '../../src/documents/concerns/concerns.js';
 import { readCountedFacts, readGaugeFacts } from '../../src/situation/metrics.js';
 import { readReport } from '../../src/situation/report.js';
 import { readSituation } from '../../src/situation/situation.js';

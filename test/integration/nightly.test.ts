@@ -6,7 +6,7 @@ import { QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { startScheduler } from '../../src/queue/scheduler.js';
 import { claimOccurrence, readSchedule, registerSchedule } from '../../src/state/runs/occurrences.js';
-import { concerns } from '../../src/situation/concerns.js';
+import { concerns } from '../../src/documents/concerns/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';

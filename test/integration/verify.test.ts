@@ -1,7 +1,7 @@
 // Guarantee 11
 // Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
 // sandbox; what is said of them is looked at in the tables of the state.
-import { concerns } from '../../src/situation/concerns.js';
+import { concerns } from '../../src/documents/concerns/concerns.js';
 import { listVerified, readSituation } from '../../src/situation/situation.js';
 import { readClock } from '../../src/state/database.js';
 import type { RunRange } from '../../src/state/schema.js';

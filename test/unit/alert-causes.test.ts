@@ -1,7 +1,7 @@
 // Alerts: from what the state says to alerts, once each.
 import { describe, expect, it } from 'vitest';
-import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
-import { concerns } from '../../src/situation/concerns.js';
+import { chooseAlerts } from '../../src/alerts/tell.js';
+import { concerns } from '../../src/documents/concerns/concerns.js';
 import type { Situation } from '../../src/situation/situation.js';
 import type { StreamProblem } from '../../src/state/schema.js';
 import { configSchema } from '../../src/streams/config-schema.js';

@@ -1,16 +1,21 @@
 // Guarantee 11
 // From the situation to concerns, as a table: of each kind one, and what each surface shows of it.
 import { describe, expect, it } from 'vitest';
-import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
+import { chooseAlerts } from '../../src/alerts/tell.js';
 import { statusToText } from '../../src/commands/status.js';
-import { describeWhoseTurn } from '../../src/documents/concerns.js';
+import type { Severity } from '../../src/documents/concerns/concern.js';
+import {
+  concerns,
+  describeWhoseTurn,
+  needsPerson,
+  type ConcernKind,
+} from '../../src/documents/concerns/concerns.js';
 import type { Document } from '../../src/documents/document.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
-import { concerns, needsPerson, type ConcernKind, type Severity } from '../../src/situation/concerns.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { QuotaFacts, Situation } from '../../src/situation/situation.js';
 import type { StreamProblem } from '../../src/state/schema.js';

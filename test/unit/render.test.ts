@@ -195,11 +195,14 @@ describe('document: a value is part of its line, wherever it stands', () => {
 
   test('every document is among them', () => {
     const folder = new URL('../../src/documents/', import.meta.url);
-    const made = readdirSync(folder).flatMap((file) =>
-      [...readFileSync(new URL(file, folder), 'utf8').matchAll(/^export function (\w+Document)\(/gm)].map(
-        ([, name]) => name,
-      ),
-    );
+    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+    const made = files
+      .filter((file) => file.endsWith('.ts'))
+      .flatMap((file) =>
+        [...readFileSync(new URL(file, folder), 'utf8').matchAll(/^export function (\w+Document)\(/gm)].map(
+          ([, name]) => name,
+        ),
+      );
     expect(new Set(Object.keys(DOCUMENTS))).toEqual(new Set(made));
   });
 

@@ -1,0 +1,288 @@
+// Concerns of what sends: the databases, the store of the quota, processes and their configurations.
+import { errorEntry } from '../../errors/error-catalogue.js';
+import { isStopped, type Process } from '../../state/processes.js';
+import { onlyReads } from '../../state/runs/read-runs.js';
+import { differingStreams, type Fingerprints } from '../../streams/fingerprints.js';
+import { plural, present } from '../../text/format.js';
+import { joinTexts, type Text, text } from '../document.js';
+import {
+  ago,
+  earliest,
+  type Ground,
+  groupBy,
+  kind,
+  latest,
+  linkToRunAtBegin,
+  MOST_NAMED,
+  nameProcess,
+  nameSome,
+  remedyOf,
+} from './concern.js';
+
+export const STOPPED = {
+  state_read_only: kind({
+    severity: 'critical',
+    find: ({ whyReadOnly: why }) => why !== null && { facts: { why } },
+    short: () => 'state is read-only',
+    say: ({ why }) => ({
+      status: 'stopped',
+      text: 'The state database is read-only: nothing is sent until it can be written',
+      details: [
+        why === 'standby'
+          ? 'It is a standby. STATE_DATABASE_URL has to name the primary, or the standby be promoted.'
+          : 'default_transaction_read_only is set for the server or the database.',
+      ],
+    }),
+  }),
+
+  state_restored: kind({
+    severity: 'critical',
+    find: ({ known: { restored } }) =>
+      restored && { facts: restored, since: restored.since, commands: ['slotsync verify --repair'] },
+    alert: { condition: 'state_restored', after: () => 0 },
+    short: () => 'state restored',
+    say: ({ since, why }) => ({
+      status: 'failed',
+      text: 'The state was restored: what the service holds is not known',
+      details: [
+        text`The state ${why}${since && text`, noticed ${{ minute: since }}`}.`,
+        'What was sent since its backup is not known. Until it is verified, no run counts as succeeded.',
+      ],
+    }),
+  }),
+
+  quota_unavailable: kind({
+    severity: 'critical',
+    find: ({ quota }) => quota && 'unknown' in quota && { facts: { code: quota.unknown } },
+    short: () => 'quota does not answer',
+    say: ({ code }) => ({
+      status: 'stopped',
+      text: `The store of the quota does not answer (${code}): nothing is sent until it does`,
+    }),
+  }),
+
+  sending_stopped: kind({
+    severity: 'critical',
+    find: ({ processes }) =>
+      groupBy(processes.filter(isStopped), ({ errorCode }) => `sending_stopped ${errorCode}`).map(
+        ([id, stopped, { errorCode: code }]) => ({
+          id,
+          since: earliest(stopped.map(({ stoppedSince }) => stoppedSince)),
+          subject: code,
+          facts: { code, processes: stopped },
+        }),
+      ),
+    alert: { condition: 'sending_stopped', after: ({ sendingStoppedMinutes }) => sendingStoppedMinutes },
+    short: () => 'sending stopped',
+    say: ({ code, processes }, { since, now }) => ({
+      status: 'stopped',
+      text: text`Nothing has been sent since ${since && { minute: since }}: ${code}`,
+      details: present<string>(
+        `${plural(processes.length, 'process', 'processes')}: ${errorEntry(code).meaning}.`,
+        // A loop that ended is not begun again; whatever else stops sending is tried again.
+        code !== 'worker_ended' && 'It is tried again at widening gaps, and sending resumes automatically.',
+      ),
+      named: processes.map(
+        (process) =>
+          text`${nameProcess(process)}, for ${ago(process.stoppedSince, now)}: ${process.errorMessage}`,
+      ),
+      next: remedyOf(code),
+    }),
+  }),
+
+  no_process: kind({
+    severity: 'critical',
+    find: (ground) => {
+      const runIds = findUnworkedRuns(ground);
+      return (
+        runIds.length > 0 && { facts: { runIds }, since: lastSeen(ground), commands: ['slotsync worker'] }
+      );
+    },
+    short: () => 'no process works',
+    say: ({ runIds }) => {
+      const more = runIds.length - MOST_NAMED;
+      const [are, them] = runIds.length === 1 ? ['is', 'it'] : ['are', 'them'];
+      return {
+        status: 'stopped',
+        text: text`${joinTexts(runIds.slice(0, MOST_NAMED).map(linkToRunAtBegin), ', ')}${more > 0 && ` and ${more} more`} ${are} unfinished, and no process works on ${them}`,
+      };
+    },
+  }),
+
+  /** A schedule that no worker follows. */
+  no_worker: kind({
+    severity: 'action',
+    find: (ground) => {
+      const { nightly, schedules, processes } = ground;
+      const [next] = present(nightly, schedules).toSorted(
+        (a, b) => a.nextDue.getTime() - b.nextDue.getTime(),
+      );
+      if (!next || processes.some(({ isAlive, command }) => isAlive && command === 'worker')) return false;
+      return {
+        facts: { nextDue: next.nextDue, streams: next === nightly ? null : next.streams },
+        since: lastSeen(ground) ?? next.registeredAt,
+        commands: ['slotsync worker'],
+      };
+    },
+    short: () => 'no worker',
+    say: ({ nextDue, streams }) => ({
+      status: 'stopped',
+      text: text`No worker is running to start the ${streams === null ? 'nightly sync' : `sync of ${nameSome(streams)}`}, due next ${{ minute: nextDue }}`,
+    }),
+  }),
+};
+
+const lastSeen = ({ processes }: Ground) => latest(processes.map(({ seenAt }) => seenAt));
+
+/** Unfinished runs, while no process is alive. */
+const findUnworkedRuns = ({ unfinished, processes }: Ground): number[] =>
+  processes.some(({ isAlive }) => isAlive)
+    ? []
+    : unfinished.filter(({ pausedAt }) => pausedAt === null).map(({ id }) => id);
+
+export const RESTARTS = {
+  /** A run that no process at work may work. `isFormer`: they loaded their configuration after it was started: a restart does not help. */
+  run_waiting: kind({
+    severity: 'action',
+    find: (ground) =>
+      findConfigurations(ground).waiting.map((run) => ({
+        id: `run_waiting ${run.id}`,
+        subject: `run ${run.id}`,
+        facts: run,
+        commands: run.isFormer ? [`slotsync cancel ${run.id}`, 'slotsync sync'] : ['slotsync sync'],
+      })),
+    short: (all) => plural(all.length, 'waiting run'),
+    say: ({ id, streams, isFormer }) => ({
+      status: 'paused',
+      text: text`${linkToRunAtBegin(id)} (${streams.join(', ')}) waits: no process at work has its configuration`,
+      next: isFormer
+        ? `The configuration was changed after the run was started. To replace the run: slotsync cancel ${id}, then slotsync sync`
+        : 'To have it worked: restart the worker with the present configuration, or slotsync sync',
+    }),
+  }),
+
+  /** Processes of one command. */
+  configuration_former: kind({
+    severity: 'action',
+    find: (ground) => {
+      const loadedAt = latest(ground.processes.flatMap((process) => process.configurationLoadedAt ?? []));
+      const { former } = findConfigurations(ground);
+      return groupBy(former, ({ command }) => `configuration_former ${command}`).map(([id, processes]) => ({
+        id,
+        since: earliest(processes.flatMap((process) => process.configurationChangedAt ?? [])) ?? loadedAt,
+        subject: processes[0].command,
+        facts: { processes },
+      }));
+    },
+    short: (all) => plural(all.length, 'process to restart', 'processes to restart'),
+    say: ({ processes }, { now }) => {
+      const [have, it] = processes.length === 1 ? ['has', 'it'] : ['have', 'them'];
+      return {
+        status: 'stopped',
+        text: `${plural(processes.length, 'process', 'processes')} (${processes[0].command}) ${have} a former configuration: restart ${it}`,
+        named: processes.map((process) => text`${describeFormer(process, now)}.`),
+      };
+    },
+  }),
+};
+
+/** A process that is to be restarted. `differing`: the streams that it declares otherwise than what it is compared with. */
+export type FormerProcess = Process & { configurationLoadedAt: Date; differing: readonly string[] };
+
+const configuredOf = (processes: readonly Process[]) =>
+  processes.flatMap((one) => {
+    const { configuration, fingerprints, configurationLoadedAt } = one;
+    if (!one.isAlive || configuration === null || !fingerprints || !configurationLoadedAt) return [];
+    return [{ ...one, configuration, configurationLoadedAt, streams: fingerprints }];
+  });
+
+/** Streams that two configurations declare differently, or that only one of them has. */
+const compare = (one: Fingerprints, other: Fingerprints) =>
+  [...new Set([...differingStreams(one.streams, other), ...differingStreams(other.streams, one)])].toSorted();
+
+/**
+ * Processes at work with another configuration than `current`, or than the one that was loaded last, and those whose files
+ * have changed since they were loaded.
+ */
+export function findFormerProcesses(processes: readonly Process[], current?: Fingerprints): FormerProcess[] {
+  const configured = configuredOf(processes);
+  const reference =
+    current ??
+    configured.toSorted((a, b) => b.configurationLoadedAt.getTime() - a.configurationLoadedAt.getTime())[0];
+  return configured.flatMap((one) => {
+    const differing = reference ? compare(one, reference) : [];
+    return differing.length > 0 || one.configurationChangedAt ? [{ ...one, differing }] : [];
+  });
+}
+
+/** The unfinished runs that wait; and the processes to be restarted, also those that keep such a run waiting. */
+function findConfigurations({ processes, unfinished }: Ground) {
+  const configured = configuredOf(processes);
+  const former = new Map(findFormerProcesses(processes).map((one) => [one.id, one]));
+  const waiting = unfinished.flatMap((run) => {
+    const { id, streams, fingerprints, pausedAt, requestedAt } = run;
+    const others = configured.map((one) => ({ ...one, differing: differingStreams(fingerprints, one) }));
+    const isWorked = others.some(
+      ({ configuration, differing }) => configuration === run.configuration || differing.length === 0,
+    );
+    if (pausedAt || onlyReads(run) || isWorked || others.length === 0) return [];
+    const older = others.filter(({ configurationLoadedAt }) => configurationLoadedAt < requestedAt);
+    for (const one of older) if (!former.has(one.id)) former.set(one.id, one);
+    return [{ id, streams, isFormer: older.length === 0 }];
+  });
+  return { former: [...former.values()], waiting };
+}
+
+/** `worker on host, process 12, has another configuration (rooms), loaded … (3 d ago): restart it`. */
+export function describeFormer(process: FormerProcess, now: Date): Text {
+  const { configurationLoadedAt: loadedAt, configurationChangedAt: changedAt, differing } = process;
+  const loaded = text`loaded ${loadedAt} (${ago(loadedAt, now)} ago)`;
+  return differing.length > 0
+    ? text`${nameProcess(process)}, has another configuration (${differing.join(', ')}), ${loaded}: restart it`
+    : text`${nameProcess(process)}, has the configuration ${loaded}; its files have changed since ${changedAt}: restart it`;
+}
+
+/** A worker that was killed is worth a look for this long, where others have taken over what it had. */
+const SILENT_SHOWN_MS = 24 * 60 * 60_000;
+
+export const SILENT = {
+  /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: something waits for them. */
+  process_silent: kind({
+    severity: 'notice',
+    find: (ground) => {
+      const { processes, orphanedClaims, now } = ground;
+      const isMissed = (orphanedClaims?.records ?? 0) > 0 || findUnworkedRuns(ground).length > 0;
+      const isShown = ({ isAlive, command, seenAt }: Process) =>
+        !isAlive &&
+        (isMissed || (command === 'worker' && now.getTime() - seenAt.getTime() < SILENT_SHOWN_MS));
+      const silent = processes.filter(isShown).toSorted((a, b) => b.seenAt.getTime() - a.seenAt.getTime());
+      return silent[0] && { facts: { processes: silent, isMissed }, since: silent[0].seenAt };
+    },
+    say: ({ processes, isMissed }) => {
+      const more = processes.length - MOST_NAMED;
+      return {
+        status: 'not seen',
+        text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} frozen, or cannot reach the state`,
+        named: present<Text>(
+          processes
+            .slice(0, MOST_NAMED)
+            .map(
+              (process) =>
+                text`${isMissed ? 'Not seen since' : 'Last seen'} ${process.seenAt}: ${nameProcess(process)}.`,
+            ),
+          more > 0 &&
+            `${plural(more, 'process', 'processes')} more ${more === 1 ? 'was' : 'were'} seen before that.`,
+        ),
+      };
+    },
+  }),
+
+  claims_orphaned: kind({
+    severity: 'notice',
+    find: ({ orphanedClaims: facts }) => facts && facts.records > 0 && { facts },
+    say: ({ records, until }) => ({
+      status: 'pending',
+      text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone${until && text`, until ${until} at the latest`}`,
+    }),
+  }),
+};

@@ -1,0 +1,228 @@
+// Concerns of what differs between mirror, state and service: records that are not in sync, drift, bookings, changes in the inbox.
+import { isOnItsWay } from '../../situation/causes.js';
+import { commandOfCause, needsOperator } from '../../situation/commands.js';
+import type { Situation } from '../../situation/situation.js';
+import { isDrift, isRepaired } from '../../state/drift/read-drift.js';
+import { formatDuration, formatNumber, plural, present } from '../../text/format.js';
+import { nextOfVerdict, VERDICT_MEANINGS } from '../bookings.js';
+import { text } from '../document.js';
+import { causeToPoint, recordsOf, statusInWords } from '../failures.js';
+import { type Ground, groupBy, kind, listStreams, nameSome, sum } from './concern.js';
+
+export const RECORDS = {
+  /** Holds are a concern of their own, and records on their way are no concern. */
+  records: kind({
+    severity: 'action',
+    find: ({ causes }) =>
+      causes
+        .filter((cause) => cause.status !== 'held' && !isOnItsWay(cause))
+        .map((cause) => ({
+          id: ['records', cause.stream, cause.status, cause.code ?? ''].join(' ').trim(),
+          severity: needsOperator(cause) ? 'action' : 'notice',
+          since: cause.since,
+          subject: cause.stream,
+          facts: cause,
+          commands: [commandOfCause(cause)],
+        })),
+    alertCommands: ({ stream }) => [`slotsync failures ${stream}`],
+    short: (all) => plural(sum(all.map(({ records }) => records)), 'record to correct', 'records to correct'),
+    listedBy: 'slotsync failures',
+    point: causeToPoint,
+    say: ({ stream, status, code, records, waiting }) => ({
+      status,
+      text: `${recordsOf(records, stream)}: ${statusInWords(status)}${code === null ? '' : ` (${code})`}`,
+      details: present(
+        waiting > 0 &&
+          `${plural(waiting, 'record')} ${waiting === 1 ? 'waits' : 'wait'} for ${records === 1 ? 'it' : 'them'}.`,
+      ),
+    }),
+  }),
+
+  drift: kind({
+    severity: 'action',
+    find: ({ drift }) => {
+      const drifting = drift.filter(({ kind: of }) => isDrift(of));
+      return groupBy(drifting, ({ stream }) => `drift ${stream}`).map(([id, counted, { stream }]) => {
+        const repairable = sum(counted.map(({ kind: of, count }) => (isRepaired(of) ? count : 0)));
+        return {
+          id,
+          subject: stream,
+          facts: {
+            stream,
+            kinds: counted.map(({ kind: of, count }) => ({ kind: of, count })),
+            objects: sum(counted.map(({ count }) => count)),
+            repairable,
+          },
+          commands: present<string>(
+            `slotsync verify ${stream}`,
+            repairable > 0 && `slotsync verify ${stream} --repair`,
+          ),
+        };
+      });
+    },
+    alert: {
+      condition: 'drift',
+      after: ({ driftObjects }, { facts }) => driftObjects !== false && facts.objects >= driftObjects && 0,
+    },
+    short: (all) => `drift of ${plural(sum(all.map(({ objects }) => objects)), 'object')}`,
+    say: ({ stream, kinds, objects }) => ({
+      status: 'changed',
+      text: `${plural(objects, 'object')} of ${stream} ${objects === 1 ? 'drifts' : 'drift'} at the service`,
+      details: [
+        `Not as last accepted: ${kinds.map(({ kind: of, count }) => `${formatNumber(count)} ${of}`).join(', ')}.`,
+      ],
+    }),
+  }),
+
+  bookings: kind({
+    severity: 'action',
+    find: ({ discrepancies }) =>
+      discrepancies.length > 0 && {
+        facts: {
+          bookings: sum(discrepancies.map(({ count }) => count)),
+          verdicts: discrepancies.map(({ verdict, count: bookings, problems }) => ({
+            verdict,
+            bookings,
+            problems,
+          })),
+        },
+        commands: ['slotsync reconcile'],
+      },
+    short: (all) => plural(sum(all.map(({ bookings }) => bookings)), 'booking'),
+    say: ({ bookings, verdicts }) => ({
+      status: 'changed',
+      text: text`${{ text: plural(bookings, 'booking'), href: '/bookings' }} ${bookings === 1 ? 'does' : 'do'} not agree`,
+      details: verdicts.map(
+        ({ verdict, bookings: count, problems }) =>
+          `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a problem in the mirror` : ''}; ${nextOfVerdict(verdict)}`,
+      ),
+    }),
+  }),
+
+  /** Without a worker, only what is old is a concern. */
+  inbox: kind({
+    severity: 'action',
+    find: (ground, { inboxMinutes }) => {
+      const unknown = findUnknown(ground).flatMap(({ streams }) => streams);
+      return ground.inbox.streams
+        .filter(
+          ({ stream, oldestSeconds }) =>
+            !unknown.includes(stream) &&
+            !isFrozen(ground, stream) &&
+            inboxMinutes !== false &&
+            oldestSeconds >= inboxMinutes * 60,
+        )
+        .map((waiting) => ({
+          id: `inbox ${waiting.stream}`,
+          since: sinceOf(waiting, ground),
+          subject: waiting.stream,
+          facts: waiting,
+        }));
+    },
+    alert: { condition: 'inbox', after: ({ inboxMinutes }) => inboxMinutes },
+    short: (all) => `old changes of ${plural(all.length, 'stream')}`,
+    say: ({ stream, waiting, inFlight, oldestSeconds }) => ({
+      status: 'pending',
+      text: `A change of ${stream} has waited for ${formatDuration(oldestSeconds)}`,
+      details: [`${plural(waiting, 'key')} waiting, ${formatNumber(inFlight)} in progress.`],
+    }),
+  }),
+
+  /** Other programs may add any name of a stream: those that nobody takes are one concern. */
+  inbox_unknown: kind({
+    severity: 'action',
+    find: (ground) =>
+      findUnknown(ground).map((untaken) => ({
+        id: `inbox (${untaken.why === 'not_configured' ? 'not configured' : 'no worker has it'})`,
+        since: sinceOf(untaken, ground),
+        facts: untaken,
+      })),
+    alert: { condition: 'inbox', after: ({ inboxMinutes }) => inboxMinutes },
+    short: () => 'changes of unknown streams',
+    say: ({ why, streams, count }) => ({
+      status: 'pending',
+      text: `Changes wait for streams that ${why === 'not_configured' ? 'are not in the configuration' : 'no running worker has'}`,
+      details: [`${plural(count, 'stream')}; no worker takes their changes.`],
+      named: listStreams(streams, count),
+      next:
+        why === 'not_configured'
+          ? undefined
+          : 'Restart the worker: it was started with another configuration than the present one.',
+    }),
+  }),
+
+  /** Streams whose triggers were installed, and are gone or disabled. */
+  triggers_gone: kind({
+    severity: 'action',
+    find: ({ lostTriggers: streams }) =>
+      streams.length > 0 && {
+        facts: { streams },
+        subject: streams.join(', '),
+        commands: [['slotsync triggers install', ...streams].join(' ')],
+      },
+    say: ({ streams }) => ({
+      status: 'failed',
+      text: `The triggers of ${nameSome(streams)} are gone or disabled: changes are found by the next sync only`,
+      details: ['A table that is dropped and made anew loses its triggers.'],
+    }),
+  }),
+};
+
+export const LEFTOVERS = {
+  in_doubt: kind({
+    severity: 'notice',
+    find: ({ inDoubt: facts }) => facts && facts.count > 0 && { facts },
+    say: ({ count, latest }) => ({
+      status: 'pending',
+      text: text`${plural(count, 'object')} will be checked again (an answer was lost, or the object was refused alone)${latest && text`, the last after ${latest}`}`,
+    }),
+  }),
+
+  former_objects: kind({
+    severity: 'notice',
+    find: ({ formerObjects: objects = 0 }) =>
+      objects > 0 && { facts: { objects }, commands: ['slotsync retry --all --retire-former'] },
+    say: ({ objects }) => ({
+      status: 'changed',
+      text: `${plural(objects, 'former object')} of records whose external id changed ${objects === 1 ? 'is' : 'are'} not deactivated`,
+    }),
+  }),
+};
+
+/** Keys that nobody takes, by reason: some of their streams, how many there are, and the age of the oldest key. */
+export function findUntaken({
+  inbox: { streams, others },
+  configured,
+  processes,
+}: Pick<Situation, 'inbox' | 'configured' | 'processes'>) {
+  const workers = processes.filter(({ isAlive, command }) => isAlive && command === 'worker');
+  const whyOf = (stream: string) => {
+    if (configured !== null && !configured.includes(stream)) return 'not_configured';
+    if (workers.length === 0) return 'no_worker';
+    const isKnown = workers.some(({ fingerprints }) => !fingerprints || Object.hasOwn(fingerprints, stream));
+    return isKnown ? undefined : 'unknown_to_workers';
+  };
+  return (['not_configured', 'no_worker', 'unknown_to_workers'] as const).flatMap((why) => {
+    const named = streams.filter(({ stream }) => whyOf(stream) === why);
+    // The inbox names a few streams, and counts the others.
+    const rest = why === 'not_configured' && configured !== null ? others : null;
+    const count = named.length + (rest?.streams ?? 0);
+    const ages = [...named, ...(rest ? [rest] : [])].map(({ oldestSeconds }) => oldestSeconds);
+    if (count === 0) return [];
+    return [{ why, streams: named.map(({ stream }) => stream), count, oldestSeconds: Math.max(...ages) }];
+  });
+}
+
+/** A worker that is started takes the others. */
+const findUnknown = (ground: Ground) =>
+  findUntaken(ground).flatMap(({ why, ...of }) => (why === 'no_worker' ? [] : [{ why, ...of }]));
+
+const sinceOf = ({ oldestSeconds }: { oldestSeconds: number }, { now }: Ground) =>
+  new Date(now.getTime() - oldestSeconds * 1000);
+
+/** A freeze of all streams or of this one is in force. */
+const isFrozen = ({ freezes }: Ground, stream: string) =>
+  freezes.some(
+    ({ isInForce, streams, exceptStreams }) =>
+      isInForce && (streams ? streams.includes(stream) : !exceptStreams.includes(stream)),
+  );
