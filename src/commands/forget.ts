@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { nextOfHolder } from '../documents/failures.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
-import { readHolder } from '../situation/holders.js';
+import { readHolder } from '../situation/chains.js';
 import {
   forgetBooking,
   forgetKey,

@@ -8,7 +8,7 @@ import { printJson, printLines } from '../render/print.js';
 import { answerToText } from '../render/text.js';
 import { columnsOf } from '../process/terminal.js';
 import { listVerified, readQuota, readSituation } from '../situation/situation.js';
-import { estimateSecondsLeft } from '../situation/time-left.js';
+import { estimateSecondsLeft } from '../situation/run-facts.js';
 import { readRequestTotals } from '../state/requests.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';

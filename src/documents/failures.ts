@@ -1,9 +1,9 @@
 // Records that are not in sync, by cause and one by one: why, what waits for them, and what happens next.
 import { isGivenUpByCode, recordRemedy } from '../errors/error-catalogue.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
-import type { Cause } from '../situation/causes.js';
-import type { Chain } from '../situation/chains.js';
-import type { FailureInChain, HeldRecord } from '../situation/failures.js';
+import { causeOf, type Cause } from '../situation/causes.js';
+import type { Chain, Holder } from '../situation/chains.js';
+import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/failures.js';
 import type { Failure } from '../state/records/read/list-failures.js';
 import type { OfferedRename } from '../state/records/read/renamed-rows.js';
 import type { DueStream, Knowledge } from '../state/records/read/unsent-records.js';
@@ -18,16 +18,8 @@ import {
   type Section,
   type Text,
 } from './document.js';
-import type { FailuresFacts } from '../situation/failure-facts.js';
-import {
-  commandOfCause,
-  isRetryable,
-  renameCommand,
-  retryCommandOf,
-  type NamedCause,
-} from '../situation/commands.js';
+import { commandOfCause, isRetryable, renameCommand, retryCommandOf } from '../situation/commands.js';
 import { describeOpening } from '../sync/limits/hold-reason.js';
-import { NO_GATE, type Holder } from '../situation/holders.js';
 import { describeHeld } from './holds.js';
 import { nameOfGate } from '../state/gates/gates.js';
 import type { DueReason, GatedOperation } from '../state/schema.js';
@@ -199,7 +191,7 @@ export function reasonOf({ status, message, messages, records, keys: [key] }: Ca
   return `${formatNumber(messages)} different reasons; that of '${key}': ${message}`;
 }
 
-export function nextOfCause(cause: NamedCause): string {
+export function nextOfCause(cause: Cause): string {
   const { stream, status, code, records } = cause;
   const command = commandOfCause(cause);
   const them = records === 1 ? 'it' : 'them';
@@ -233,7 +225,7 @@ export function nextOfCause(cause: NamedCause): string {
   }
 }
 
-function nextOfHeld({ stream, reason, facts, answer, approvable }: NamedCause, command: string): string {
+function nextOfHeld({ stream, reason, facts, answer, approvable }: Cause, command: string): string {
   const opening = reason === null ? undefined : describeOpening({ stream, reason, facts });
   if (!approvable && opening !== undefined) return opening;
   if (answer === 'approved')
@@ -248,7 +240,7 @@ function nextOfHeld({ stream, reason, facts, answer, approvable }: NamedCause, c
     : `${opening}; or if this is intended: ${command}`;
 }
 
-function describeSentAgain(cause: NamedCause): string {
+function describeSentAgain(cause: Cause): string {
   const { inInbox, records } = cause;
   const command = commandOfCause(cause);
   if (inInbox === records)
@@ -385,19 +377,14 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
 /** The next step of a record: a run sends it, or an operator acts, and with which command. */
 export function nextStep(failure: FailedRecord): string {
   const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = failure;
-  const one = { ...NO_GATE, records: 1, waitingByStream: { [stream]: 1 } };
+  const one = { records: 1, waitingByStream: { [stream]: 1 } };
   if (!chain || isConfigured === false) {
-    const inInbox = isInInbox ? 1 : 0;
-    return nextOfCause({ ...one, stream, status, code: errorCode, keys: [localKey], inInbox, isConfigured });
+    const own = { stream, status, code: errorCode, inInbox: isInInbox ? 1 : 0, isConfigured };
+    return nextOfCause(causeOf({ ...one, ...own, keys: [localKey] }));
   }
   const { end } = chain;
-  const next = nextOfCause({
-    ...one,
-    ...end,
-    isConfigured: end.isConfigured ?? null,
-    keys: [end.localKey],
-    inInbox: 0,
-  });
+  const ofEnd = { ...end, keys: [end.localKey], isConfigured: end.isConfigured ?? null };
+  const next = nextOfCause(causeOf({ ...one, ...ofEnd }));
   if (end.status === 'synced' || end.status === 'cycle') return next;
   const endName = `${end.stream} '${end.localKey}'`;
   return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
@@ -405,14 +392,7 @@ export function nextStep(failure: FailedRecord): string {
 
 /** The next step of a record that a gate keeps back. */
 export const nextOfHolder = (holder: Holder, localKey: string): string =>
-  nextOfCause({
-    ...holder,
-    records: 1,
-    keys: [localKey],
-    waitingByStream: {},
-    inInbox: 0,
-    isConfigured: null,
-  });
+  nextOfCause(causeOf({ ...holder, records: 1, keys: [localKey] }));
 
 /** The objects that records had before their external ids changed, and the command. Empty without any. */
 export function describeFormerObjects(count: number, stream?: string): string[] {

@@ -1,7 +1,6 @@
 // A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
 import type { FoundObject } from '../destination/destination.js';
-import type { Chain } from '../situation/chains.js';
-import type { Holder } from '../situation/holders.js';
+import type { Chain, Holder } from '../situation/chains.js';
 import type { FieldValues } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import type { RecordExplained } from '../sync/operator/explain-record.js';

@@ -2,7 +2,7 @@
 // that its gauges can be left out while it does not answer: old values must not pass for current ones.
 import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import { factsOfGate } from '../situation/holders.js';
+import { factsOfGate } from '../situation/chains.js';
 import { nameOfGate } from '../state/gates/gates.js';
 import { isStopped } from '../state/processes.js';
 import { DRIFT_KINDS } from '../state/schema.js';

@@ -9,14 +9,11 @@ import { reportDocument } from '../documents/report.js';
 import { runDocument, runsDocument } from '../documents/runs.js';
 import { describeHour, situationDocument } from '../documents/situation.js';
 import { plain } from '../render/plain.js';
-import { readChainOf } from '../situation/chains.js';
+import { readChainOf, readHolder } from '../situation/chains.js';
 import { commandFor } from '../situation/commands.js';
-import { readFailuresFacts } from '../situation/failure-facts.js';
-import { listFailuresInChains } from '../situation/failures.js';
-import { readHolder } from '../situation/holders.js';
+import { listFailuresInChains, readFailuresFacts } from '../situation/failures.js';
 import { readReport } from '../situation/report.js';
-import { readRunFacts } from '../situation/run-facts.js';
-import { listRunsSoFar } from '../situation/runs.js';
+import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';
 import { listVerified } from '../situation/situation.js';
 import { listActions } from '../state/actions.js';
 import {

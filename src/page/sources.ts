@@ -1,7 +1,7 @@
 // Sources of the pages: readings of the state, each kept for a moment, so that many open pages are no more load than one.
 import { cacheReading } from '../http/cached-reading.js';
 import { readFacts, readQuota, type Situation } from '../situation/situation.js';
-import { estimateSecondsLeft } from '../situation/time-left.js';
+import { estimateSecondsLeft } from '../situation/run-facts.js';
 import { createTurns } from '../process/lifecycle.js';
 import { createPace } from '../render/progress.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';

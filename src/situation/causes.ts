@@ -10,17 +10,18 @@ import {
 } from '../state/records/read/count-failures.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { recordName } from '../state/records/outcome-types.js';
-import type { RecordStatus } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import { createFollower, type End } from './ends-of-waiting.js';
-import { factsOfGate, findHolders, isAccepted, NO_GATE, type FactsOfGate } from './holders.js';
-
-/**
- * `held`: a gate keeps them back. Of records that are waited for, also `absent`: the state has no record of
- * the key; `synced`, `retired`: the next run looks at what waits; `cycle`: they wait for each other.
- */
-export type CauseStatus = RecordStatus | 'held' | 'absent' | 'cycle';
+import {
+  createFollower,
+  factsOfGate,
+  findHolders,
+  isAccepted,
+  NO_GATE,
+  type CauseStatus,
+  type End,
+  type FactsOfGate,
+} from './chains.js';
 
 /** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
 export interface Cause extends FactsOfGate {
@@ -58,6 +59,8 @@ export const isOnItsWay = ({ status, inInbox, records, isConfigured }: Cause): b
   isConfigured !== false && (status === 'pending' || (status === 'failed' && inInbox === records));
 
 const MOST_KEYS = 5;
+/** After every time. */
+const LATEST = new Date(8.64e15);
 
 /**
  * The causes of the records that the filter names, those that most records wait for first. A cause is counted whole,
@@ -124,7 +127,8 @@ async function addWaiting(
   const firstKeys = new Map<Cause, string[]>();
   for (const [end] of sorted) {
     const name = nameOf(holders.get(recordName(end)) ?? end);
-    const cause = causes.get(name) ?? note(causes, causeOf({ ...end, ...NOTHING_YET }));
+    const { stream, status, code } = end;
+    const cause = causes.get(name) ?? note(causes, causeOf({ stream, status, code }));
     causeOfEnd.set(end, cause);
     const keys = firstKeys.get(cause) ?? [];
     firstKeys.set(cause, keys);
@@ -149,17 +153,6 @@ async function addWaiting(
 
 const isOnlyWaitedFor = (end: End) => end.status === 'absent' || end.status === 'cycle' || isAccepted(end);
 
-/** A cause that is known only by what waits for it. */
-const NOTHING_YET = {
-  records: 0,
-  matching: 0,
-  inInbox: 0,
-  messages: 0,
-  attempts: 0,
-  keys: [],
-  since: new Date(8.64e15),
-};
-
 function countWaiting(cause: Cause, stream: string, count: number): void {
   const sum = (cause.waitingByStream[stream] ?? 0) + count;
   cause.waiting += count;
@@ -176,44 +169,37 @@ function note(causes: Map<string, Cause>, cause: Cause): Cause {
 const nameOf = ({ stream, status, code, reason }: Partial<Cause>) =>
   JSON.stringify([stream, status, code, reason ?? null]);
 
-type Counted = Pick<
-  Cause,
-  | 'stream'
-  | 'status'
-  | 'code'
-  | 'records'
-  | 'matching'
-  | 'inInbox'
-  | 'messages'
-  | 'attempts'
-  | 'since'
-  | 'keys'
->;
-
-/** Nothing waits for it yet. */
-function causeOf({
+/** Nothing waits for it yet. Without more facts, it is known only by what waits for it. */
+export const causeOf = ({
   stream,
   status,
   code,
-  records,
-  matching,
-  inInbox,
-  messages,
-  attempts,
-  since,
-  keys,
-}: Counted): Cause {
-  const own = { stream, status, code, records, matching, inInbox, messages, attempts, since, keys };
-  const nothingElse = { ...NO_GATE, message: null, isConfigured: null };
-  return { ...own, ...nothingElse, waitingByStream: {}, waiting: 0, depth: 0 };
-}
+  ...known
+}: Pick<Cause, 'stream' | 'status' | 'code'> & Partial<Cause>): Cause => ({
+  stream,
+  status,
+  code,
+  records: 0,
+  matching: 0,
+  inInbox: 0,
+  messages: 0,
+  attempts: 0,
+  since: LATEST,
+  keys: [],
+  waitingByStream: {},
+  waiting: 0,
+  depth: 0,
+  ...NO_GATE,
+  message: null,
+  isConfigured: null,
+  ...known,
+});
 
 function causeOfGate(gate: Gate, filter: FailureFilter): Cause {
   const { stream, count: records, since, firstKeys: keys } = gate;
+  const own = { stream, records, since, keys, ...factsOfGate(gate), code: nameOfGate(gate), messages: 1 };
   const matching = isNamedBy(filter, gate) ? records : 0;
-  const counted = { stream, records, matching, since, keys, inInbox: 0, messages: 1, attempts: 0 };
-  const cause = causeOf({ ...counted, status: 'held', code: nameOfGate(gate) });
-  return { ...cause, ...factsOfGate(gate), message: describeReason(gate) };
+  return causeOf({ ...own, status: 'held', matching, message: describeReason(gate) });
 }
 
 /** Whether the filter of `failures` fits the keys of a gate: `--code` may be the gate's name or its reason. */

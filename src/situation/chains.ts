@@ -1,12 +1,18 @@
-// The chain of records that a record waits for, up to its end: something has to be done there.
+// The chain of records that a record waits for, up to its end, and the gate that keeps the end back: something has to be done
+// there.
 import type { Queries } from '../state/database.js';
-import { readChainLinks } from '../state/records/read/waiting-chains.js';
+import { isApprovable, nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
+import { findHeld } from '../state/gates/held.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
-import { readGates } from '../state/gates/gates.js';
-import type { CauseStatus } from './causes.js';
-import { createFollower } from './ends-of-waiting.js';
-import { findHolders, isAccepted, NO_GATE, type FactsOfGate } from './holders.js';
+import { readChainLinks, type ChainLink } from '../state/records/read/waiting-chains.js';
+import type { GateFacts, GateReason, RecordStatus } from '../state/schema.js';
+
+/**
+ * `held`: a gate keeps them back. Of records that are waited for, also `absent`: the state has no record of
+ * the key; `synced`, `retired`: the next run looks at what waits; `cycle`: they wait for each other.
+ */
+export type CauseStatus = RecordStatus | 'held' | 'absent' | 'cycle';
 
 export interface Chain {
   /** The first of the records on the way to the end. */
@@ -65,4 +71,122 @@ export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): 
     }
     return via;
   }
+}
+
+/** Why a gate is closed, its facts and answer, the run that met it last, and whether an approval opens it. */
+export interface FactsOfGate {
+  reason: GateReason | null;
+  facts: GateFacts;
+  answer: 'approved' | 'rejected' | null;
+  runId: number | null;
+  approvable: boolean;
+}
+
+/** The same of what no gate keeps back. */
+export const NO_GATE: FactsOfGate = {
+  reason: null,
+  facts: { accepted: 0 },
+  answer: null,
+  runId: null,
+  approvable: false,
+};
+
+export const factsOfGate = ({ reason, facts, approval, rejectedAt, runId }: Gate): FactsOfGate => ({
+  reason,
+  facts,
+  answer: approval ? 'approved' : rejectedAt ? 'rejected' : null,
+  runId,
+  approvable: isApprovable({ reason }),
+});
+
+/** A gate, as the cause of a record. */
+export interface Holder extends FactsOfGate {
+  stream: string;
+  status: 'held';
+  /** `nameOfGate`. */
+  code: string;
+  since: Date;
+}
+
+/** The gates of these keys that are held, by `recordName`. `gates`: all that are closed. */
+export async function findHolders(
+  db: Queries,
+  gates: readonly Gate[],
+  keys: readonly RecordKey[],
+): Promise<Map<string, Holder>> {
+  const holders = new Map<string, Holder>();
+  for (const stream of new Set(gates.map((gate) => gate.stream))) {
+    const own = new Set(keys.flatMap((key) => (key.stream === stream ? key.localKey : [])));
+    for (const [localKey, { gate: operation, reason, since }] of await findHeld(db, stream, [...own])) {
+      const gate = gates.find(
+        (one) => one.stream === stream && one.operation === operation && one.reason === reason,
+      );
+      if (!gate) continue;
+      const holder = { ...factsOfGate(gate), stream, status: 'held', code: nameOfGate(gate), since } as const;
+      holders.set(recordName({ stream, localKey }), holder);
+    }
+  }
+  return holders;
+}
+
+/** The gate that keeps back one key; undefined: none does. */
+export async function readHolder(db: Queries, key: RecordKey): Promise<Holder | undefined> {
+  return (await findHolders(db, await readGates(db, { stream: key.stream }), [key])).get(recordName(key));
+}
+
+/** Records behind it wait for the next run. */
+export const isAccepted = ({ status }: End) => status === 'synced' || status === 'retired';
+
+/** The end of chains of waiting. */
+export interface End extends RecordKey {
+  /** `absent`: the state has no record of the key; `cycle`: records that wait for each other, the key is that of one. */
+  status: RecordStatus | 'absent' | 'cycle';
+  code: string | null;
+  /** The records that are the end: several in a cycle. */
+  members: readonly RecordKey[];
+}
+
+type Link = Omit<ChainLink, 'message'>;
+
+/** Finds the end of a record's chain, and the number of steps to it. The chains are to be whole. */
+export function createFollower(links: readonly Link[]) {
+  const byName = new Map(links.map((link) => [recordName(link), link]));
+  const places = new Map<string, { end: End; steps: number }>();
+  return (record: RecordKey) => {
+    const from = recordName(record);
+    const found = places.get(from);
+    if (found) return found;
+    const path = new Set<string>();
+    let name: string | undefined = from;
+    while (name !== undefined && !places.has(name) && !path.has(name)) {
+      path.add(name);
+      const waitsFor: RecordKey | null | undefined = byName.get(name)?.waitsFor;
+      name = waitsFor ? recordName(waitsFor) : undefined;
+    }
+    const known = name === undefined ? undefined : places.get(name);
+    const passed = [...path];
+    const isCycle = name !== undefined && !known;
+    const last = known ? [] : passed.splice(name === undefined ? -1 : passed.indexOf(name));
+    let place = known ?? {
+      end: endAt(
+        last.flatMap((one) => byName.get(one) ?? []),
+        isCycle,
+      ),
+      steps: 0,
+    };
+    for (const one of last) places.set(one, place);
+    for (const one of passed.toReversed()) {
+      place = { end: place.end, steps: place.steps + 1 };
+      places.set(one, place);
+    }
+    return place;
+  };
+}
+
+function endAt(members: readonly Link[], isCycle: boolean): End {
+  const [first] = members.toSorted((a, b) => (recordName(a) < recordName(b) ? -1 : 1));
+  if (!first) throw new Error('a chain of waiting is not whole');
+  const { stream, localKey, code, status } = first;
+  if (isCycle) return { stream, localKey, status: 'cycle', code: null, members };
+  return { stream, localKey, status: status ?? 'absent', code, members };
 }

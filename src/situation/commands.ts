@@ -6,13 +6,6 @@ import type { RecordKey } from '../state/records/outcome-types.js';
 import { optionOfGate } from '../sync/limits/hold-reason.js';
 import type { Cause } from './causes.js';
 
-/** The facts of a cause that say which command helps. */
-export type NamedCause = Pick<
-  Cause,
-  | ('stream' | 'status' | 'code' | 'records' | 'keys' | 'runId' | 'approvable' | 'waitingByStream')
-  | ('inInbox' | 'isConfigured' | 'reason' | 'facts' | 'answer')
->;
-
 /** Nothing happens to it until an operator acts. */
 export const needsOperator = ({ status, code, isConfigured }: Cause): boolean =>
   isConfigured === false ||
@@ -20,7 +13,7 @@ export const needsOperator = ({ status, code, isConfigured }: Cause): boolean =>
   (status === 'failed' && code === 'external_id_shared');
 
 /** The command that helps. */
-export function commandOfCause(cause: NamedCause): string {
+export function commandOfCause(cause: Cause): string {
   const {
     stream,
     status,
@@ -62,7 +55,7 @@ export const approveCommand = answerCommand('approve');
 export const rejectCommand = answerCommand('reject');
 
 /** A cause has the name of its gate alone: that of a gate of all operations is its reason. */
-const approveCommandOfCause = ({ runId, stream, code, reason }: NamedCause): string =>
+const approveCommandOfCause = ({ runId, stream, code, reason }: Cause): string =>
   `slotsync approve ${runId} --stream ${stream} --${code === reason ? 'gate' : 'operation'} ${code}`;
 
 /** An operator's retry sends its records again. */
@@ -71,7 +64,7 @@ export const isRetryable = ({ status, isConfigured }: Cause): boolean =>
 
 /** The command that sends the records of a cause again, all of them and no others. */
 export function retryCommandOf(
-  { stream, status, code, records, keys: [localKey = ''] }: NamedCause,
+  { stream, status, code, records, keys: [localKey = ''] }: Cause,
   option?: string,
 ): string {
   if (records === 1) return retryCommand({ stream, localKey }, option);

@@ -1,6 +1,11 @@
-// Every record that is not in sync, each with the end of its chain of waiting, and every key that is held: page by page,
-// because there may be more than fit in memory.
+// Records that are not in sync, for `failures` and its page: their causes, and every record with the end of its chain of waiting
+// and every key that is held. Those are read page by page, because there may be more than fit in memory.
 import type { Queries } from '../state/database.js';
+import { countDrift, isDrift } from '../state/drift/read-drift.js';
+import { countUnsettled } from '../state/records/read/count-records.js';
+import { countFormerObjects } from '../state/records/read/former-objects.js';
+import { listRenamedRows } from '../state/records/read/renamed-rows.js';
+import { readKnowledge } from '../state/records/read/unsent-records.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { listFailures, type Failure } from '../state/records/read/list-failures.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
@@ -8,7 +13,7 @@ import { isApprovable, readGates } from '../state/gates/gates.js';
 import { listHeldKeys, type HeldKey } from '../state/gates/held.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import { isConfigured, isNamedBy } from './causes.js';
+import { isConfigured, isNamedBy, listCauses } from './causes.js';
 import { readChains, type Chain } from './chains.js';
 
 /** `chain`: of one that waits for another record. `isConfigured`: as in a cause, of its stream. */
@@ -24,6 +29,37 @@ export interface HeldRecord extends HeldKey {
 }
 
 const PAGE = 1000;
+
+export type FailuresFacts = Awaited<ReturnType<typeof readFailuresFacts>>;
+
+/** `narrows`: the options that choose among the records of a stream. `configured`: the streams of the configuration. */
+export async function readFailuresFacts(
+  db: Queries,
+  filter: FailureFilter,
+  { narrows = '', configured }: { narrows?: string; configured?: readonly string[] | undefined },
+) {
+  const { stream, status } = filter;
+  const total = await countUnsettled(db, filter);
+  const drift = (await countDrift(db))
+    // An object without a record was never accepted: no write of it failed.
+    .filter((counted) => isDrift(counted.kind))
+    .filter((counted) => stream === undefined || counted.stream === stream)
+    .reduce((sum, { count }) => sum + count, 0);
+  return {
+    stream,
+    status,
+    narrows,
+    /** Records not in sync that the filter names, and all of the stream. */
+    total,
+    all: narrows === '' ? total : await countUnsettled(db, { stream }),
+    known: await readKnowledge(db, { stream, configured }),
+    causes: await listCauses(db, filter, configured),
+    formerObjects: await countFormerObjects(db, stream),
+    renamed: await listRenamedRows(db, stream),
+    /** Objects of records that differ at the service, as a verify saw them. */
+    drift,
+  };
+}
 
 /** Failures that the filter names, by stream and key, `limit` of them at most. */
 export async function* eachFailure(

@@ -7,7 +7,7 @@ import { readRequestTotals } from '../state/requests.js';
 import { readRun, type Run } from '../state/runs/read-runs.js';
 import { countRuns, listRunIds, sumByStream } from '../state/runs/sum-runs.js';
 import { inSnapshot } from '../state/snapshot.js';
-import { readSoFar } from './runs.js';
+import { readSoFar } from './run-facts.js';
 import { readFacts, type SituationDeps } from './situation.js';
 
 export type ReportFacts = Awaited<ReturnType<typeof readReport>>;

@@ -1,16 +1,27 @@
-// A run: what it planned, did and holds, and why records of it are not in sync. For `runs`, `sync` and the page.
+// Runs with what they planned, did so far and hold, why records of them are not in sync, and when they will be done.
 import { listCauses } from './causes.js';
-import { readSoFar } from './runs.js';
 import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { Queries } from '../state/database.js';
 import { listActions } from '../state/actions.js';
 import { countDriftEvents } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
 import { readGates } from '../state/gates/gates.js';
-import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/read-runs.js';
+import {
+  listRuns,
+  listUnfinishedRuns,
+  readProgress,
+  sumBatches,
+  type Progress,
+  type Run,
+} from '../state/runs/read-runs.js';
+import type { RunKind } from '../state/schema.js';
 
 /** Actions that are shown. */
 const MOST_ACTIONS = 20;
+/** From this share on, a run's own pace says more than its plan. */
+const KNOWN_FROM = 0.05;
+/** The first reads the objects, the second writes them. */
+const REQUESTS_OF_A_BATCH = 2;
 
 export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 
@@ -53,4 +64,37 @@ export async function readPlanning(db: Queries, run: Run) {
   const unfinished = await listUnfinishedRuns(db);
   const others = unfinished.filter(({ status, planner }) => status === 'planning' && planner !== null);
   return { isBegun: false, others: others.map(({ id }) => id) };
+}
+
+/** A run whose counts are those of its batches so far, if it has not ended. */
+export async function readSoFar(db: Queries, run: Run): Promise<Run> {
+  if (run.finishedAt) return run;
+  const { outcomes: counts, accepted } = await sumBatches(db, run.id);
+  return { ...run, counts, accepted };
+}
+
+/** The latest runs of these kinds, newest first, with what they did so far. */
+export async function listRunsSoFar(db: Queries, limit: number, kinds?: readonly RunKind[]): Promise<Run[]> {
+  return Promise.all((await listRuns(db, limit, kinds)).map((run) => readSoFar(db, run)));
+}
+
+/**
+ * Seconds until a run is done: of the requests that its plan still has, at the quota's rate; when enough of it is done, at
+ * its pace. `recordsPerSecond`: its pace lately, where that was observed. Undefined: it is not being sent.
+ */
+export function estimateSecondsLeft(
+  { run, progress }: { run: Run; progress: Progress },
+  {
+    requestsPerSecond,
+    recordsPerSecond = 0,
+    now,
+  }: { requestsPerSecond: number; recordsPerSecond?: number; now: Date },
+): number | undefined {
+  const { total, done, batchesLeft } = progress;
+  if (run.status !== 'running' || run.pausedAt || total === 0) return undefined;
+  const seconds = run.startedAt ? (now.getTime() - run.startedAt.getTime()) / 1000 : 0;
+  const pace = recordsPerSecond > 0 ? recordsPerSecond : seconds > 0 ? done / seconds : 0;
+  return done / total < KNOWN_FROM || pace === 0
+    ? (batchesLeft * REQUESTS_OF_A_BATCH) / requestsPerSecond
+    : (total - done) / pace;
 }

@@ -31,8 +31,7 @@ import { listLostTriggers } from '../state/inbox/lost-triggers.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
-import { readPlanning } from './run-facts.js';
-import { listRunsSoFar } from './runs.js';
+import { listRunsSoFar, readPlanning } from './run-facts.js';
 
 /** Everything that is read of the state. */
 export type Situation = Awaited<ReturnType<typeof readFacts>>;

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { failuresDocument } from '../../src/documents/failures.js';
 import { plain } from '../../src/render/plain.js';
-import { readFailuresFacts } from '../../src/situation/failure-facts.js';
+import { readFailuresFacts } from '../../src/situation/failures.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { Row } from '../../src/streams/config-schema.js';

@@ -15,7 +15,7 @@ import { runDocument, runsDocument } from '../../src/documents/runs.js';
 import { situationDocument } from '../../src/documents/situation.js';
 import type { Cause } from '../../src/situation/causes.js';
 import type { FailureInChain } from '../../src/situation/failures.js';
-import { NO_GATE } from '../../src/situation/holders.js';
+import { NO_GATE } from '../../src/situation/chains.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { RunFacts } from '../../src/situation/run-facts.js';
 import type { Situation } from '../../src/situation/situation.js';
