@@ -6,21 +6,10 @@ import { nameOfGate } from '../state/gates/gates.js';
 import { approveCommand, commandOfCause } from '../situation/commands.js';
 import { describeChain, headlineOf, nextOfCause, nextStep, reasonOf } from './failures.js';
 
-export const CAUSE_COLUMNS = [
-  'stream',
-  'status',
-  'code',
-  'records',
-  'waiting',
-  'waiting_by_stream',
-  'since',
-  'keys',
-  'reasons',
-  'reason',
-  'next',
-  'command',
-  'run',
-] as const;
+export const CAUSE_COLUMNS =
+  'stream status code records waiting waiting_by_stream since keys reasons reason next command run'.split(
+    ' ',
+  );
 
 export function causeToCsv(cause: Cause) {
   const { stream, status, code, records, waiting, waitingByStream, since, keys, messages, runId } = cause;
@@ -51,24 +40,10 @@ export function causeToJson(cause: Cause) {
   };
 }
 
-export const FAILURE_COLUMNS = [
-  'stream',
-  'key',
-  'external_id',
-  'status',
-  'code',
-  'reason',
-  'since',
-  'attempts',
-  'run',
-  'waits_for',
-  'cause_stream',
-  'cause_key',
-  'cause_status',
-  'cause_code',
-  'cause_reason',
-  'next',
-] as const;
+export const FAILURE_COLUMNS =
+  'stream key external_id status code reason since attempts run waits_for cause_stream cause_key cause_status cause_code cause_reason next'.split(
+    ' ',
+  );
 
 export function failureToCsv(failure: FailureInChain) {
   const { stream, localKey, externalId, status, errorCode, errorMessage, since, attempts, runId, chain } =
