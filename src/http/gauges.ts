@@ -16,7 +16,8 @@ export interface QuotaReading extends Pick<
   lanes: Readonly<Record<string, number>>;
 }
 
-type Define = (name: string, help: string, labelNames?: string[]) => Gauge;
+/** `name`: with its labels, such as `slotsync_drift_objects{stream,kind}`. */
+type Define = (name: string, help: string) => Gauge;
 
 /** The gauges of one source. */
 export interface GaugeSet<Reading> {
@@ -30,9 +31,10 @@ function gaugesOf<Reading>(
   define: (gauge: Define) => (reading: Reading) => void,
 ): GaugeSet<Reading> {
   const registry = new Registry();
-  const show = define(
-    (name, help, labelNames = []) => new Gauge({ name, help, labelNames, registers: [registry] }),
-  );
+  const show = define((nameAndLabels, help) => {
+    const [name = '', labels] = nameAndLabels.split(/[{}]/);
+    return new Gauge({ name, help, labelNames: labels?.split(',') ?? [], registers: [registry] });
+  });
   return {
     source,
     text(reading) {
@@ -49,11 +51,10 @@ const orNever = (seconds: number | null) => seconds ?? Infinity;
 export const quotaGauges = () =>
   gaugesOf<QuotaReading>('quota', (gauge) => {
     const slots = gauge(
-      'slotsync_quota_slots',
+      'slotsync_quota_slots{state}',
       'Slots: held by a request, cooling for a second after it, free',
-      ['state'],
     );
-    const held = gauge('slotsync_quota_held', 'Slots held by a request', ['lane']);
+    const held = gauge('slotsync_quota_held{lane}', 'Slots held by a request');
     const rate = gauge('slotsync_quota_rate', 'Requests a second of the organization');
     const allowed = gauge('slotsync_quota_allowed', 'Of the rate allowed now; less after a 429');
     const paused = gauge('slotsync_quota_paused_seconds', 'Until the pause after a 429 ends');
@@ -69,51 +70,45 @@ export const quotaGauges = () =>
 /** `lanes`: those that are shown also while they are empty. */
 export const stateGauges = (lanes: readonly string[]) =>
   gaugesOf<GaugeFacts>('state', (gauge) => {
-    const jobs = gauge('slotsync_queue_jobs', 'Runs to be planned, and batches queued or in flight', [
-      'lane',
-    ]);
-    const oldest = gauge('slotsync_queue_oldest_seconds', 'Age of the oldest of these jobs', ['lane']);
+    const jobs = gauge('slotsync_queue_jobs{lane}', 'Runs to be planned, and batches queued or in flight');
+    const oldest = gauge('slotsync_queue_oldest_seconds{lane}', 'Age of the oldest of these jobs');
     const changes = gauge('slotsync_inbox_changes', 'Changes that no run has taken');
     const oldestChange = gauge('slotsync_inbox_oldest_seconds', 'Age of the oldest of these changes');
-    const duration = gauge('slotsync_run_duration_seconds', 'Duration of the latest finished run', [
-      'kind',
-      'status',
-    ]);
-    const unfinished = gauge(
-      'slotsync_unfinished_runs',
-      'Runs that have not ended: planning, running, paused',
-      ['kind', 'status'],
+    const duration = gauge(
+      'slotsync_run_duration_seconds{kind,status}',
+      'Duration of the latest finished run',
     );
-    const oldestRun = gauge('slotsync_unfinished_run_oldest_seconds', 'Age of the oldest of these runs', [
-      'kind',
-      'status',
-    ]);
+    const unfinished = gauge(
+      'slotsync_unfinished_runs{kind,status}',
+      'Runs that have not ended: planning, running, paused',
+    );
+    const oldestRun = gauge(
+      'slotsync_unfinished_run_oldest_seconds{kind,status}',
+      'Age of the oldest of these runs',
+    );
     const success = gauge(
-      'slotsync_last_success_seconds',
+      'slotsync_last_success_seconds{stream}',
       'Since a whole sync of the stream ended without a failed record; +Inf: never',
-      ['stream'],
     );
     const drifting = gauge(
-      'slotsync_drift_objects',
+      'slotsync_drift_objects{stream,kind}',
       'Objects that a verify noted, by kind: those that drift, and extra and stored_otherwise, which are no drift',
-      ['stream', 'kind'],
     );
     const verified = gauge(
-      'slotsync_verified_age_seconds',
+      'slotsync_verified_age_seconds{stream}',
       'Since the last whole verify of the stream began; +Inf: never',
-      ['stream'],
     );
     const processes = gauge(
-      'slotsync_processes',
+      'slotsync_processes{command,state}',
       'Processes that work the queue: alive, or silent for 30 seconds because they were killed or are cut off',
-      ['command', 'state'],
     );
-    const ofProcess = ['command', 'host', 'pid'];
-    const stopped = gauge('slotsync_sending_stopped', '1 if the process sends nothing, else 0', ofProcess);
+    const stopped = gauge(
+      'slotsync_sending_stopped{command,host,pid}',
+      '1 if the process sends nothing, else 0',
+    );
     const stoppedFor = gauge(
-      'slotsync_sending_stopped_seconds',
+      'slotsync_sending_stopped_seconds{command,host,pid,code}',
       'Since the process stopped sending, and why',
-      [...ofProcess, 'code'],
     );
     const answered = gauge(
       'slotsync_service_last_answer_seconds',
@@ -124,13 +119,13 @@ export const stateGauges = (lanes: readonly string[]) =>
       'Since a request of any process was answered with 2xx; +Inf: never',
     );
     const load = gauge(
-      'slotsync_load_age_seconds',
+      'slotsync_load_age_seconds{stream}',
       'Age of the load of the mirror that a plan read last; +Inf: its time is not known',
-      ['stream'],
     );
-    const stale = gauge('slotsync_source_stale', '1 if that load had a problem when it was read, else 0', [
-      'stream',
-    ]);
+    const stale = gauge(
+      'slotsync_source_stale{stream}',
+      '1 if that load had a problem when it was read, else 0',
+    );
 
     return (facts) => {
       const ageOf = (at: Date) => Math.max(0, (facts.now.getTime() - at.getTime()) / 1000);
@@ -182,7 +177,7 @@ const latestFirst = (runs: GaugeFacts['unfinished']) =>
 
 export const recordGauges = () =>
   gaugesOf<NonNullable<CountedFacts['records']>>('records', (gauge) => {
-    const records = gauge('slotsync_state_records', 'Records by status', ['stream', 'status']);
+    const records = gauge('slotsync_state_records{stream,status}', 'Records by status');
     return (read) => {
       for (const { stream } of read)
         for (const status of ['failed', 'dead']) records.set({ stream, status }, 0);
@@ -193,14 +188,12 @@ export const recordGauges = () =>
 export const runGauges = () =>
   gaugesOf<NonNullable<CountedFacts['runs']>>('runs', (gauge) => {
     const held = gauge(
-      'slotsync_held_records',
+      'slotsync_held_records{stream,operation,answer}',
       "Records that a closed gate keeps back, by the name of the gate and an operator's answer",
-      ['stream', 'operation', 'answer'],
     );
     const success = gauge(
-      'slotsync_run_last_success_seconds',
+      'slotsync_run_last_success_seconds{kind}',
       'Since a run of the kind succeeded, of sync since every stream was synced whole; +Inf: never',
-      ['kind'],
     );
     return (read) => {
       for (const gate of read.gates)
@@ -214,9 +207,7 @@ export const runGauges = () =>
 
 export const bookingGauges = () =>
   gaugesOf<NonNullable<CountedFacts['bookings']>>('bookings', (gauge) => {
-    const bookings = gauge('slotsync_bookings', 'Bookings by the verdict of the last comparison', [
-      'verdict',
-    ]);
+    const bookings = gauge('slotsync_bookings{verdict}', 'Bookings by the verdict of the last comparison');
     const problems = gauge(
       'slotsync_booking_problems',
       'Bookings with something wrong in the mirror, whatever their verdict',
@@ -230,9 +221,8 @@ export const bookingGauges = () =>
 export const connectionGauges = () =>
   gaugesOf<NonNullable<CountedFacts['connections']>>('connections', (gauge) => {
     const connections = gauge(
-      'slotsync_state_connections',
+      'slotsync_state_connections{duty}',
       "Connections of all processes to the state's database, by what they are for",
-      ['duty'],
     );
     return (read) => {
       for (const { duty, count } of read) connections.set({ duty }, count);
