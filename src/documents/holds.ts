@@ -3,7 +3,7 @@ import { approveCommand, rejectCommand } from '../situation/commands.js';
 import { isApprovable, waitsForOperator, type Gate } from '../state/gates/gates.js';
 import type { Hold } from '../state/schema.js';
 import { describeOpening, describeReason } from '../sync/limits/hold-reason.js';
-import { formatMinute, plural } from '../text/format.js';
+import { formatMinute, plural, present } from '../text/format.js';
 import { addressOfRun, linkToRun, text, withQuery, type Action, type Point, type Text } from './document.js';
 import { describeChange } from './values.js';
 
@@ -29,12 +29,10 @@ export function gateToPoint(gate: Gate): Point {
     details: [reasonOfHold(gate), describeKeys(gate)],
     samples: describeSamples(gate),
     next: describeNext(gate),
-    commands: waitsForOperator(gate)
-      ? [
-          ...(isApprovable(gate) ? [answerTo(gate, 'approve', 'Approve …')] : []),
-          answerTo(gate, 'reject', 'Reject …'),
-        ]
-      : [],
+    commands: present<Action>(
+      waitsForOperator(gate) && isApprovable(gate) && answerTo(gate, 'approve', 'Approve …'),
+      waitsForOperator(gate) && answerTo(gate, 'reject', 'Reject …'),
+    ),
   };
 }
 

@@ -42,8 +42,7 @@ export async function readFailuresFacts(
   const total = await countUnsettled(db, filter);
   const drift = (await countDrift(db))
     // An object without a record was never accepted: no write of it failed.
-    .filter((counted) => isDrift(counted.kind))
-    .filter((counted) => stream === undefined || counted.stream === stream)
+    .filter(({ kind, stream: of }) => isDrift(kind) && (stream ?? of) === of)
     .reduce((sum, { count }) => sum + count, 0);
   return {
     stream,

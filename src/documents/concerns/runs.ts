@@ -355,12 +355,10 @@ function findProblems({ streamStates, badReadings, configured, causes }: Ground)
     if (status === 'partial' && !isWhole && failed + dead > 0 && !hasFailures(stream)) return [];
     return [{ runId, kind: runKind, status, code, stream, failed, dead, since: new Date(problem.since) }];
   });
-  const ofReadings = badReadings.flatMap(({ id: runId, errorCode: code, finishedAt: since, ...run }) =>
-    (run.streams.length === 0 ? [null] : run.streams).map((stream) => {
-      const { kind: runKind, status } = run;
-      return { runId, kind: runKind, status, code, stream, failed: 0, dead: 0, since };
-    }),
-  );
+  const ofReadings = badReadings.flatMap(({ id, kind: of, status, errorCode: code, finishedAt, streams }) => {
+    const found = { runId: id, kind: of, status, code, failed: 0, dead: 0, since: finishedAt };
+    return (streams.length === 0 ? [null] : streams).map((stream) => ({ ...found, stream }));
+  });
   return [...ofStreams, ...ofReadings];
 }
 
