@@ -142,10 +142,9 @@ export function createDestination(options: DestinationOptions) {
     const kept = countKept(call);
     let parts = slice<string | number>(ids, NAMED_AT_ONCE);
     for (let part = parts.shift(); part; part = parts.shift()) {
+      let found: Awaited<ReturnType<typeof readFind<T>>> | undefined;
       try {
-        const found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
-        kept.add(found);
-        for (const result of found.results) results.push(result);
+        found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
       } catch (error) {
         const [only] = part;
         if (codeOf(error) !== 'answer_too_large' || only === undefined) throw error;
@@ -156,6 +155,8 @@ export function createDestination(options: DestinationOptions) {
           tooLarge.set(only, reason);
         }
       }
+      if (found) kept.add(found); // parts do not help where the results together are too large
+      for (const result of found?.results ?? []) results.push(result);
     }
     return results;
   }
@@ -216,7 +217,7 @@ export function createDestination(options: DestinationOptions) {
   ): Promise<FoundObject[]> =>
     readType(typeId, context, async (pages) => {
       const objects: FoundObject[] = [];
-      for await (const page of pages) objects.push(...page.filter(isWanted));
+      for await (const page of pages) for (const object of page) if (isWanted(object)) objects.push(object);
       return objects;
     });
 

@@ -123,10 +123,7 @@ export async function listProcesses(db: Queries): Promise<Process[]> {
  * The processes and readings at work with the state, as texts. Takes the locks of readings, so none begins before the transaction
  * ends. `beside`: a process that is left out.
  */
-export async function listWorking(
-  tx: Queries,
-  beside?: Pick<Process, 'host' | 'pid'>,
-): Promise<string[]> {
+export async function listWorking(tx: Queries, beside?: Pick<Process, 'host' | 'pid'>): Promise<string[]> {
   const processes = (await listProcesses(tx)).filter(
     ({ host, pid, isAlive }) => isAlive && !(host === beside?.host && pid === beside.pid),
   );

@@ -71,7 +71,6 @@ describe('start-up', () => {
         'errors/error-message',
         'errors/errors',
         'process/terminal',
-        'render/colours',
         'render/print',
         'render/wrap',
         'text/format',

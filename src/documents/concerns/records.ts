@@ -209,7 +209,8 @@ export function findUntaken({
     const count = named.length + (rest?.streams ?? 0);
     const ages = [...named, ...(rest ? [rest] : [])].map(({ oldestSeconds }) => oldestSeconds);
     if (count === 0) return [];
-    return [{ why, streams: named.map(({ stream }) => stream), count, oldestSeconds: Math.max(...ages) }];
+    const oldestSeconds = ages.reduce((most, age) => Math.max(most, age), 0);
+    return [{ why, streams: named.map(({ stream }) => stream), count, oldestSeconds }];
   });
 }
 

@@ -18,7 +18,6 @@ import type { PlanDeps } from './plan-lists.js';
 import { planStream } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
 
-
 interface PreviewOptions {
   /** Records that may be written of all streams; used up. */
   room?: { records: number };
