@@ -204,7 +204,7 @@ export function createDestination(options: DestinationOptions) {
         return findPage(finds.objects, wire.typeFilter(typeId), page, context);
       };
       for await (const results of eachPage(send, { path, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE }))
-        yield results.map((found) => wire.toFoundObject(found, typeId));
+        yield results.map((found) => wire.toFoundObject(found, typeId, false));
     }
     return readAgainWhenMoved(path, () => read(pages()));
   }
@@ -314,7 +314,7 @@ export function createDestination(options: DestinationOptions) {
     ): Promise<FoundObject[]> {
       if (!searchesByFields) return listObjects(typeId, context, isWanted);
       const found = await readFind(finds.objects, wire.fieldsFilter(typeId, values), context);
-      return found.results.map((object) => wire.toFoundObject(object, typeId)).filter(isWanted);
+      return found.results.map((object) => wire.toFoundObject(object, typeId, false)).filter(isWanted);
     },
 
     /** Whether objects can be found by the values of their fields. */

@@ -3,7 +3,12 @@
 // hold more than is named here; what is named must be in them.
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
-import { createObject, type DestinationObject, type FieldValues } from '../streams/destination-object.js';
+import {
+  createObject,
+  type Carried,
+  type DestinationObject,
+  type FieldValues,
+} from '../streams/destination-object.js';
 import { isStorable } from '../streams/local-key.js';
 import { findExcess } from './read-body.js';
 
@@ -158,7 +163,17 @@ export const fieldsFilter = (typeId: string, wanted: ReadonlyMap<string, readonl
  * `service.assignExternalIds`: an `id` beside `extId` names the object that is given this external id.
  */
 export function putRequest(objects: readonly PutObject[]) {
-  return { ...EXTERNAL, objects };
+  return { ...EXTERNAL, objects: objects.map(toWritten) };
+}
+
+function toWritten(written: PutObject): object {
+  const { carried, fields, ...object } = written;
+  const isPlain = fields.every((given) => given.carried === undefined);
+  return {
+    ...carried,
+    ...object,
+    fields: isPlain ? fields : fields.map(({ carried: more, ...given }) => ({ ...more, ...given })),
+  };
 }
 
 /** An object to be written; with a number it is that object, which has no external id yet. */
@@ -177,22 +192,40 @@ export const putAnswer = z.looseObject({
 });
 
 /** An object that was read as one of a type; it may have no external id. */
-export function toFoundObject(found: z.output<typeof foundObject>, typeId: string) {
-  const { extId, ...object } = toDestinationObject(found, { extId: '', typeId });
+export function toFoundObject(found: z.output<typeof foundObject>, typeId: string, carries = true) {
+  const { extId, ...object } = toDestinationObject(found, { extId: '', typeId }, carries);
   return { ...object, id: found.id, extId: extId === '' ? undefined : extId };
 }
 
-/** An object that was read, as we compare and write it. */
+/**
+ * An object that was read, as we compare and write it. `carries`: with the properties that a write sends back although they
+ * are not understood. A reading of a whole type does without them.
+ */
 export function toDestinationObject(
   found: z.output<typeof foundObject>,
   fallback: { extId: string; typeId: string },
+  carries = true,
 ): DestinationObject {
   return createObject(
     found.extId ?? fallback.extId,
     found.typeId ?? fallback.typeId,
     found.active ?? true,
-    found.fields.map(({ fieldId, values }) => [fieldId, values ?? []] as const),
+    found.fields.map((given) => [
+      given.fieldId,
+      given.values ?? [],
+      carries ? carriedOf(given, field) : undefined,
+    ]),
+    carries ? carriedOf(found, foundObject) : undefined,
   );
+}
+
+/** Only the service maintains these properties: they are not sent back. Assumed: their names. */
+const MAINTAINED: ReadonlySet<string> = new Set(['created', 'createdBy', 'modified', 'modifiedBy']);
+
+/** The properties that the schema does not name. */
+function carriedOf(found: object, { shape }: { shape: object }): Carried | undefined {
+  const more = Object.entries(found).filter(([name]) => !Object.hasOwn(shape, name) && !MAINTAINED.has(name));
+  return more.length > 0 ? Object.fromEntries(more) : undefined;
 }
 
 /** A reservation as we compare it. */

@@ -13,6 +13,8 @@ export const objectInput = z.strictObject({
   typeId: z.string().min(1),
   active: z.boolean().optional(),
   fields: fieldsSchema.optional(),
+  /** Further properties, for example members. */
+  properties: z.record(z.string(), z.unknown()).optional(),
 });
 export type SandboxObjectInput = z.infer<typeof objectInput>;
 
@@ -20,7 +22,7 @@ export type SandboxObjectInput = z.infer<typeof objectInput>;
 export const addedObject = objectInput.extend({ extId: z.string().min(1).nullish() });
 export type AddedObject = z.infer<typeof addedObject>;
 
-/** A change by hand: what is not named stays. A field without values is emptied; null takes the external id away. */
+/** A change by hand: what is not named stays; `properties` are named together. A field without values is emptied; null takes the external id away. */
 export const objectChange = addedObject.omit({ typeId: true });
 export type ObjectChange = z.infer<typeof objectChange>;
 
@@ -31,6 +33,8 @@ export interface SandboxObject {
   active: boolean;
   /** In the order of the field definitions, without empty ones. */
   fields: SandboxFields;
+  /** Further properties. Absent: none. */
+  properties?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export type NamedObject = SandboxObject & { extId: string };
@@ -55,8 +59,9 @@ export interface ObjectOptions {
 export function createObjects(schema: Schema, { searchesFields = true }: ObjectOptions = {}) {
   const store = createIdStore<StoredObject>('object', 1001, ({ typeId }) => typeId);
 
-  const show = (stored: StoredObject, format: IdFormat) => ({
-    ...withoutModified(stored),
+  const show = ({ properties, ...stored }: StoredObject, format: IdFormat) => ({
+    ...properties,
+    ...stored,
     typeId: schema.types.shown(stored.typeId, format),
     fields: stored.fields.map(({ fieldId, values }) => ({
       fieldId: schema.fields.shown(fieldId, format),
@@ -75,7 +80,7 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
     if (extId !== null && store.get(extId) !== undefined) throw new Refusal(400, `object ${extId} exists`);
   };
   const placeOf = ({ fieldId }: { fieldId: string }) => schema.fields.get(fieldId)?.id ?? Infinity;
-  const put = ({ fields, ...object }: Omit<SandboxObject, 'fields'> & { fields: SandboxFields }) => {
+  const put = ({ fields, ...object }: SandboxObject) => {
     const filled = fields
       .filter(({ values }) => values.length > 0)
       .map(({ fieldId, values }) => ({ fieldId, values: [...values] }))
@@ -143,25 +148,25 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
        * emptied. With `id` it is that object, whatever external id it had.
        */
       putObject(input: SandboxObjectInput & { id?: number | undefined }): NamedObject {
-        const { extId, typeId, active = true, fields = [] } = input;
+        const { extId, active = true, fields = [], ...object } = input;
         const id = input.id ?? store.get(extId)?.id ?? store.nextId();
-        return { ...put({ id, extId, typeId, active, fields }), extId };
+        return { ...put({ ...object, id, extId, active, fields }), extId };
       },
       /** An object as a scheduler makes it by hand, without an external id unless one is entered. */
-      addObject({ extId = null, typeId, active = true, fields = [] }: AddedObject): SandboxObject {
+      addObject({ extId = null, active = true, fields = [], ...object }: AddedObject): SandboxObject {
         requireFree(extId);
-        return put({ id: store.nextId(), extId, typeId, active, fields });
+        return put({ ...object, id: store.nextId(), extId, active, fields });
       },
       /** A change by hand, by number or external id. */
       changeObject(key: ObjectReference, change: ObjectChange): SandboxObject {
         const was = existing(key);
-        const { extId = was.extId, active = was.active } = change;
+        const { extId = was.extId, active = was.active, properties = was.properties } = change;
         if (extId !== was.extId) requireFree(extId);
         const values = new Map(
           [...was.fields, ...(change.fields ?? [])].map((field) => [field.fieldId, field.values]),
         );
         const fields = [...values].map(([fieldId, values]) => ({ fieldId, values }));
-        const changed = put({ ...withoutModified(was), extId, active, fields });
+        const changed = put({ ...was, extId, active, fields, properties });
         if (was.extId !== null && extId !== was.extId) renameReferences(was.typeId, was.extId, extId);
         return changed;
       },
@@ -177,6 +182,6 @@ function isNamed<T extends SandboxObject>(object: T): object is T & { extId: str
   return object.extId !== null;
 }
 
-function withoutModified({ id, extId, typeId, active, fields }: StoredObject): SandboxObject {
-  return { id, extId, typeId, active, fields };
+function withoutModified({ id, extId, typeId, active, fields, properties }: StoredObject): SandboxObject {
+  return { id, extId, typeId, active, fields, ...(properties && { properties }) };
 }

@@ -17,13 +17,14 @@ export type ObjectRefusal = z.infer<typeof refusalSchema>;
 export const putBody = z.strictObject({
   idFormat,
   objects: z.array(
-    z.strictObject({
+    z.looseObject({
       /** The object that is to get `extId`. */
       id: z.int().optional(),
       extId: z.string().min(1),
       typeId: reference,
       active: z.boolean().optional(),
       fields: z.array(z.strictObject({ fieldId: reference, values: z.array(z.string()) })),
+      modified: z.never().optional(),
     }),
   ),
 });
@@ -148,7 +149,7 @@ export function createPutObjects(
       // Why an object alone is refused; objects that are not in the map are accepted.
       const refused = new Map<string, ObjectRefusal>();
       const numbers = new Set<number>();
-      for (const { id: number, extId, typeId, active, fields } of call.objects) {
+      for (const { id: number, extId, typeId, active, fields, ...properties } of call.objects) {
         const id = assignsExternalIds === 'ignored' ? undefined : number;
         if (sent.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
         if (id !== undefined && numbers.has(id))
@@ -162,6 +163,7 @@ export function createPutObjects(
           extId,
           typeId: type?.extId ?? '',
           active,
+          ...(Object.keys(properties).length > 0 && { properties }),
           fields: fields.map(({ fieldId, values }) => {
             const field = schema.fields.require(fieldId, call.idFormat);
             return {

@@ -1,9 +1,15 @@
 // An object of the destination: creating, hashing, merging and comparing it.
 import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+
+/** Properties beyond those that are understood, as the service answered them. */
+export type Carried = Readonly<Record<string, unknown>>;
 
 export interface FieldValues {
   fieldId: string;
   values: readonly string[];
+  /** Properties that a write sends back as they are. They are in no hash and in no comparison. */
+  carried?: Carried | undefined;
 }
 
 /** A whole object. Fields are sorted by id; fields without a value are left out. */
@@ -12,17 +18,28 @@ export interface DestinationObject {
   typeId: string;
   active: boolean;
   fields: readonly FieldValues[];
+  /** Properties of the object that a write sends back as they are, for example its members. */
+  carried?: Carried | undefined;
 }
 
 export function createObject(
   extId: string,
   typeId: string,
   active: boolean,
-  fields: Iterable<readonly [string, readonly string[]]>,
+  fields: Iterable<readonly [fieldId: string, values: readonly string[], carried?: Carried | undefined]>,
+  carried?: Carried,
 ): DestinationObject {
   const present = [...fields].filter(([, values]) => values.length > 0);
   present.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
-  return { extId, typeId, active, fields: present.map(([fieldId, values]) => ({ fieldId, values })) };
+  return {
+    extId,
+    typeId,
+    active,
+    fields: present.map(([fieldId, values, more]) =>
+      more ? { fieldId, values, carried: more } : { fieldId, values },
+    ),
+    ...(carried && { carried }),
+  };
 }
 
 /** 128 bits of SHA-256 over the object's canonical text. */
@@ -36,7 +53,7 @@ export function hashObject({ extId, typeId, active, fields }: DestinationObject)
   return createHash('sha256').update(canonical).digest('base64url').slice(0, 22);
 }
 
-/** The mapped object over the one at the service: fields that the mapping does not own are kept. */
+/** The mapped object over the one at the service: what the mapping does not own is kept, understood or not. */
 export function mergeObject(
   mapped: DestinationObject,
   there: DestinationObject | undefined,
@@ -44,13 +61,24 @@ export function mergeObject(
 ): DestinationObject {
   if (!there) return mapped;
   const kept = there.fields.filter(({ fieldId }) => !owned.has(fieldId));
-  const fields = [...kept, ...mapped.fields].map(({ fieldId, values }) => [fieldId, values] as const);
-  return createObject(mapped.extId, mapped.typeId, mapped.active, fields);
+  const carriedOf = new Map(
+    there.fields.flatMap(({ fieldId, carried }) => (carried ? [[fieldId, carried] as const] : [])),
+  );
+  const fields = [...kept, ...mapped.fields].map(
+    ({ fieldId, values }) => [fieldId, values, carriedOf.get(fieldId)] as const,
+  );
+  return createObject(mapped.extId, mapped.typeId, mapped.active, fields, there.carried);
 }
 
 /** Whether a write would change nothing: equal in type, state and every field. */
 export function isSameObject(a: DestinationObject, b: DestinationObject): boolean {
   return hashObject(a) === hashObject(b);
+}
+
+/** Names of the carried properties that differ. */
+export function diffCarried(from: DestinationObject, to: DestinationObject): string[] {
+  const names = new Set([...Object.keys(from.carried ?? {}), ...Object.keys(to.carried ?? {})]);
+  return [...names].filter((name) => !isDeepStrictEqual(from.carried?.[name], to.carried?.[name]));
 }
 
 export interface FieldChange {

@@ -105,9 +105,11 @@ describe('write probe', () => {
     expect(puts()).toHaveLength(1);
   });
 
+  const properties = { members: [{ objectId: 'person_1' }], organization: 'north' };
+
   it('writes an object with an external id by that, and no number', async () => {
     await open();
-    const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields, properties });
     expect(await probe(object.id)).toMatchObject({
       write: { held: 'yes' },
       'assign-external-ids': { held: 'unknown' },
@@ -148,6 +150,19 @@ describe('write probe', () => {
     world.sandbox.openGate();
     expect(await probed).toMatchObject({
       write: { held: 'no', found: expect.stringContaining('room.name') },
+    });
+  });
+
+  it('says which property the service did not take back, known here or not', async () => {
+    await open();
+    const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields, properties });
+    world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
+    const probed = probe(id);
+    await expect.poll(() => world.sandbox.gate().held).toBe(1);
+    world.sandbox.changeObject(id, { properties: { organization: 'north' } });
+    world.sandbox.openGate();
+    expect(await probed).toMatchObject({
+      write: { held: 'no', found: expect.stringContaining('differs now in members') },
     });
   });
 

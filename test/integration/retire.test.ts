@@ -44,6 +44,20 @@ describe('retirement: a row that is gone', () => {
     await expectNothingToSend(world);
   });
 
+  it.each(['fields', 'object'] as const)(
+    'keeps every other property of its object (owns: %s)',
+    async (owns) => {
+      const world = await open(rooms({ retire: 'deactivate', owns }));
+      await addRooms(world, 'A', 'B');
+      await world.sync();
+      const properties = { members: [{ objectId: 'person_1' }], organization: 'north' };
+      world.sandbox.changeObject('room_A', { properties });
+      await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+      await world.sync();
+      expect(world.sandbox.object('room_A')).toMatchObject({ active: false, properties });
+    },
+  );
+
   it('is retired after every other write of the run: what referred to its object no longer does', async () => {
     const { streams } = roomsAndCourses();
     const world = await open({ streams: { ...streams, rooms: { ...ROOMS, retire: 'deactivate' } } });

@@ -229,6 +229,22 @@ describe('PUT /objects', () => {
     ]);
   });
 
+  it('replaces further properties too, and shows them beside the others', async () => {
+    const sandbox = await start();
+    const { put, find } = await connect(sandbox);
+    await put([{ ...room('A'), members: [{ objectId: 7 }], organization: 'org_1' }]);
+    const [found] = (await find('objects', { extIds: ['room_A'] })).results;
+    expect(found).toMatchObject({
+      members: [{ objectId: 7 }],
+      organization: 'org_1',
+      modified: expect.any(Number),
+    });
+    await put([{ ...room('A'), organization: 'org_2' }]);
+    expect(sandbox.object('room_A')?.properties).toEqual({ organization: 'org_2' });
+    await put([room('A')]);
+    expect(sandbox.object('room_A')).not.toHaveProperty('properties');
+  });
+
   it('refuses items for themselves and takes the others', async () => {
     const sandbox = await start();
     sandbox.refuseObject('room_E', { status: 409, message: 'locked' });
@@ -280,7 +296,7 @@ describe('PUT /objects', () => {
       [{ ...room('A'), fields: [{ fieldId: 'room.seats', values: [4] }] }],
       'values',
     ],
-    ['an unknown key', [{ ...room('A'), externalId: 'a' }], 'externalId'],
+    ['what only the service maintains', [{ ...room('A'), modified: 1 }], 'modified'],
     ['a poisonous object', [room('A'), room('POISON')], 'poison'],
   ])('refuses the whole call for %s and stores nothing', async (_, objects, place) => {
     const sandbox = await start();
@@ -393,7 +409,9 @@ describe('finding objects, types and fields', () => {
       fields: [{ fieldId: 'course.room', values: ['room_A'] }],
     });
     const { call, find } = await connect(sandbox);
-    expect((await find('objects', { extIds: ['room_A'] })).results).toEqual([{ ...stored, active: true }]);
+    expect((await find('objects', { extIds: ['room_A'] })).results).toMatchObject([
+      { ...stored, active: true },
+    ]);
     const answer = await call('POST', '/v1/objects/find', { extIds: ['c'] });
     const [internal] = ((await answer.json()) as Found).results;
     expect(internal).toMatchObject({ extId: 'c', typeId: expect.any(Number) });
@@ -424,11 +442,11 @@ describe('objects made by hand', () => {
     const unnamed = sandbox.addObject({ typeId: 'room', fields: named('A') });
     const other = sandbox.addObject({ typeId: 'room', extId: 'room_B', active: false });
     const { find } = await connect(sandbox);
-    expect((await find('objects', { typeId: 'room' })).results).toEqual([unnamed, other]);
+    expect((await find('objects', { typeId: 'room' })).results).toMatchObject([unnamed, other]);
     expect(unnamed).toMatchObject({ extId: null, active: true });
-    expect((await find('objects', { ids: [unnamed.id] })).results).toEqual([unnamed]);
+    expect((await find('objects', { ids: [unnamed.id] })).results).toMatchObject([unnamed]);
     const byField = { fields: { exactSearchFields: [{ fieldId: 'room.name', values: ['A'] }] } };
-    expect((await find('objects', byField)).results).toEqual([unnamed]);
+    expect((await find('objects', byField)).results).toMatchObject([unnamed]);
     expect((await find('objects', { extIds: ['null', String(unnamed.id), ''] })).results).toEqual([]);
     expect([sandbox.objects(), sandbox.unnamedObjects()]).toEqual([[other], [unnamed]]);
     expect(() => sandbox.addObject({ typeId: 'room', extId: 'room_B' })).toThrow(/room_B exists/);

@@ -1,3 +1,4 @@
+// Guarantee 6
 // The content of a write: fields the mapping owns, fields it keeps, and objects that need no write.
 import { describe, expect, it } from 'vitest';
 import {
@@ -36,6 +37,24 @@ describe('written object: it', () => {
     await rename(world, 'A', 'Newer');
     await world.sync();
     expect(world.fieldsOf('room_A')).toEqual({ ...kept, 'room.name': 'Newer', comment: 'and this later' });
+  });
+
+  const PROPERTIES = {
+    members: [{ objectId: 'person_1', role: 'keeper' }],
+    organization: { id: 7, path: ['north', 'campus'] },
+    note: null,
+  };
+
+  it.each([
+    ['keeps', 'fields', PROPERTIES],
+    ['with owns: object empties', 'object', undefined],
+  ] as const)('%s the properties that nobody here knows', async (_, owns, kept) => {
+    const world = await open(rooms({ owns }), { sandbox: { schema: SCHEMA } });
+    world.sandbox.putObject({ ...standing({ 'room.name': 'Old' }), properties: PROPERTIES });
+    await world.sql`INSERT INTO rooms VALUES ('A', 'New', 48)`;
+    await world.sync();
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'New' });
+    expect(world.sandbox.object('room_A')?.properties).toEqual(kept);
   });
 
   it('with owns: object replaces without reading', async () => {

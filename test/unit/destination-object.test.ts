@@ -86,6 +86,29 @@ describe('merging what the mapping says over what stands there', () => {
     expect(mergeObject(mapped, undefined, new Set(['name']))).toEqual(mapped);
   });
 
+  it('carries what nobody here knows, of the object and of its fields, and compares none of it', () => {
+    const there = createObject(
+      'room_1',
+      'room',
+      true,
+      [
+        ['name', ['old'], { locale: 'sv' }],
+        ['note', ['by hand'], { locked: true }],
+      ],
+      { members: [7] },
+    );
+    const merged = mergeObject(room({ name: ['new'] }), there, new Set(['name']));
+    expect(merged).toEqual({
+      ...room({}),
+      fields: [
+        { fieldId: 'name', values: ['new'], carried: { locale: 'sv' } },
+        { fieldId: 'note', values: ['by hand'], carried: { locked: true } },
+      ],
+      carried: { members: [7] },
+    });
+    expect(hashObject(merged)).toBe(hashObject(room({ name: ['new'], note: ['by hand'] })));
+  });
+
   it('takes type and activity from the mapping: what was deactivated comes back', () => {
     expect(mergeObject(room({}), room({}, false), new Set()).active).toBe(true);
   });

@@ -289,6 +289,25 @@ describe('an object that was read', () => {
   });
 });
 
+it('an object that was read goes back with what is not understood, without what only the service maintains', () => {
+  const found = {
+    extId: 'room_1',
+    typeId: 'room',
+    active: false,
+    fields: [{ fieldId: 'f', values: ['v'], locked: true }],
+    members: [{ objectId: 7 }],
+    relations: null,
+  };
+  const [read] = wire.findAnswer(wire.foundObject).parse({
+    results: [{ ...found, id: 7, created: 1, createdBy: 'x', modified: 2, modifiedBy: 'y' }],
+  }).results;
+  if (!read) throw new Error('nothing was read');
+  const object = wire.toDestinationObject(read, { extId: '', typeId: '' });
+  expect(wire.putRequest([object]).objects).toEqual([found]);
+  const listed = wire.toFoundObject(read, '', false);
+  expect(JSON.stringify(listed)).not.toMatch(/members|locked/);
+});
+
 describe('a request', () => {
   const page = { page: 2, limit: 1000 };
 

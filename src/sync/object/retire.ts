@@ -95,8 +95,8 @@ export async function chooseRetirements(
     if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
     // 8. The object is gone, and no write is under way any more that could bring it back.
     if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
-    const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
-    const inactive = createObject(standing.extId, standing.typeId, false, kept);
+    const kept = standing.fields.map(({ fieldId, values, carried }) => [fieldId, values, carried] as const);
+    const inactive = createObject(standing.extId, standing.typeId, false, kept, standing.carried);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
   // 9. Creates or updates of its stream that were not accepted may be of the row that has the object now.

@@ -2,7 +2,7 @@
 // seen on this object before a sync writes thousands.
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
-import { diffObjects } from '../../streams/destination-object.js';
+import { diffCarried, diffObjects } from '../../streams/destination-object.js';
 import type { Assumption } from './probe-assumptions.js';
 
 export interface WriteProbe {
@@ -52,7 +52,8 @@ export async function probeWrite(
   const isAssigned = before.extId === undefined;
   const refusal = await write(destination, { ...object, extId, ...(isAssigned ? { id } : {}) });
   const after = await readObject();
-  const changed = after && diffObjects({ ...before, extId }, { ...after, extId }).map(({ field }) => field);
+  const [was, is] = [{ ...before, extId }, after && { ...after, extId }];
+  const changed = is && [...diffObjects(was, is).map(({ field }) => field), ...diffCarried(was, is)];
   const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({
     name,
     held,
