@@ -226,14 +226,12 @@ export function createDestination(options: DestinationOptions) {
     const call = { method: 'PUT', path: paths.objects } as const;
     const request = client.openRequest(call, context);
     const parse = parserOf(wire.putAnswer, call);
-    const toResult = ({
-      id,
-      status,
-      message,
-    }: z.output<typeof wire.putAnswer>['results'][number]): PutResult =>
-      status >= 200 && status < 300
-        ? { accepted: true, id: id ?? undefined }
-        : { accepted: false, status, message: client.toMessage(message ?? `refused with ${status}`) };
+    const toResult = (item: z.output<typeof wire.putAnswer>['results'][number]): PutResult => {
+      const { id, status } = item;
+      if (status >= 200 && status < 300) return { accepted: true, id: id ?? undefined };
+      const reason = wire.readReason(item) ?? `refused with ${status}`;
+      return { accepted: false, status, message: client.toMessage(reason) };
+    };
     return {
       takeSlot: request.takeSlot,
       hasSlot: request.hasSlot,

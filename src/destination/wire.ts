@@ -179,14 +179,13 @@ function toWritten(written: PutObject): object {
 /** An object to be written; with a number it is that object, which has no external id yet. */
 export type PutObject = DestinationObject & { id?: number | undefined };
 
-/** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP. */
+/** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP; a reason as in an error's body. */
 export const putAnswer = z.looseObject({
   results: listOf(
     z.looseObject({
       extId: z.string(),
       id: id.nullish(),
       status: z.number().int(),
-      message: z.string().nullish(),
     }),
   ),
 });
@@ -267,11 +266,6 @@ export function toCancellation(found: z.output<typeof foundCancellation>) {
   };
 }
 
-const failure = z.looseObject({
-  message: z.string().optional(),
-  error: z.union([z.string(), z.looseObject({ message: z.string() })]).optional(),
-});
-
 /** `any`: the body of every error is the service's. `json`: only an object or a list is; the rest is a gateway's. */
 export type ErrorBodies = 'json' | 'any';
 
@@ -282,16 +276,53 @@ export interface FailureReading {
 }
 
 /**
- * The service's text of a failure: the message of a JSON body, or the beginning of its text. Undefined: the body is not
+ * The service's text of a failure: the reason in a JSON body, or the beginning of the body. Undefined: the body is not
  * the service's. Assumed: its errors are JSON.
  */
 export function readFailure(body: string, { errorBodies, redact }: FailureReading): string | undefined {
   const given = parseJson(body);
   if (errorBodies === 'json' && (typeof given !== 'object' || given === null)) return undefined;
-  const parsed = failure.safeParse(given);
-  if (!parsed.success) return toDetail(body, redact);
-  const { message, error } = parsed.data;
-  return toDetail(message ?? (typeof error === 'object' ? error.message : error) ?? '', redact);
+  return toDetail(readReason(given) ?? (isMarkup(body) ? withoutTags(body) : body), redact);
+}
+
+/** Most texts of a list of errors. */
+const MOST_ERRORS = 20;
+
+/**
+ * The reason in an error's body, or in the result of one object: `message`, `error` or `title`, followed by `detail` and
+ * `errors`. Undefined: no property has a text. Assumed: these names, of which RFC 9457 has two.
+ */
+export function readReason(given: unknown): string | undefined {
+  if (typeof given !== 'object' || Array.isArray(given)) return undefined;
+  return [...new Set(textsOf(given))].join('; ') || undefined;
+}
+
+function textsOf(given: unknown): string[] {
+  if (typeof given === 'string') return given.trim() === '' ? [] : [given];
+  if (Array.isArray(given)) return given.slice(0, MOST_ERRORS).flatMap(textsOf);
+  if (typeof given !== 'object' || given === null) return [];
+  const { message, error, title, detail, errors } = given as Record<string, unknown>;
+  const headline = [message, error, title].map(textsOf).find(({ length }) => length > 0);
+  const listed = textsOf(errors);
+  return [...(headline ?? []), ...textsOf(detail), ...(listed.length > 0 ? listed : namedTexts(errors))];
+}
+
+/** The texts of errors by the name of what they are about. */
+function namedTexts(errors: unknown): string[] {
+  if (typeof errors !== 'object' || errors === null) return [];
+  return Object.entries(errors)
+    .slice(0, MOST_ERRORS)
+    .flatMap(([name, given]) => textsOf(given).map((text) => `${name}: ${text}`));
+}
+
+const isMarkup = (body: string) => /^\s*<[a-z!?]/i.test(body);
+
+/** The text of a page of HTML. */
+function withoutTags(body: string): string {
+  const parts = body.slice(0, REDACTED).split(/<\/(?:script|style)[^<>]*>?/i);
+  return parts
+    .map((part) => part.replace(/<(?:script|style)[\s\S]*$/i, '').replace(/<[^<>]*>/g, ' '))
+    .join(' ');
 }
 
 /** Characters in which secrets are looked for: far more than are kept, so that none is cut in two among those. */

@@ -22,7 +22,35 @@ describe("the service's own words about a failure", () => {
     ['its error', '{"error":"Bad Request"}', 'Bad Request'],
     ['the message within its error', '{"error":{"message":"unknown type","at":3}}', 'unknown type'],
     ['the message before the error', '{"error":"Bad Request","message":"no such field"}', 'no such field'],
-    ['nothing, when JSON says nothing', '{"status":400}', ''],
+    [
+      'its title and detail',
+      '{"type":"about:blank","title":"Not valid","detail":"room.name is too long"}',
+      'Not valid; room.name is too long',
+    ],
+    ['its detail alone', '{"status":400,"detail":"no such type"}', 'no such type'],
+    [
+      'its errors that are texts',
+      '{"message":"Not valid","errors":["no name","no type"]}',
+      'Not valid; no name; no type',
+    ],
+    [
+      'its errors that have a message or a detail, each once',
+      '{"errors":[{"message":"no name"},{"detail":"no type","pointer":"#/typeId"},{"message":"no name"},null,7]}',
+      'no name; no type',
+    ],
+    [
+      'its errors by name',
+      '{"title":"Not valid","errors":{"name":["is needed","is text"]}}',
+      'Not valid; name: is needed; name: is text',
+    ],
+    [
+      'the error that lists others',
+      '{"error":{"code":400,"message":"no name","errors":[{"message":"no name"}]}}',
+      'no name',
+    ],
+    ['its text, when no property is known', '{"reason":{"code":"E17"}}', '{"reason":{"code":"E17"}}'],
+    ['its text, when the known ones are empty', '{"message":"","errors":[]}', '{"message":"","errors":[]}'],
+    ['its text, when the message is no text', '{"message":12}', '{"message":12}'],
     ['the text of JSON of another shape', '["a","b"]', '["a","b"]'],
   ])('are %s', (_, body, words) => {
     expect(reading(body, 'json')).toBe(words);
@@ -30,7 +58,11 @@ describe("the service's own words about a failure", () => {
   });
 
   it.each([
-    ['a page of HTML', '<html>\n  <b>Bad   gateway</b>\n</html>', '<html> <b>Bad gateway</b> </html>'],
+    [
+      'a page of HTML',
+      '<!DOCTYPE html>\n<style>b { color: red }</style><script>x < 1</script> <b class="x">Bad   gateway</b>\n<p',
+      'Bad gateway <p',
+    ],
     ['a line of text', 'default backend - 404', 'default backend - 404'],
     ['JSON that is a text', '"no"', '"no"'],
     ['JSON that was cut off', '{"message":"no such', '{"message":"no such'],
@@ -235,6 +267,18 @@ describe('the answer of a PUT', () => {
     expect(
       taken(wire.putAnswer, { results: [{ extId: 'room_1', status: 400, id: null, message: null }] }),
     ).toBe(true);
+  });
+
+  it('has the reason of a refusal where an error has it', () => {
+    const result = {
+      extId: 'room_1',
+      status: 400,
+      message: null,
+      title: 'Not valid',
+      errors: [{ detail: 'no name' }],
+    };
+    expect(wire.readReason(result)).toBe('Not valid; no name');
+    expect(wire.readReason({ extId: 'room_1', status: 409 })).toBeUndefined();
   });
 
   it.each<[string, unknown]>([
