@@ -65,7 +65,7 @@ export function createClient({
       const key = currentText(api.key);
       let answer = await sendKey(call, key);
       // Its file may have been replaced in between: the old key is withdrawn when the new one is there.
-      const replaced = isUnauthorized(answer) ? currentText(api.key) : key;
+      const replaced = answer.status >= 400 && answer.status < 500 ? currentText(api.key) : key;
       if (replaced !== key) answer = await sendKey(call, replaced);
       const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');

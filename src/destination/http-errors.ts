@@ -19,13 +19,58 @@ export interface Answer {
   body: string;
 }
 
+/** `service`: its own body. `page`: markup, as a gateway answers. `other`: no body, or another text. */
+type Body = 'service' | 'page' | 'other';
+
+/** Meaning of an answer: its body is read, the request is sent again (exchange.ts), or the error with this code. */
+export type Meaning =
+  'read' | 'throttled' | 'redirected' | 'unauthorized' | 'gateway_answered' | 'refused' | 'service_failed';
+
+/** Statuses of a PUT that is refused for what it holds, rather than for who asks or when: it is sent again in parts. */
+const REFUSED_CONTENT = [400, 404, 409, 410, 412, 413, 422, 423];
+
+type Statuses = readonly number[] | { from: number; to: number };
+
+/** Meanings of all statuses. The first line that fits decides; without `body` or `of` a line fits any. */
+const MEANINGS: readonly { on: Statuses; of?: 'authenticate'; body?: readonly Body[]; is: Meaning }[] = [
+  { on: { from: 200, to: 299 }, is: 'read' },
+  { on: { from: 300, to: 399 }, is: 'redirected' },
+  { on: [429], is: 'throttled' },
+  { on: [401], is: 'unauthorized' },
+  { on: { from: 400, to: 499 }, of: 'authenticate', body: ['service', 'other'], is: 'unauthorized' },
+  // Too large for whoever answers: smaller requests help.
+  { on: [413], is: 'refused' },
+  { on: { from: 100, to: 599 }, body: ['page', 'other'], is: 'gateway_answered' },
+  { on: { from: 100, to: 199 }, is: 'gateway_answered' },
+  { on: [403], is: 'unauthorized' },
+  { on: [408, 425], is: 'service_failed' },
+  { on: { from: 400, to: 499 }, is: 'refused' },
+];
+
+/** Meaning of an answer to a request. A status that no line has, 500 and above, is a failure of the service. */
+export function meaningOf(status: number, { path }: Call, body: Body): Meaning {
+  const found = MEANINGS.find(
+    ({ on, of, body: bodies }) =>
+      ('from' in on ? status >= on.from && status <= on.to : on.includes(status)) &&
+      (of === undefined || path.endsWith(`/${of}`)) &&
+      (bodies?.includes(body) ?? true),
+  );
+  return found?.is ?? 'service_failed';
+}
+
+/** The status of a request that was refused for what it holds; undefined: another error. */
+export function refusedContent(error: unknown): number | undefined {
+  if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
+  return REFUSED_CONTENT.find((status) => status === error.facts['status']);
+}
+
 /** The parsed body of a 2xx answer; every other answer is thrown as an error. */
 export function parseAnswer(
   { status, body }: Pick<Answer, 'status' | 'body'>,
   call: Call,
   reading: FailureReading,
 ): unknown {
-  if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, reading));
+  if (status < 200 || status >= 300) throw errorOf(status, call, body, readFailure(body, reading));
   const excess = findExcess(body);
   if (excess) throw (excess.isLarge ? answerTooLarge : invalidAnswer)(call, `its JSON is ${excess.what}`);
   try {
@@ -37,29 +82,27 @@ export function parseAnswer(
 }
 
 /** `detail`: what the service says of it; undefined when the body is not the service's. */
-function errorOf(status: number, call: Call, detail: string | undefined): SlotsyncError {
+function errorOf(status: number, call: Call, body: string, detail: string | undefined): SlotsyncError {
   const { method, path } = call;
-  const context = { facts: { method, path, status }, detail };
-  const message = `${method} ${path} answered ${status}`;
-  if (status >= 300 && status < 400) return new SlotsyncError('redirected', message, context);
-  // Too large for whoever answers: smaller requests help.
-  if (status === 413)
-    return new SlotsyncError('refused', message, { ...context, remedy: remedyFor('refused_413') });
-  if (detail === undefined && status !== 401) return gatewayAnswered(status, call);
-  if (path.endsWith('/authenticate') && (status === 401 || status === 403 || status === 404)) {
-    const remedy =
-      'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.';
-    return new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
-      remedy,
-      ...context,
-    });
-  }
-  if (status === 401 || status === 403) {
-    const remedy = 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.';
-    return new SlotsyncError('unauthorized', message, { remedy, ...context });
-  }
-  const isFailure = status >= 500 || status === 408 || status === 425;
-  return new SlotsyncError(isFailure ? 'service_failed' : 'refused', message, context);
+  const kind = detail !== undefined ? 'service' : /^\s*</.test(body) ? 'page' : 'other';
+  const code = meaningOf(status, call, kind);
+  if (code === 'gateway_answered') return gatewayAnswered(status, call);
+  const isSignIn = code === 'unauthorized' && path.endsWith('/authenticate');
+  const message = isSignIn
+    ? `the service did not accept the key (${status})`
+    : `${method} ${path} answered ${status}`;
+  const remedy = isSignIn
+    ? 'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment. Known regions: EU_EES, ANZ, SGP, UK.'
+    : code === 'unauthorized'
+      ? 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.'
+      : status === 413
+        ? remedyFor('refused_413')
+        : undefined;
+  return new SlotsyncError(code === 'read' ? 'answer_invalid' : code, message, {
+    facts: { method, path, status },
+    remedy,
+    detail,
+  });
 }
 
 /** The service permits other requests with the same token: it forbids this kind of request. Other errors stay as they are. */

@@ -56,7 +56,7 @@ export const ERRORS = {
   ),
   unauthorized: setup(
     'the service did not accept the key, or does not permit the request',
-    'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check',
+    'Check API_KEY, API_ORGANIZATION_ID, API_REGION (EU_EES, ANZ, SGP or UK) and API_BASE_URL, then: slotsync check',
     { systemic: 'wait' },
   ),
   forbidden: setup(

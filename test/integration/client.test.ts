@@ -219,6 +219,27 @@ describe('the token', () => {
     ]);
   });
 
+  it.each([
+    [400, { message: 'unknown region' }],
+    [400, ''],
+    [404, { message: 'no such organization' }],
+    [422, 'not accepted'],
+    [409, { message: 'key withdrawn' }],
+  ])(
+    'is refused with %i and the body %j: the key is not accepted, and no row is wrong',
+    async (status, body) => {
+      const sandbox = await startService();
+      sandbox.failNext({ path: '/authenticate', fault: 'status', status, body });
+      const error = await failureOf(put(connect(sandbox.url).destination, 'a'));
+      expect(error).toMatchObject({
+        code: 'unauthorized',
+        message: `the service did not accept the key (${status})`,
+        facts: { status },
+      });
+      expect(error.remedy).toMatch(/API_REGION.* EU_EES, ANZ, SGP, UK/);
+    },
+  );
+
   it('key: one that was replaced is read again, when the service refuses it and when a token is renewed', async () => {
     const sandbox = await startService({ apiKey: 'second-key' });
     const keys = ['first-key', 'second-key', 'third-key'];

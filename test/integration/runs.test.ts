@@ -90,6 +90,24 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
+  it('gives no row up while authentication answers 400', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await rename(world, 'A', 'Aula');
+    const { runId, queue } = await world.plan();
+    world.sandbox.revokeTokens();
+    const body = { message: 'unknown region' };
+    world.sandbox.failNext({ path: '/authenticate', fault: 'status', status: 400, body });
+    await world.finish(runId, queue);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'failed', error_code: 'unauthorized' },
+      B: { status: 'synced' },
+    });
+    await world.sync();
+    await expectInSync(world);
+  });
+
   it('with several batches goes on past one that is given up', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     await addRooms(world, 'A', 'B', 'C', 'D');

@@ -1,11 +1,9 @@
 // A PUT of many objects, in which an object that the service refuses does not spoil the others. Where it refuses a whole
 // request, the request is halved until the refused object stands alone: 2·k·log2(n) requests for k such objects of n.
-import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import { codeOf, messageWithDetail } from '../../errors/errors.js';
 import type { PutResult } from '../../destination/destination.js';
+import { refusedContent } from '../../destination/http-errors.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
-
-/** A whole call refused for what it holds, rather than for who asks or when. */
-const REFUSALS = new Set([400, 404, 409, 413, 422]);
 
 const TOO_LARGE = 413;
 
@@ -56,8 +54,5 @@ export async function putHalving<T extends DestinationObject>(
 
 /** An answer that is too large may have accepted its objects, and smaller requests have smaller answers. */
 function refusalStatus(error: unknown, objects: number): number | undefined {
-  if (codeOf(error) === 'answer_too_large' && objects > 1) return TOO_LARGE;
-  if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
-  const { status } = error.facts;
-  return typeof status === 'number' && REFUSALS.has(status) ? status : undefined;
+  return codeOf(error) === 'answer_too_large' && objects > 1 ? TOO_LARGE : refusedContent(error);
 }

@@ -1,0 +1,36 @@
+// The meaning of every status, at every endpoint, with every kind of body.
+import { describe, expect, it } from 'vitest';
+import { meaningOf, type Meaning } from '../../src/destination/http-errors.js';
+
+const FIND = { method: 'POST', path: '/v1/objects/find' } as const;
+const PUT = { method: 'PUT', path: '/v1/objects' } as const;
+const SIGN_IN = { method: 'POST', path: '/v1/organizations/demo/api-keys/authenticate' } as const;
+const STATUSES = Array.from({ length: 500 }, (_, at) => 100 + at);
+
+/** The meaning as docs/api-contract.md says it. */
+function expected(status: number, isSignIn: boolean, body: 'service' | 'page' | 'other'): Meaning {
+  if (status >= 200 && status < 300) return 'read';
+  if (status >= 300 && status < 400) return 'redirected';
+  if (status === 429) return 'throttled';
+  if (status === 401) return 'unauthorized';
+  if (isSignIn && status >= 400 && status < 500 && body !== 'page') return 'unauthorized';
+  if (status === 413) return 'refused';
+  if (status < 200 || body !== 'service') return 'gateway_answered';
+  if (status === 403) return 'unauthorized';
+  if (status === 408 || status === 425 || status >= 500) return 'service_failed';
+  return 'refused';
+}
+
+describe('the meaning of an answer', () => {
+  it.each([
+    ['a find', FIND],
+    ['a write', PUT],
+    ['authentication', SIGN_IN],
+  ])('of %s is known for each status of 100 to 599 and each kind of body', (_, call) => {
+    for (const status of STATUSES)
+      for (const body of ['service', 'page', 'other'] as const)
+        expect(`${status} ${body} ${meaningOf(status, call, body)}`).toBe(
+          `${status} ${body} ${expected(status, call === SIGN_IN, body)}`,
+        );
+  });
+});
