@@ -384,14 +384,21 @@ export function createAppBase(
       const { DEFAULT_VERIFY_SHARE } = await import('../streams/config-schema.js');
       const { share = DEFAULT_VERIFY_SHARE } = (await configuration()).verify ?? {};
       const pace = createPace({ requestsPerSecond: settings.requestsPerSecond, share });
-      return { ...(await syncing((await recognized()).state)), startedBy, pace };
+      const { patient } = await destination();
+      return { ...(await syncing((await recognized()).state)), destination: patient, startedBy, pace };
     },
 
     /** The dependencies of a reconcile; a new state is bound by it. */
     async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
       const { NO_RESERVATIONS } = await import('../streams/bookings.js');
       const { reservations = NO_RESERVATIONS } = await configuration();
-      return { ...(await syncing((await recognized()).state)), reservations, startedBy };
+      const { patient } = await destination();
+      return {
+        ...(await syncing((await recognized()).state)),
+        destination: patient,
+        reservations,
+        startedBy,
+      };
     },
   };
 }

@@ -53,7 +53,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     configuration,
     confirmedState: app.confirmedState,
     mirror: await app.mirror(),
-    destination: app.destination,
+    destination: async () => (await app.destination()).patient,
     writeProbe: number === undefined ? undefined : { number, externalId: externalId ?? `slotsync_${number}` },
     mapsRows: options.rows,
     isQuotaInState: app.settings.redisUrl === undefined,

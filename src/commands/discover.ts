@@ -21,7 +21,7 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
   const service = describePlace(app);
   const progress = createProgress('objects');
   const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share: DEFAULT_VERIFY_SHARE });
-  const survey = await surveyService(await app.destination(), {
+  const survey = await surveyService((await app.destination()).patient, {
     isWhole: true,
     pace,
     onProgress: progress.update,

@@ -47,7 +47,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
       remedy: 'Check the database in MIRROR_DATABASE_URL, and GRANT SELECT on its tables.',
     });
   const service = describePlace(app);
-  const survey = await surveyService(await app.destination(), { isWhole: false });
+  const survey = await surveyService((await app.destination()).patient, { isWhole: false });
   const types = survey.types.filter((type): type is NamedType => type.extId !== undefined);
   if (types.length === 0)
     throw new UsageError(`${service} knows no type with an external id`, {

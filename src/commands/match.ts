@@ -134,7 +134,7 @@ async function openDeps(app: App): Promise<MatchDeps> {
   return {
     state: await app.confirmedState(),
     mirror: await app.mirror(),
-    destination: await app.destination(),
+    destination: (await app.destination()).patient,
     streams: new Map(streams.map((stream) => [stream.name, stream])),
   };
 }

@@ -1,5 +1,5 @@
-// Requests to the service with the current token. Retries belong to the queue, with two exceptions: a 429 (exchange.ts), and
-// one renewal of the token.
+// Requests to the service with the current token. Retries belong to the queue, with three exceptions: a 429 (exchange.ts),
+// one renewal of the token, and the reads of commands (patience.ts).
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
 import { currentText } from '../config/setting-text.js';

@@ -3,10 +3,11 @@ import type { z } from 'zod';
 import { codeOf, type SlotsyncError } from '../errors/errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { Place } from '../process/tracing.js';
-import { createClient, untilAnswered, type ClientOptions } from './client.js';
+import { createClient, untilAnswered, type Client, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
 import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
 import { askInParts, countKept, eachPage, readAgainWhenMoved, readPages } from './paging.js';
+import { createPatience, noPatience, type Patience } from './patience.js';
 import { findUpcoming } from './upcoming-reservations.js';
 import * as wire from './wire.js';
 
@@ -77,11 +78,22 @@ interface Find<T> {
   schema: T;
 }
 
-export type Destination = ReturnType<typeof createDestination>;
+export type Destination = ReturnType<typeof openDestination>;
 
-/** Opens the service. Every function throws SlotsyncError, or the signal's reason. */
-export function createDestination(options: DestinationOptions) {
+/**
+ * Opens the service. Every function throws SlotsyncError, or the signal's reason. `patient`: the same for a command that only
+ * reads; its finds are sent again while the service fails.
+ */
+export function createDestination(options: DestinationOptions): Destination & { patient: Destination } {
   const client = createClient(options);
+  const patience = createPatience(options.log, () => client.meanLatencyMs() !== undefined);
+  return {
+    ...openDestination(options, client, noPatience),
+    patient: openDestination(options, client, patience),
+  };
+}
+
+function openDestination(options: DestinationOptions, client: Client, patience: Patience) {
   const { paths } = client;
   const { searchByFields: searchesByFields = true } = options;
   const finds = {
@@ -107,7 +119,9 @@ export function createDestination(options: DestinationOptions) {
   ) => {
     const call = { method: 'POST', path, body: wire.findRequest(filter, page) } as const;
     const parse = parserOf(wire.findAnswer(schema), call);
-    return client.send(call, context, (body, characters) => ({ ...parse(body), characters }));
+    return patience(context, () =>
+      client.send(call, context, (body, characters) => ({ ...parse(body), characters })),
+    );
   };
 
   /** Reads one page of a find, in parts where the answer is too large. */
@@ -248,7 +262,7 @@ export function createDestination(options: DestinationOptions) {
 
   return {
     /** Obtains a token, or throws what is wrong with key, organization, region or address. */
-    authenticate: client.authenticate,
+    authenticate: () => patience({}, client.authenticate),
     meanLatencyMs: client.meanLatencyMs,
     /** Milliseconds after which a request without an answer is given up. */
     requestTimeoutMs: options.requestTimeoutMs,

@@ -118,7 +118,7 @@ function gatewayAnswered(status: number, { method, path }: Call): SlotsyncError 
   return new SlotsyncError('gateway_answered', message, { facts: { method, path, status } });
 }
 
-/** The answer is not what wire.ts describes. The service may have carried the request out. */
+/** The answer is not what wire.ts describes. The service may have carried a write out. */
 export function invalidAnswer({ method, path }: Call, what: string): SlotsyncError {
   return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
     facts: { method, path },
@@ -131,12 +131,13 @@ export function answerTooLarge({ method, path }: Call, what: string, detail?: st
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
 
-/** The error for a request that got no answer. Unless it was never sent, the service may have carried it out. */
+/** The error for a request that got no answer. A write that was sent may have been carried out. */
 export function asTransportError(error: unknown, { method, path }: Call, isSent: boolean): SlotsyncError {
   const isTimeout = error instanceof TimeoutError;
   const reason = isTimeout ? 'timeout' : codeOf(error);
   if (isSent) {
-    const message = `${method} ${path}: no answer arrived (${reason}); the service may have carried it out`;
+    const may = method === 'PUT' ? '; the service may have carried it out' : '';
+    const message = `${method} ${path}: no answer arrived (${reason})${may}`;
     return new SlotsyncError('answer_lost', message, { facts: { method, path, reason }, cause: error });
   }
   const isProxy = error instanceof ProxyFailure;

@@ -105,10 +105,14 @@ export const ERRORS = {
       recordRemedy: `${RECORD_WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
     },
   ),
-  answer_lost: retry('a request was sent and no answer arrived; it may have been carried out', WHEN_BACK, {
-    systemic: 'retry',
-    recordRemedy: RECORD_WHEN_BACK,
-  }),
+  answer_lost: retry(
+    'a request was sent and no answer arrived; a write may have been carried out',
+    WHEN_BACK,
+    {
+      systemic: 'retry',
+      recordRemedy: RECORD_WHEN_BACK,
+    },
+  ),
   answer_invalid: retry(
     'the answer of the service does not match docs/api-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check`,

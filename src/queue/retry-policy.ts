@@ -1,11 +1,11 @@
 // Decides what happens to a job that failed, and when its next retry is: a pure function. Only the workers act on it.
 import { dispositionOf } from '../errors/errors.js';
+import { retryDelayMs } from '../time/retry-delay.js';
 
 /** Attempts before a batch is given up until the next run: about three minutes with the delays below. */
 export const ATTEMPTS = 9;
 
 const SECOND = 1000;
-const LONGEST_DELAY_MS = 60 * SECOND;
 /** How long a batch waits while another batch writes its records, or while no batch can succeed. */
 const DEFER_MS = 5 * SECOND;
 /** The same in the incremental lane, where latency counts; the other batch takes one or two requests. */
@@ -40,9 +40,4 @@ export function decideRetry(failed: FailedJob, random: () => number = Math.rando
       if (attemptsMade + 1 >= attempts) return { action: 'give_up' };
       return { action: 'retry', afterMs: retryDelayMs(attemptsMade + 1, random) };
   }
-}
-
-/** Whole milliseconds before the next attempt: doubling from 1 s to at most a minute, ±50 % at random. */
-export function retryDelayMs(attemptsMade: number, random: () => number = Math.random): number {
-  return Math.round(Math.min(LONGEST_DELAY_MS, SECOND * 2 ** (attemptsMade - 1)) * (0.5 + random()));
 }

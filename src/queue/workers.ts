@@ -24,6 +24,7 @@ import { requestsPerBatch } from '../sync/plan/batches.js';
 import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
+import { retryDelayMs } from '../time/retry-delay.js';
 import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
 import { FEWEST_IN_FLIGHT, firstInFlight, nextInFlight } from './batches-in-flight.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
@@ -31,7 +32,7 @@ import { createCircuitBreaker } from './circuit-breaker.js';
 import { batchJobId, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
 import type { Presence } from './presence.js';
 import type { Producer } from './producer.js';
-import { ATTEMPTS, decideRetry, retryDelayMs } from './retry-policy.js';
+import { ATTEMPTS, decideRetry } from './retry-policy.js';
 
 interface WorkersOptions extends ApplyDeps {
   /** Opened when it is needed: a small run has no jobs. */

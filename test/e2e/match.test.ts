@@ -148,11 +148,11 @@ describe('the command', () => {
     expect(world.sandbox.arrivals().filter(({ path: at }) => at.endsWith('/objects/find'))).toHaveLength(0);
   });
 
-  it('match: when the service fails, the former file stays', async () => {
+  it('match: when the service refuses, the former file stays', async () => {
     await writeFile(file(), 'edited by hand');
-    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 'always' });
+    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 400, times: 'always' });
     const { code, stderr } = await world.start(['match', 'rooms', '--out', 'matches.csv']).finished;
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('answered 500') });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('answered 400') });
     expect(await readFile(file(), 'utf8')).toBe('edited by hand');
     expect((await readdir(world.folder)).join(' ')).not.toContain('unfinished');
   });

@@ -108,6 +108,11 @@ const room = (extId: string) => createObject(extId, 'room', true, [['room.name',
 const put = (destination: Destination, ...extIds: string[]) =>
   destination.putObjects(extIds.map(room), NIGHTLY);
 
+function putLost(destination: Destination, sandbox: Sandbox) {
+  sandbox.failNext({ path: '/objects', fault: 'reset' });
+  return put(destination, 'a');
+}
+
 /** The error of a call that must fail; neither key nor token may stand anywhere in it or in the log. */
 async function failureOf(call: Promise<unknown>): Promise<SlotsyncError> {
   const error = await call.then(
@@ -709,6 +714,44 @@ describe('a find', () => {
       message: expect.stringContaining('its results together have more than 256 MB'),
     });
     expect(whole).toBe(5);
+  });
+
+  it.each(['reset', 'loseAnswer', 'hang'] as const)(
+    'that ends in %s may not have been carried out: it only reads',
+    async (fault) => {
+      const sandbox = await startService();
+      const { destination } = connect(sandbox.url, { timeoutMs: fault === 'hang' ? 2000 : 60_000 });
+      sandbox.failNext({ path: '/find', fault });
+      const error = await failureOf(destination.findTypes(NIGHTLY));
+      expect(error).toMatchObject({ code: 'answer_lost', disposition: 'retry' });
+      expect(error.message).not.toContain('carried');
+      expect((await failureOf(putLost(destination, sandbox))).message).toContain('carried it out');
+    },
+  );
+
+  it('by a patient reader is sent again, until its signal ends it', async () => {
+    const sandbox = await startService();
+    const { patient } = connect(sandbox.url).destination;
+    sandbox.failNext({ path: '/authenticate', fault: 'status', status: 503 });
+    sandbox.failNext({ path: '/find', fault: 'html', status: 502 });
+    expect(await patient.findTypes(NIGHTLY)).toHaveLength(1);
+
+    sandbox.failNext({ path: '/find', fault: 'status', status: 400 });
+    expect(await failureOf(patient.findTypes(NIGHTLY))).toMatchObject({ code: 'refused' });
+
+    sandbox.failNext({ path: '/find', fault: 'status', status: 500, times: 'always' });
+    const reason = new Error('interrupted');
+    const ending = new AbortController();
+    const reading = patient.findTypes({ ...NIGHTLY, signal: ending.signal });
+    setTimeout(() => ending.abort(reason), 100);
+    await expect(reading).rejects.toBe(reason);
+  });
+
+  it('by a patient reader to an address that never answered fails at once', async () => {
+    const { patient } = connect(`http://127.0.0.1:${await findFreePort()}`).destination;
+    const startedAt = performance.now();
+    expect(await failureOf(patient.findTypes(NIGHTLY))).toMatchObject({ code: 'service_unreachable' });
+    expect(performance.now() - startedAt).toBeLessThan(900);
   });
 
   it('takes one page for all when the answer says nothing of pages', async () => {

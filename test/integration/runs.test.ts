@@ -90,7 +90,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('gives no row up while authentication answers 400', async () => {
+  it('is not given up while authentication answers 400', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     await world.sync();

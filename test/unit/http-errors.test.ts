@@ -26,7 +26,7 @@ describe('the meaning of an answer', () => {
     ['a find', FIND],
     ['a write', PUT],
     ['authentication', SIGN_IN],
-  ])('of %s is known for each status of 100 to 599 and each kind of body', (_, call) => {
+  ])('at %s is known for each status of 100 to 599 and each kind of body', (_, call) => {
     for (const status of STATUSES)
       for (const body of ['service', 'page', 'other'] as const)
         expect(`${status} ${body} ${meaningOf(status, call, body)}`).toBe(

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../src/errors/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
-import { decideRetry, retryDelayMs, type FailedJob } from '../../src/queue/retry-policy.js';
+import { decideRetry, type FailedJob } from '../../src/queue/retry-policy.js';
+import { retryDelayMs } from '../../src/time/retry-delay.js';
 
 const failure = (code: ErrorCode) => new SlotsyncError(code, code);
 const RETRY = failure('service_failed');
