@@ -75,7 +75,7 @@ export async function openQueue(app: AppBase) {
       const probe = async (signal: AbortSignal) => {
         await requireMigrated(state);
         await mirror.ping();
-        await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
+        await destination.findTypes({ lane: 'verify', signal });
       };
       const askedAt = performance.now();
       await app.confirmBound();

@@ -1,5 +1,5 @@
 // The scheduling service, as the use cases call it: one function for each request, in our own types.
-import type { z } from 'zod';
+import { z } from 'zod';
 import { codeOf, type SlotsyncError } from '../errors/errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { Place } from '../process/tracing.js';
@@ -53,8 +53,18 @@ export type ReservationSelection =
 /** By external ids, or by the service's own. */
 type Named = { extIds: readonly string[] } | { ids: readonly number[] };
 
-/** By the id that was asked for, why there is no answer about it. */
-export type TooLarge = Map<string | number, SlotsyncError>;
+/** By the id that was asked for, why the object cannot be read. */
+export type Unreadable = Map<string | number, SlotsyncError>;
+
+/** Place and fault of what is not understood. A symbol: an answer cannot have it. */
+const FAULT = Symbol('fault');
+
+/** An object of which only the names are understood, which say whose it is. */
+interface NotUnderstood {
+  id: number;
+  extId?: string | null | undefined;
+  [FAULT]: string;
+}
 
 /** Everything that was asked for. `tooMany`: how much it is, when it is more than `most`; there are no results then. */
 export interface Found<T> {
@@ -72,6 +82,22 @@ const ONE_RESULT: wire.Page = { page: 1, limit: 1 };
 const PROBED = 100;
 
 type FindResult = z.ZodType<{ id: number }>;
+
+const objectNames = wire.foundObject.pick({ id: true, extId: true });
+/** An object as far as it is understood. Without its names there is no answer. */
+const anyObject = z.unknown().transform((given, context) => {
+  const parsed = wire.foundObject.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const { data: names } = objectNames.safeParse(given);
+  if (names) return { ...names, [FAULT]: describeIssue(parsed.error) } satisfies NotUnderstood;
+  for (const issue of parsed.error.issues) context.issues.push(issue as never);
+  return z.NEVER;
+});
+
+const describeIssue = ({ issues: [issue] }: z.ZodError): string =>
+  `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`;
+
+const isUnderstood = <T extends object>(found: T | NotUnderstood): found is T => !(FAULT in found);
 
 interface Find<T> {
   path: string;
@@ -97,7 +123,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   const { paths } = client;
   const { searchByFields: searchesByFields = true } = options;
   const finds = {
-    objects: { path: paths.findObjects, schema: wire.foundObject },
+    objects: { path: paths.findObjects, schema: anyObject },
     reservations: { path: paths.findReservations, schema: wire.foundReservation },
     cancellations: { path: paths.findCancellations, schema: wire.foundCancellation },
   } as const;
@@ -107,8 +133,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     (body: unknown): z.output<T> => {
       const parsed = schema.safeParse(body);
       if (parsed.success) return parsed.data;
-      const [issue] = parsed.error.issues;
-      throw invalidAnswer(call, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
+      throw invalidAnswer(call, describeIssue(parsed.error));
     };
 
   const findWholePage = <T extends FindResult>(
@@ -141,14 +166,14 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   };
 
   /**
-   * Finds by any number of ids; by half of them at once where an answer is too large. One whose answer alone is too large is
-   * noted in `tooLarge`, or thrown unless that is given.
+   * Finds by any number of ids; by half of them at once where an answer is too large. An id whose answer alone is too large is
+   * noted in `unreadable`, or thrown unless that is given.
    */
   async function findNamed<T extends FindResult>(
     find: Find<T>,
     named: Named,
     context: Context,
-    { tooLarge, ...bounds }: { tooLarge?: TooLarge | undefined; atOnce?: number } = {},
+    { unreadable, ...bounds }: { unreadable?: Unreadable | undefined; atOnce?: number } = {},
   ): Promise<z.output<T>[]> {
     const [by, ids] = 'ids' in named ? ['ids', named.ids] : ['extIds', named.extIds];
     const call = { method: 'POST', path: find.path } as const;
@@ -165,8 +190,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
         if (part.length > 1) parts = [...slice(part, Math.ceil(part.length / 2)), ...parts];
         else {
           const reason = answerTooLarge(call, 'it is about one alone', `'${only}'`);
-          if (!tooLarge) throw reason;
-          tooLarge.set(only, reason);
+          note(unreadable, only, reason);
         }
       }
       if (found) kept.add(found); // parts do not help where the results together are too large
@@ -189,6 +213,18 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
       'window' in selection ? wire.windowFilter(selection.window) : wire.modifiedFilter(selection.modified);
     const found = await readFind(find, filter, context, { most: selection.most, atOnce });
     return { ...found, results: found.results.map(convert) };
+  }
+
+  /** The error of an object that is not understood. */
+  const notUnderstood = ({ id, extId, [FAULT]: fault }: NotUnderstood) =>
+    invalidAnswer({ method: 'POST', path: finds.objects.path }, fault, `'${extId ?? id}'`);
+
+  /** Leaves out objects that are not understood: who needs one of them asks for it by its name. */
+  function skipNotUnderstood<T extends object>(found: readonly (T | NotUnderstood)[]): T[] {
+    const understood = found.filter(isUnderstood<T>);
+    const skipped = found.length - understood.length;
+    if (skipped > 0) options.log.debug({ skipped }, 'objects that are not understood were left out');
+    return understood;
   }
 
   const readDefinitions = async (path: string, context: Context, extIds?: readonly string[]) => {
@@ -217,8 +253,18 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
         await pace();
         return findPage(finds.objects, wire.typeFilter(typeId), page, context);
       };
-      for await (const results of eachPage(send, { path, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE }))
-        yield results.map((found) => wire.toFoundObject(found, typeId, false));
+      const reading = { path, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE };
+      let seen = 0;
+      const skipped: NotUnderstood[] = [];
+      for await (const results of eachPage(send, reading)) {
+        const understood = skipNotUnderstood(results);
+        seen += understood.length;
+        if (seen === 0) for (const found of results) if (FAULT in found) skipped.push(found);
+        yield understood.map((found) => wire.toFoundObject(found, typeId, false));
+      }
+      // Objects of the type have another form than is known.
+      const [first, second] = skipped;
+      if (first && second && seen === 0) throw notUnderstood(first);
     }
     return readAgainWhenMoved(path, () => read(pages()));
   }
@@ -280,14 +326,18 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     pageSize: options.pageSize,
 
     /**
-     * The objects with these external ids; one the service does not have is not in the answer. One that is too large for an
-     * answer is noted in `tooLarge`, or thrown unless that is given.
+     * The objects with these external ids; one the service does not have is not in the answer. One that cannot be read is noted
+     * in `unreadable`, or thrown unless that is given.
      */
-    async findObjects(extIds: readonly string[], typeId: string, context: Context, tooLarge?: TooLarge) {
+    async findObjects(extIds: readonly string[], typeId: string, context: Context, unreadable?: Unreadable) {
       const wanted = new Set(extIds);
       const objects = new Map<string, ServiceObject>();
-      for (const found of await findNamed(finds.objects, { extIds }, context, { tooLarge })) {
+      for (const found of await findNamed(finds.objects, { extIds }, context, { unreadable })) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
+        if (FAULT in found) {
+          note(unreadable, found.extId, notUnderstood(found));
+          continue;
+        }
         const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
         objects.set(found.extId, { ...object, id: found.id });
       }
@@ -299,10 +349,13 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
       ids: readonly number[],
       typeId: string,
       context: Context,
-      tooLarge?: TooLarge,
+      unreadable?: Unreadable,
     ): Promise<Map<number, FoundObject>> {
-      const found = await findNamed(finds.objects, { ids }, context, { tooLarge });
-      return new Map(found.map((object) => [object.id, wire.toFoundObject(object, typeId)]));
+      const found = await findNamed(finds.objects, { ids }, context, { unreadable });
+      for (const object of found) if (FAULT in object) note(unreadable, object.id, notUnderstood(object));
+      return new Map(
+        found.filter(isUnderstood).map((object) => [object.id, wire.toFoundObject(object, typeId)]),
+      );
     },
 
     readType,
@@ -326,7 +379,9 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     ): Promise<FoundObject[]> {
       if (!searchesByFields) return listObjects(typeId, context, isWanted);
       const found = await readFind(finds.objects, wire.fieldsFilter(typeId, values), context);
-      return found.results.map((object) => wire.toFoundObject(object, typeId, false)).filter(isWanted);
+      return skipNotUnderstood(found.results)
+        .map((object) => wire.toFoundObject(object, typeId, false))
+        .filter(isWanted);
     },
 
     /** Whether objects can be found by the values of their fields. */
@@ -376,18 +431,21 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     },
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
-    probe(find: keyof typeof finds, window: wire.Period, context: Context) {
+    async probe(find: keyof typeof finds, window: wire.Period, context: Context) {
       const [filter, page] =
         find === 'objects' ? [{}, ONE_RESULT] : [wire.windowFilter(window), { page: 1, limit: PROBED }];
-      return findPage<FindResult>(finds[find], filter, page, context);
+      const answer = await findPage<FindResult>(finds[find], filter, page, context);
+      for (const found of answer.results) if (FAULT in found) throw notUnderstood(found as NotUnderstood);
+      return answer;
     },
 
     /** Whether one page of a find by fields has an object with this value in this field; and what else it has. */
     async probeFields(typeId: string, fieldId: string, value: string, context: Context) {
       const filter = wire.fieldsFilter(typeId, new Map([[fieldId, [value]]]));
       const { results } = await findPage(finds.objects, filter, ONE_RESULT, context);
-      const isOne = ({ fields }: (typeof results)[number]) =>
-        fields.some((field) => field.fieldId === fieldId && field.values?.includes(value));
+      const isOne = (found: (typeof results)[number]) =>
+        isUnderstood(found) &&
+        found.fields.some((field) => field.fieldId === fieldId && field.values?.includes(value));
       return { found: results.filter(isOne).length, others: results.filter((one) => !isOne(one)).length };
     },
 
@@ -411,6 +469,12 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
 
     close: client.close,
   };
+}
+
+/** Notes why an object cannot be read; throws it where nobody keeps that. */
+function note(unreadable: Unreadable | undefined, id: string | number, reason: SlotsyncError): void {
+  if (!unreadable) throw reason;
+  unreadable.set(id, reason);
 }
 
 const slice = <T>(list: readonly T[], length: number): (readonly T[])[] =>

@@ -119,9 +119,10 @@ function gatewayAnswered(status: number, { method, path }: Call): SlotsyncError 
 }
 
 /** The answer is not what wire.ts describes. The service may have carried a write out. */
-export function invalidAnswer({ method, path }: Call, what: string): SlotsyncError {
+export function invalidAnswer({ method, path }: Call, what: string, detail?: string): SlotsyncError {
   return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
     facts: { method, path },
+    detail,
   });
 }
 

@@ -114,8 +114,11 @@ export const ERRORS = {
     },
   ),
   answer_invalid: retry(
-    'the answer of the service does not match docs/api-contract.md',
+    'the answer of the service, or what it says of the object, does not match docs/api-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check`,
+    {
+      recordRemedy: `${NEXT_RUN}. If it happens again, correct the value that the message names in the object at the service, or: slotsync check`,
+    },
   ),
   answer_too_large: retry(
     'an answer of the service, or what is kept of several, is too large, and less cannot be asked for',

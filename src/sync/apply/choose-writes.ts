@@ -1,14 +1,14 @@
 // A batch writes by what the service has: objects are read before they are merged, objects in doubt are read again, and an
 // object that is there already is not written.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FoundObject, ServiceObject, TooLarge } from '../../destination/destination.js';
+import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { isSameObject } from '../../streams/destination-object.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
   externalIdChangedThere,
   externalIdTaken,
   linkBroken,
-  objectTooLarge,
+  objectUnreadable,
   unchanged,
   type Write,
 } from '../object/outcome-reasons.js';
@@ -41,7 +41,7 @@ export async function readStanding(
   const { destination } = deps;
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
-  const tooLarge: TooLarge = new Map();
+  const unreadable: Unreadable = new Map();
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
@@ -50,12 +50,12 @@ export async function readStanding(
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {
     if (ids.length === 0) return;
-    for (const [extId, object] of await destination.findObjects(ids, stream.type, context, tooLarge))
+    for (const [extId, object] of await destination.findObjects(ids, stream.type, context, unreadable))
       found.set(extId, object);
   };
   await find(extIds);
   // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
-  const isAbsent = (extId: string) => !found.has(extId) && !tooLarge.has(extId);
+  const isAbsent = (extId: string) => !found.has(extId) && !unreadable.has(extId);
   const young = toRead.filter(
     ({ retires, record, object }) => retires && isAbsent(object.extId) && isJustAccepted(deps, record),
   );
@@ -66,7 +66,7 @@ export async function readStanding(
   }
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
-  const renamed = await findRenamedThere(deps, work, absent, tooLarge);
+  const renamed = await findRenamedThere(deps, work, absent, unreadable);
   // An object that has lost its external id gets it back, where the service takes that.
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
@@ -77,7 +77,7 @@ export async function readStanding(
       }
   const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
   const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
-  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, tooLarge);
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, unreadable);
   for (const { externalId, destinationId } of links) {
     const object = byNumber.get(destinationId ?? NaN);
     // An object with another external id is not the one that was linked any more.
@@ -88,10 +88,10 @@ export async function readStanding(
   const readable = writes.filter((write) => {
     const { object, record, link } = write;
     const reason = [object.extId, record.destinationId, link?.destinationId].map((id) =>
-      tooLarge.get(id ?? ''),
+      unreadable.get(id ?? ''),
     );
     const error = reason.find((one) => one);
-    if (error) settle(objectTooLarge(write, error));
+    if (error) settle(objectUnreadable(write, error));
     return !error;
   });
   return { found, unnamed, renamed, isRead, readable };
@@ -106,7 +106,7 @@ async function findRenamedThere(
   deps: SyncDeps,
   { stream, context }: BatchWork,
   absent: readonly Write[],
-  tooLarge: TooLarge,
+  unreadable: Unreadable,
 ): Promise<Map<string, FoundObject>> {
   const numbers = new Map(
     absent.flatMap(({ record, object }) =>
@@ -117,7 +117,7 @@ async function findRenamedThere(
   );
   if (numbers.size === 0) return new Map();
   const asked = [...numbers.keys()];
-  const objects = await deps.destination.findObjectsByNumber(asked, stream.type, context, tooLarge);
+  const objects = await deps.destination.findObjectsByNumber(asked, stream.type, context, unreadable);
   const ofType = [...objects.values()].filter(({ typeId }) => typeId === stream.type);
   const ids = ofType.flatMap(({ extId }) => extId ?? []);
   const holderOf = await whoHas(deps, ids, { rows: 'all' });

@@ -1,7 +1,7 @@
 // Before a record is created, the object is looked for that its row means, where one is at the service already. It is
 // linked under a claim on the object, so that of two batches one links it; the record goes on as an update of that object.
 // Where it is not certain which object it is, nothing is created.
-import type { FoundObject, ServiceObject, TooLarge } from '../../destination/destination.js';
+import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { listFormerObjects } from '../../state/records/read/former-objects.js';
 import { linkRecords, type NewLink } from '../../state/records/link-records.js';
 import type { Link } from '../../state/records/links.js';
@@ -41,9 +41,9 @@ export async function matchObjects(
   const sought = possible.filter(({ record }) => !hadObject.has(record.localKey));
   if (sought.length === 0) return { writes: [...writes], seen: new Map() };
   const extIds = sought.map(({ object }) => object.extId);
-  const tooLarge: TooLarge = new Map();
-  const standing = await deps.destination.findObjects(extIds, stream.type, context, tooLarge);
-  const first = sought.filter(({ object }) => !tooLarge.has(object.extId));
+  const unreadable: Unreadable = new Map();
+  const standing = await deps.destination.findObjects(extIds, stream.type, context, unreadable);
+  const first = sought.filter(({ object }) => !unreadable.has(object.extId));
   const absent = first.filter(({ object }) => !standing.has(object.extId));
   const meant = await findMeant(
     deps,

@@ -146,7 +146,7 @@ export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, 
 }
 
 /** The object cannot be read from the service, so nothing is written in its place. */
-export function objectTooLarge(write: Write, error: SlotsyncError): Outcome {
+export function objectUnreadable(write: Write, error: SlotsyncError): Outcome {
   return { ...named(write), outcome: 'failed', code: error.code, message: messageWithDetail(error) };
 }
 

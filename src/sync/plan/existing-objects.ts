@@ -2,7 +2,7 @@
 // by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
 // unasked, so the service is asked about every create before it is planned.
 import type { Context } from '../../destination/client.js';
-import type { TooLarge } from '../../destination/destination.js';
+import type { Unreadable } from '../../destination/destination.js';
 import type { Link } from '../../state/records/links.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import type { HeldSample } from '../../state/schema.js';
@@ -90,9 +90,9 @@ async function findMeantBy(
   const values = new Set(whole.map((object) => matchValue(stream.match, object.fields)));
   const matching = absent.filter(({ object }) => values.has(matchValue(stream.match, object.fields)));
   const extIds = matching.map(({ object }) => object.extId);
-  const tooLarge: TooLarge = new Map();
-  const others = await deps.destination.findObjects(extIds, stream.type, context, tooLarge);
-  const sought = matching.filter(({ object: { extId } }) => !others.has(extId) && !tooLarge.has(extId));
+  const unreadable: Unreadable = new Map();
+  const others = await deps.destination.findObjects(extIds, stream.type, context, unreadable);
+  const sought = matching.filter(({ object: { extId } }) => !others.has(extId) && !unreadable.has(extId));
   return findMeant(deps, stream, sought, context, whole);
 }
 

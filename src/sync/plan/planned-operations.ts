@@ -1,6 +1,6 @@
 // The operations of a plan, field by field: what each write would change at the service, or why there would be none.
 import type { Context } from '../../destination/client.js';
-import type { ServiceObject } from '../../destination/destination.js';
+import type { ServiceObject, Unreadable } from '../../destination/destination.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
@@ -42,7 +42,7 @@ export async function describeOperations(
   const keys = planned.map(({ key }) => key);
   const owners = await readOwnersByKey(deps.state.db, stream.name, keys);
   const known = new Map(owners.map(({ localKey, externalId }) => [localKey, externalId]));
-  const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
+  const { rows, unreadable: unreadableRows } = await deps.mirror.readRows(stream, keys);
   const rendered = await renderWithParents(
     deps,
     stream,
@@ -54,17 +54,20 @@ export async function describeOperations(
     return result && 'extId' in result ? result.extId : known.get(key);
   };
   const extIds = keys.flatMap((key) => externalIdOf(key) ?? []);
-  const found = await deps.destination.findObjects(extIds, stream.type, context);
+  const unreadable: Unreadable = new Map();
+  const found = await deps.destination.findObjects(extIds, stream.type, context, unreadable);
+  const isKnown = (extId: string) => found.has(extId) || unreadable.has(extId);
   // The run links these to objects before it would create them.
   const absent = planned.flatMap(({ operation, key }) => {
     const result = rendered.get(key);
     const isNew = operation === 'create' || operation === 'overwrite';
-    const isSought = isNew && result && 'object' in result && !result.link && !found.has(result.extId);
+    const isSought = isNew && result && 'object' in result && !result.link && !isKnown(result.extId);
     return isSought ? { key, object: result.object } : [];
   });
   const meant = await findMeant(deps, stream, stream.match ? absent : [], context);
   return planned.map(({ operation, key }) => {
-    const [result, reason, match] = [rendered.get(key), unreadable.get(key), meant.get(key)];
+    const [result, match] = [rendered.get(key), meant.get(key)];
+    const reason = unreadableRows.get(key) ?? unreadable.get(externalIdOf(key) ?? '');
     const unmapped = result && 'problem' in result ? result.problem : undefined;
     if (match && 'ambiguity' in match)
       return { operation, key, externalId: externalIdOf(key), changes: [], problem: match.ambiguity };

@@ -57,7 +57,7 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
       await readWhenCheaper();
       if (whole) return byExtId;
       lists++;
-      // The batch of an object that is too large to be read says so.
+      // The batch of an object that cannot be read says so.
       const objects = await destination.findObjects(extIds, typeId, context, new Map());
       for (const { typeId: type, extId } of objects.values()) if (type === typeId) found.add(extId);
       return objects;
@@ -65,7 +65,7 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
 
     /** The objects with these numbers; of another type as above. */
     findByNumber: async (numbers: readonly number[]): Promise<ReadonlyMap<number, FoundObject>> =>
-      whole ? byNumber : destination.findObjectsByNumber(numbers, typeId, context),
+      whole ? byNumber : destination.findObjectsByNumber(numbers, typeId, context, new Map()),
 
     /** Every object of the type; undefined while lists are asked for. */
     whole: (): readonly FoundObject[] | undefined => whole,

@@ -14,10 +14,16 @@ import { differencesOf, type Owner } from '../object/compare-objects.js';
  * `doubtful`: its row is as it was, and becomes another object than was accepted last: no sync would find that out.
  * `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. `abandoned`:
  * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more. `unsure`: it drifts
- * by an answer that may be older than its record.
+ * by an answer that may be older than its record. `unreadable`: the service cannot show it; the next sync says why.
  */
 export type Judgement =
-  'fine' | 'doubtful' | 'waiting' | 'abandoned' | 'unsure' | Pick<DriftingObject, 'kind' | 'fields'>;
+  | 'fine'
+  | 'doubtful'
+  | 'waiting'
+  | 'abandoned'
+  | 'unsure'
+  | 'unreadable'
+  | Pick<DriftingObject, 'kind' | 'fields'>;
 
 /** A record beside its row as it is now. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {

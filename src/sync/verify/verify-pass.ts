@@ -1,6 +1,7 @@
 // The parts of a verify share this: their dependencies, how an object is read by its external id, and how results are written
 // and counted.
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Unreadable } from '../../destination/destination.js';
 import { writeDrift, mendDrift } from '../../state/drift/write-drift.js';
 import { readClock } from '../../state/database.js';
 import { checkAgain } from '../../state/records/record-state.js';
@@ -74,12 +75,15 @@ async function judgeByExternalId(
   await pace(signal);
   // By the clock that records are written by: how busy this process is says nothing about them.
   const askedSeconds = (await readClock(state.db)).getTime() / 1000;
-  const found = await destination.findObjects([...asked.values()], stream.type, { lane: 'verify', signal });
+  const unreadable: Unreadable = new Map();
+  const context = { lane: 'verify', signal } as const;
+  const found = await destination.findObjects([...asked.values()], stream.type, context, unreadable);
   const standing = await readOwnersByKey(state.db, stream.name, [...asked.keys()]);
   const read = await readRendered(pass, stream, [...asked.keys()]);
   return standing.map((record) => {
     const { localKey, externalId, writtenSeconds } = record;
     if (externalId !== asked.get(localKey)) return { record, judgement: 'waiting' };
+    if (unreadable.has(externalId)) return { record, judgement: 'unreadable' };
     const isAnswerOutdated = writtenSeconds > askedSeconds - MARGIN_SECONDS;
     const compared = { stream, record, ...read(localKey) };
     return { record, judgement: judgeObject(compared, found.get(externalId), isAnswerOutdated) };
@@ -118,7 +122,7 @@ export async function record(
     typeof judgement === 'object' ? { localKey, externalId, writtenAt, ...judgement } : [],
   );
   await mendDrift(state.db, source, { keys: [...fine, ...keysOf('abandoned')] });
-  await checkAgain(state.db, { stream: stream.name, keys: doubtful });
+  await checkAgain(state.db, { stream: stream.name, keys: [...doubtful, ...keysOf('unreadable')] });
   const written = await writeDrift(state.db, source, drifting);
   const drifts = Object.values(written).reduce((sum, objects) => sum + objects, 0);
   const compared = fine.length + drifts;

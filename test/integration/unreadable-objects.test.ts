@@ -1,0 +1,88 @@
+// Guarantee 10
+// Objects at the service that cannot be read: one of ours stops only its record, one of others stops nothing.
+import { expect, it } from 'vitest';
+import { matchStreams } from '../../src/sync/match/match-streams.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import { surveyService } from '../../src/sync/run/survey-service.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import {
+  addRooms,
+  expectInSync,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+/** Replaces an object by one with a value that is no text. */
+const garble = (world: World, extId: string) =>
+  world.sandbox.putObject({
+    extId,
+    typeId: 'room',
+    fields: [{ fieldId: 'room.name', values: [null as unknown as string] }],
+  });
+/** As if the records were written an hour ago: what is written just now is asked for twice. */
+const settle = (world: World) =>
+  world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+
+async function verifyRooms(world: World) {
+  await settle(world);
+  const { streams, drifting } = await verify(world.verifying());
+  return { drifting, compared: streams[0]?.compared, waiting: streams[0]?.waiting };
+}
+
+it('unreadable object of others: verify, match, plan, init and sync leave it out', async () => {
+  const world = await open(rooms({ match: ['room.name'] }));
+  await addRooms(world, 'A', 'B');
+  await world.sync();
+  garble(world, 'foreign');
+  expect(await verifyRooms(world)).toEqual({ drifting: 0, compared: 2, waiting: 0 });
+  const deps = world.deps();
+  const [type] = await matchStreams(deps, { names: ['rooms'], by: ['room.name'], samples: 3 });
+  expect(type).toMatchObject({ objects: 2, streams: [{ counts: { equal: 2, only_here: 0 } }] });
+  const survey = await surveyService(deps.destination, { isWhole: true });
+  expect(survey.types).toMatchObject([{ extId: 'room', objects: 2 }]);
+
+  await addRooms(world, 'C');
+  const stream = deps.streams.get('rooms');
+  if (!stream) throw new Error('no stream');
+  expect((await previewStream(deps, stream)).counts).toMatchObject({ create: 1, unchanged: 2 });
+  await world.sync();
+  await expectInSync(world);
+});
+
+it('unreadable objects, and no other of their type: the form is another one than is known', async () => {
+  const world = await open(rooms());
+  garble(world, 'one');
+  garble(world, 'two');
+  const matching = matchStreams(world.deps(), { names: ['rooms'], by: undefined, samples: 3 });
+  await expect(matching).rejects.toMatchObject({ code: 'answer_invalid', detail: "'one'" });
+});
+
+it('unreadable object of ours: verify goes on, the next sync says why it fails, and the others are sent', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A', 'B');
+  await world.sync();
+  garble(world, 'room_B');
+  expect(await verifyRooms(world)).toEqual({ drifting: 0, compared: 1, waiting: 1 });
+  await rename(world, 'A', 'new');
+  await world.sync();
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    A: { status: 'synced' },
+    B: {
+      status: 'failed',
+      error_code: 'answer_invalid',
+      error_message:
+        "POST /v1/objects/find: the answer cannot be understood: fields.0.values.0: Invalid input: expected string, received null: 'room_B'",
+    },
+  });
+  expect(nameAtService(world, 'A')).toBe('new');
+  expect(nameAtService(world, 'B')).toBe('');
+
+  world.sandbox.putObject({ extId: 'room_B', typeId: 'room', fields: [] });
+  await world.sync();
+  await expectInSync(world);
+});
