@@ -3,11 +3,19 @@ import { z } from 'zod';
 import { codeOf, type SlotsyncError } from '../errors/errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { Place } from '../process/tracing.js';
+import { retryDelayMs } from '../time/retry-delay.js';
 import { createClient, untilAnswered, type Client, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
-import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
+import {
+  answerTooLarge,
+  failsOnFound,
+  invalidAnswer,
+  isSpoiled,
+  refusedContent,
+  type Call,
+} from './http-errors.js';
 import { askInParts, countKept, eachPage, readAgainWhenMoved, readPages } from './paging.js';
-import { createPatience, noPatience, type Patience } from './patience.js';
+import { createPatience, noPatience, pause, type Patience } from './patience.js';
 import { findUpcoming } from './upcoming-reservations.js';
 import * as wire from './wire.js';
 
@@ -56,6 +64,14 @@ type Named = { extIds: readonly string[] } | { ids: readonly number[] };
 /** By the id that was asked for, why the object cannot be read. */
 export type Unreadable = Map<string | number, SlotsyncError>;
 
+interface Narrowing {
+  /** Pages asked for at once. */
+  atOnce?: number;
+  unreadable?: Unreadable | undefined;
+  /** External ids. */
+  suspects?: ReadonlySet<string | number> | undefined;
+}
+
 /** Place and fault of what is not understood. A symbol: an answer cannot have it. */
 const FAULT = Symbol('fault');
 
@@ -76,6 +92,10 @@ export interface Found<T> {
 const PAGES_AT_ONCE = 4;
 /** Ids named in one find. */
 const NAMED_AT_ONCE = 1000;
+/** Failures in a row that end a find by ids, before and after something was answered: the service is down. */
+const MOST_FAILURES = { before: 8, after: 20 };
+/** Failures of an id alone, some seconds apart, after which it is the cause. */
+const ATTEMPTS_ALONE = 3;
 
 const ONE_RESULT: wire.Page = { page: 1, limit: 1 };
 /** Reservations and cancellations that are looked at to see whether they are understood. */
@@ -144,14 +164,16 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   ) => {
     const call = { method: 'POST', path, body: wire.findRequest(filter, page) } as const;
     const parse = parserOf(wire.findAnswer(schema), call);
-    return patience(context, () =>
-      client.send(call, context, (body, characters) => ({ ...parse(body), characters })),
-    );
+    return client.send(call, context, (body, characters) => ({ ...parse(body), characters }));
   };
 
   /** Reads one page of a find, in parts where the answer is too large. */
   const findPage = <T extends FindResult>(find: Find<T>, filter: object, page: wire.Page, context: Context) =>
-    askInParts((part) => findWholePage(find, filter, part, context), page, find.path);
+    askInParts(
+      (part) => patience(context, () => findWholePage(find, filter, part, context)),
+      page,
+      find.path,
+    );
 
   /** Reads a find to its last page, each result once. */
   const readFind = <T extends FindResult>(
@@ -166,38 +188,70 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   };
 
   /**
-   * Finds by any number of ids; by half of them at once where an answer is too large. An id whose answer alone is too large is
-   * noted in `unreadable`, or thrown unless that is given.
+   * Finds by any number of ids, by half of them at once where a find fails that one of them may spoil. An id that fails alone,
+   * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
+   * is asked for alone, once.
    */
-  async function findNamed<T extends FindResult>(
+  async function narrowNamed<T extends FindResult>(
     find: Find<T>,
     named: Named,
     context: Context,
-    { unreadable, ...bounds }: { unreadable?: Unreadable | undefined; atOnce?: number } = {},
+    { unreadable, suspects = new Set(), ...bounds }: Narrowing,
   ): Promise<z.output<T>[]> {
     const [by, ids] = 'ids' in named ? ['ids', named.ids] : ['extIds', named.extIds];
     const call = { method: 'POST', path: find.path } as const;
     const results: z.output<T>[] = [];
     const kept = countKept(call);
-    let parts = slice<string | number>(ids, NAMED_AT_ONCE);
-    for (let part = parts.shift(); part; part = parts.shift()) {
-      let found: Awaited<ReturnType<typeof readFind<T>>> | undefined;
-      try {
-        found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
-      } catch (error) {
-        const [only] = part;
-        if (codeOf(error) !== 'answer_too_large' || only === undefined) throw error;
-        if (part.length > 1) parts = [...slice(part, Math.ceil(part.length / 2)), ...parts];
-        else {
-          const reason = answerTooLarge(call, 'it is about one alone', `'${only}'`);
-          note(unreadable, only, reason);
+    let isAnswered = false;
+    let failuresInRow = 0;
+
+    /** Finds part by part. Returns the failures of ids that failed alone. */
+    async function ask(parts: (readonly (string | number)[])[]): Promise<Map<string | number, unknown>> {
+      const failed = new Map<string | number, unknown>();
+      for (let part = parts.shift(); part; part = parts.shift()) {
+        let found: Awaited<ReturnType<typeof readFind<T>>>;
+        try {
+          found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
+        } catch (error) {
+          const [only] = part;
+          if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
+          const isTooLarge = codeOf(error) === 'answer_too_large';
+          if (!isTooLarge && ++failuresInRow >= MOST_FAILURES[isAnswered ? 'after' : 'before']) throw error;
+          const halves = part.length > 1 ? slice(part, Math.ceil(part.length / 2)) : [];
+          // Others go first after a failure: an answer to them says that the service is not down.
+          parts = isTooLarge ? [...halves, ...parts] : [...parts, ...halves];
+          if (part.length > 1) continue;
+          if (isTooLarge) note(unreadable, only, answerTooLarge(call, 'it is about one alone', `'${only}'`));
+          else failed.set(only, error);
+          continue;
         }
+        kept.add(found);
+        for (const result of found.results) results.push(result);
+        isAnswered = true;
+        failuresInRow = 0;
       }
-      if (found) kept.add(found); // parts do not help where the results together are too large
-      for (const result of found?.results ?? []) results.push(result);
+      return failed;
     }
+
+    const others = ids.filter((id) => !suspects.has(id));
+    let failed = await ask(slice(others, NAMED_AT_ONCE));
+    for (let attempt = 1; failed.size > 0 && attempt < ATTEMPTS_ALONE; attempt++) {
+      if (!isAnswered) throw [...failed.values()][0];
+      await pause(retryDelayMs(attempt), context.signal);
+      failed = await ask([...failed.keys()].map((id) => [id]));
+    }
+    const known = await ask(ids.filter((id) => suspects.has(id)).map((id) => [id]));
+    for (const [id, error] of [...failed, ...known]) note(unreadable, id, failsOnFound(error, id));
     return results;
   }
+
+  /** The same, as often as the caller is patient. */
+  const findNamed = <T extends FindResult>(
+    find: Find<T>,
+    named: Named,
+    context: Context,
+    narrowing: Narrowing = {},
+  ) => patience(context, () => narrowNamed(find, named, context, narrowing));
 
   /** Results beyond `most` are not read: the answer says how many there are. */
   async function findSelected<T extends FindResult, R>(
@@ -327,12 +381,19 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
 
     /**
      * The objects with these external ids; one the service does not have is not in the answer. One that cannot be read is noted
-     * in `unreadable`, or thrown unless that is given.
+     * in `unreadable`, or thrown unless that is given. `suspects`: those at which the service failed before.
      */
-    async findObjects(extIds: readonly string[], typeId: string, context: Context, unreadable?: Unreadable) {
+    async findObjects(
+      extIds: readonly string[],
+      typeId: string,
+      context: Context,
+      unreadable?: Unreadable,
+      suspects?: ReadonlySet<string>,
+    ) {
       const wanted = new Set(extIds);
       const objects = new Map<string, ServiceObject>();
-      for (const found of await findNamed(finds.objects, { extIds }, context, { unreadable })) {
+      const narrowing = { unreadable, suspects };
+      for (const found of await findNamed(finds.objects, { extIds }, context, narrowing)) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
         if (FAULT in found) {
           note(unreadable, found.extId, notUnderstood(found));

@@ -1,6 +1,6 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
 import { remedyFor } from '../errors/error-catalogue.js';
-import { codeOf, SlotsyncError } from '../errors/errors.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { TimeoutError } from '../time/deadline.js';
 import { ProxyFailure } from './connections.js';
 import { findExcess } from './read-body.js';
@@ -63,6 +63,18 @@ export function refusedContent(error: unknown): number | undefined {
   if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
   return REFUSED_CONTENT.find((status) => status === error.facts['status']);
 }
+
+/** Failures of a request that may come of one object in it. */
+const SPOILED = new Set([
+  'answer_invalid',
+  'answer_lost',
+  'answer_too_large',
+  'gateway_answered',
+  'service_failed',
+]);
+
+/** Whether a request failed in a way that one object in it may be the cause of. */
+export const isSpoiled = (error: unknown): boolean => SPOILED.has(codeOf(error));
 
 /** The parsed body of a 2xx answer; every other answer is thrown as an error. */
 export function parseAnswer(
@@ -130,6 +142,17 @@ export function invalidAnswer({ method, path }: Call, what: string, detail?: str
 export function answerTooLarge({ method, path }: Call, what: string, detail?: string): SlotsyncError {
   const message = `${method} ${path}: the answer is too large: ${what}`;
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
+}
+
+/** The service fails, or refuses, each time this object is asked for, and answers others. */
+export function failsOnFound(error: unknown, id: string | number): SlotsyncError {
+  const { facts = {}, detail = '' } = error instanceof SlotsyncError ? error : {};
+  const message = `${messageOf(error)}; it failed each time this object was asked for, and others were answered`;
+  return new SlotsyncError('service_fails_on_object', message, {
+    facts,
+    detail: [`'${id}'`, detail].filter(Boolean).join(': '),
+    cause: error,
+  });
 }
 
 /** The error for a request that got no answer. A write that was sent may have been carried out. */

@@ -30,10 +30,15 @@ export function createPatience(log: Logger, isMet: () => boolean, clock = () => 
         if (!mayPass(error, isMet) || clock() - failingSince > LONGEST_MS) throw error;
         const afterMs = retryDelayMs(attempts);
         log.warn({ code: codeOf(error), afterMs }, 'the service does not answer a read; it is asked again');
-        await sleep(afterMs, undefined, signal ? { signal } : {}).catch(() => signal?.throwIfAborted());
+        await pause(afterMs, signal);
       }
     }
   };
+}
+
+/** Waits. Throws the signal's reason. */
+export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await sleep(ms, undefined, signal ? { signal } : {}).catch(() => signal?.throwIfAborted());
 }
 
 function mayPass(error: unknown, isMet: () => boolean): boolean {

@@ -127,8 +127,8 @@ export const ERRORS = {
   reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
   service_fails_on_object: retry(
-    'the service fails, or does not answer, each time this object is sent, and answers others',
-    'Every run tries again, and sends these objects alone: slotsync sync. Look for a value in the row that the service cannot handle, or report the object to its operator.',
+    'the service fails, or does not answer, each time this object is sent or asked for, and answers others',
+    'Every run tries again, and sends these objects alone: slotsync sync. Look for a value in the row or in the object that the service cannot handle, or report the object to its operator.',
   ),
   throttled: defer(
     'the service answered 429 thirty times in a row',

@@ -279,7 +279,7 @@ it('overwriting: an object without an external id that a record is linked to is 
 it('plan: one that fails in the middle of its readings returns their connections', async () => {
   const world = await open(rooms(), 2100, 0);
   const runId = await world.startRun('rooms');
-  world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 3 });
+  world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 24 });
   for (let attempt = 0; attempt < 3; attempt++)
     await expect(world.planRun(runId)).rejects.toMatchObject({ code: 'service_failed' });
   await world.planRun(runId);

@@ -1,12 +1,15 @@
 // Guarantee 10
 // Objects at the service that cannot be read: one of ours stops only its record, one of others stops nothing.
 import { expect, it } from 'vitest';
+import { codeOf } from '../../src/errors/errors.js';
+import type { FailRule } from '../../src/sandbox/faults.js';
 import { matchStreams } from '../../src/sync/match/match-streams.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { surveyService } from '../../src/sync/run/survey-service.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import {
   addRooms,
+  codes,
   expectInSync,
   keepRoomWorlds,
   nameAtService,
@@ -83,6 +86,83 @@ it('unreadable object of ours: verify goes on, the next sync says why it fails, 
   expect(nameAtService(world, 'B')).toBe('');
 
   world.sandbox.putObject({ extId: 'room_B', typeId: 'room', fields: [] });
+  await world.sync();
+  await expectInSync(world);
+});
+
+const cannotShow = (world: World, code: string, fault: Partial<FailRule> = {}) =>
+  world.sandbox.failNext({
+    path: '/objects/find',
+    extId: `room_${code}`,
+    fault: 'status',
+    times: 'always',
+    ...fault,
+  });
+
+it.each([
+  ['500', {}],
+  ['400', { status: 400 }],
+  ["a gateway's page", { fault: 'html' }],
+  ['half an answer', { fault: 'brokenJson' }],
+  ['no answer', { fault: 'reset' }],
+] as const)(
+  'object that the service shows with %s: it fails alone, and the others are sent',
+  async (_, fault) => {
+    const world = await open(rooms(), { attempts: 9 });
+    const all = codes(20);
+    await addRooms(world, ...all);
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
+    for (const code of ['r007', 'r012']) cannotShow(world, code, fault);
+    const { errors } = await world.sync();
+    expect(errors).toEqual([]);
+    const records = await world.recordsOf('rooms');
+    for (const code of all)
+      expect(records[code]).toMatchObject(
+        ['r007', 'r012'].includes(code)
+          ? { status: 'failed', error_code: 'service_fails_on_object' }
+          : { status: 'synced', error_code: null },
+      );
+    expect(records['r007']?.['error_message']).toMatch(
+      /it failed each time this object was asked for, and others were answered: 'room_r007'/,
+    );
+
+    // They are known: each is asked for alone.
+    await rename(world, 'r001', 'new');
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(world.sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find')).length).toBeLessThan(
+      6,
+    );
+    expect(nameAtService(world, 'r001')).toBe('new');
+
+    world.sandbox.clearFailures();
+    await world.sync();
+    await expectInSync(world);
+  },
+);
+
+it('object that the service cannot show: the creates beside it are planned and sent', async () => {
+  const world = await open(rooms(), { attempts: 9 });
+  await addRooms(world, ...codes(8));
+  cannotShow(world, 'r003');
+  const { run } = await world.sync();
+  expect(run.status).toBe('partial');
+  expect(await world.statusesOf('rooms')).toMatchObject({ r002: 'synced', r003: 'failed', r004: 'synced' });
+});
+
+it('finds of a service that is down end after a few', async () => {
+  const world = await open(rooms(), { attempts: 1 });
+  await addRooms(world, ...codes(100));
+  await world.sync();
+  await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
+  const { runId, queue } = await world.plan();
+  world.sandbox.clearArrivals();
+  world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 503, times: 'always' });
+  const { errors } = await world.finish(runId, queue);
+  expect(errors.map(codeOf)).toContain('service_failed');
+  expect(world.sandbox.arrivals().length).toBeLessThanOrEqual(8);
+  world.sandbox.clearFailures();
   await world.sync();
   await expectInSync(world);
 });

@@ -23,7 +23,13 @@ import type { BatchWork } from './batch-work.js';
 import { chooseWrites, readStanding } from './choose-writes.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
 import { matchObjects } from './match-objects.js';
-import { FAILS_ON_OBJECT, NO_FAILURES, type Attempt, type EarlierFailures } from './narrow-failures.js';
+import {
+  FAILS_ON_OBJECT,
+  NO_FAILURES,
+  suspectsOf,
+  type Attempt,
+  type EarlierFailures,
+} from './narrow-failures.js';
 import { prepareBatch } from './prepare.js';
 import type { Written } from './request-line.js';
 
@@ -180,9 +186,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
           ? { ...object, id: link?.destinationId ?? record.destinationId ?? undefined }
           : object,
       ),
-      suspects: new Set(
-        toWrite.flatMap(({ object, record }) => (record.errorCode === FAILS_ON_OBJECT ? object.extId : [])),
-      ),
+      suspects: suspectsOf(toWrite),
       attempt,
       goodUntil,
       isAgain: late > 0,

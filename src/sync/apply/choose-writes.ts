@@ -16,6 +16,7 @@ import { isWanted } from './batch-claim.js';
 import { mergeWithService } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-work.js';
+import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
 
 /** Objects as they stand at the service, by the external id that their writes give them. */
@@ -50,8 +51,8 @@ export async function readStanding(
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {
     if (ids.length === 0) return;
-    for (const [extId, object] of await destination.findObjects(ids, stream.type, context, unreadable))
-      found.set(extId, object);
+    const objects = await destination.findObjects(ids, stream.type, context, unreadable, suspectsOf(writes));
+    for (const [extId, object] of objects) found.set(extId, object);
   };
   await find(extIds);
   // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.

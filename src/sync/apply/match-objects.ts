@@ -13,6 +13,7 @@ import * as outcome from '../object/outcome-reasons.js';
 import type { Write } from '../object/outcome-reasons.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-work.js';
+import { suspectsOf } from './narrow-failures.js';
 
 /** Writes, and what was seen at the service of those that were looked for and not linked, by external id. */
 export interface Matched {
@@ -42,7 +43,8 @@ export async function matchObjects(
   if (sought.length === 0) return { writes: [...writes], seen: new Map() };
   const extIds = sought.map(({ object }) => object.extId);
   const unreadable: Unreadable = new Map();
-  const standing = await deps.destination.findObjects(extIds, stream.type, context, unreadable);
+  const suspects = suspectsOf(sought);
+  const standing = await deps.destination.findObjects(extIds, stream.type, context, unreadable, suspects);
   const first = sought.filter(({ object }) => !unreadable.has(object.extId));
   const absent = first.filter(({ object }) => !standing.has(object.extId));
   const meant = await findMeant(

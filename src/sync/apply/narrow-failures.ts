@@ -3,7 +3,9 @@
 // the object stands alone. A service that is down fails at every part: as long as it answers nothing, an attempt ends
 // after two requests. State of one batch in one attempt; it sends nothing.
 import type { PutObject } from '../../destination/destination.js';
+import { isSpoiled } from '../../destination/http-errors.js';
 import { codeOf, SlotsyncError } from '../../errors/errors.js';
+import type { Write } from '../object/outcome-reasons.js';
 
 /** Findings of the earlier attempts of a batch. */
 export interface EarlierFailures {
@@ -27,14 +29,10 @@ export const NO_FAILURES: EarlierFailures = { count: 0, isBeside: false, areAlon
 /** Code of a record at which the service fails, and of an attempt in which it failed at some objects and accepted others. */
 export const FAILS_ON_OBJECT = 'service_fails_on_object';
 
-/** Failures of a request that may come of one object in it. */
-const SPOILED = new Set([
-  'answer_invalid',
-  'answer_lost',
-  'answer_too_large',
-  'gateway_answered',
-  'service_failed',
-]);
+/** External ids of the objects at which the service failed before. */
+export const suspectsOf = (writes: readonly Write[]): ReadonlySet<string> =>
+  new Set(writes.flatMap(({ object, record }) => (record.errorCode === FAILS_ON_OBJECT ? object.extId : [])));
+
 /** Quarters cost as many requests as halves, and half of the timeouts. */
 const PARTS = 4;
 /** Failures in a row that end an attempt, before and after something was answered. */
@@ -47,9 +45,6 @@ const ATTEMPTS_BEFORE = 3;
 const ATTEMPTS_WITHOUT_OTHERS = 5;
 
 export type Narrowing = ReturnType<typeof createNarrowing>;
-
-/** Whether a request failed in a way that one object in it may be the cause of. */
-export const isSpoiled = (error: unknown): boolean => SPOILED.has(codeOf(error));
 
 /** The findings after an attempt that ended with this error. */
 export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierFailures {

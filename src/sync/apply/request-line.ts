@@ -2,10 +2,11 @@
 // what is still to be written; then it is sent, and each batch learns of its own objects. What it takes is decided with the
 // slot in hand: until then the line grows, and what the last answers have taught counts.
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
+import { isSpoiled } from '../../destination/http-errors.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, SlotsyncError } from '../../errors/errors.js';
 import { at, here, type Place } from '../../process/tracing.js';
-import { failsOnObject, isSpoiled, type Attempt, type Narrowing } from './narrow-failures.js';
+import { failsOnObject, type Attempt, type Narrowing } from './narrow-failures.js';
 import { putHalving, type Answered } from './put-halving.js';
 import { mostBytes, type RequestSizes, type SentRequest } from './request-size.js';
 
