@@ -330,7 +330,7 @@ const UNKNOWN_SINCE_BACKUP = `What was sent since the backup of the state is not
 
 /** Only records that were planned and sent are in sync, where no record is out of sync, held or under way, and no stream is due. */
 export function describeSettled(known: Knowledge, stream?: string): Text {
-  const { hasRecords, isPlanned, held, due, restored } = known;
+  const { hasRecords, isPlanned, held, drifting, due, restored } = known;
   if (restored) return UNKNOWN_SINCE_BACKUP;
   const of = stream === undefined ? '' : ` of ${stream}`;
   const name = stream === undefined ? '' : ` ${stream}`;
@@ -339,6 +339,7 @@ export function describeSettled(known: Knowledge, stream?: string): Text {
     held > 0 &&
       `${recordsOf(held, stream)} ${held === 1 ? 'is' : 'are'} held: slotsync failures${name} --status held`,
     (hasRecords || isPlanned) && due.map(describeDue),
+    describeDriftLeft(drifting),
   );
   if (open.length > 0) return joinTexts([!hasRecords && `No record${of} yet.`, ...open], ' ');
   if (hasRecords) return `Every record${of} is in sync as it was last read.`;

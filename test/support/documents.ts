@@ -332,6 +332,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
           isPlanned: true,
           underWay: [],
           held: 1,
+          drifting: 0,
           due: [{ stream: value, since: NOW, reason: 'frozen' }],
           restored: null,
         },

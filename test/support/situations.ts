@@ -114,7 +114,7 @@ export const QUIET: Situation = {
   inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],
   verifications: [],
-  known: { hasRecords: true, isPlanned: true, underWay: [], held: 0, due: [], restored: null },
+  known: { hasRecords: true, isPlanned: true, underWay: [], held: 0, drifting: 0, due: [], restored: null },
   recordedStreams: ['rooms'],
   records: [],
   unsettled: 0,

@@ -21,6 +21,8 @@ export interface Knowledge {
   underWay: { runId: number; records: number }[];
   /** Keys that gates keep back. */
   held: number;
+  /** Objects of records that a verify saw to hold something else than was accepted, and that nothing has mended since. */
+  drifting: number;
   /** Streams that are due, without those of an unfinished whole sync and those that are frozen. */
   due: DueStream[];
   /** The state was restored: what was sent since its backup is not known. Null: it was not, or a verify has compared all. */
@@ -34,9 +36,10 @@ export async function readKnowledge(
 ): Promise<Knowledge> {
   const isOf = (column: string) => (stream === undefined ? sql`true` : sql`${sql.raw(column)} = ${stream}`);
   // Repairs say nothing of rows.
-  const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned' | 'held'>>(db)`
+  const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned' | 'held' | 'drifting'>>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records WHERE ${isOf('stream')}) AS "hasRecords",
       EXISTS (SELECT FROM slotsync.streams WHERE planned_at IS NOT NULL AND ${isOf('stream')}) AS "isPlanned",
+      (SELECT count(*)::int FROM slotsync.drift WHERE kind <> 'extra' AND ${isOf('stream')}) AS drifting,
       (SELECT coalesce(sum(count), 0)::int FROM slotsync.gates WHERE operation <> 'repair' AND ${isOf('stream')}) AS held`;
   const underWay = await query<Knowledge['underWay'][number]>(db)`
     SELECT r.id::float8 AS "runId", sum(cardinality(b.keys))::int AS records
