@@ -43,6 +43,8 @@ const PROBLEMS = {
   ends_before_begin: 'its end is not after its begin in the mirror',
   external_id_empty: 'a column of its external id is empty in the mirror',
   external_id_shared: 'another booking of the mirror has the same external id',
+  reservation_shared:
+    'several reservations have its external id at the service: it is compared with the oldest of them',
   object_unknown: 'it books a record the service has not accepted, or that no stream has: sync it first',
   not_mappable: 'a column or function of its mapping failed',
   row_too_large: `its row is larger than ${ROW_LIMIT_MEGABYTES} MB in the mirror: neither its objects nor its fields are read`,

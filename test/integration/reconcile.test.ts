@@ -556,6 +556,33 @@ describe('bad input', () => {
     expect(rows[1]?.['begin_here']).toEqual(new Date(beginOf(2) * 1000));
   });
 
+  it.each([
+    ['the order of their numbers', (list: unknown[]) => list],
+    ['the other order', (list: unknown[]) => list.toReversed()],
+  ])('two reservations with one external id, answered in %s, are both listed', async (_name, ordered) => {
+    await bookHere(1);
+    bookThere(1);
+    bookThere(2);
+    const [first, second] = world.sandbox
+      .reservations()
+      .map(({ modified: _modified, ...shown }) => ({ ...shown, extId: 'res_1' }));
+    world.sandbox.failNext({
+      path: '/reservations/find',
+      fault: 'status',
+      status: 200,
+      body: { results: ordered([first, second]), totalPages: 1, totalResults: 2 },
+      times: 'always',
+    });
+    await run();
+    world.sandbox.clearFailures();
+    const rows = await world.sql`
+      SELECT key, destination_id::int AS number, verdict, problem FROM slotsync.reservations ORDER BY key`;
+    expect(rows).toMatchObject([
+      { key: `#${second?.id}`, verdict: 'unknown_here', problem: null },
+      { key: '1', number: first?.id, verdict: 'agrees', problem: 'reservation_shared' },
+    ]);
+  });
+
   it('two bookings with one external id are both told', async () => {
     world.configure(configure({ externalId: 'res_{title}' }));
     await bookHere(1, 2, 3);

@@ -63,7 +63,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
       key,
       externalId: booking?.externalId ?? reservation?.extId ?? known?.externalId ?? undefined,
       destinationId,
-      problem: booking && problemOf(deps, booking, here),
+      problem: booking && problemOf(deps, booking, here, pairs.sharedThere),
       beginHere: booking?.begin,
       endHere: booking?.end,
       beginThere: reservation?.begin,
@@ -127,13 +127,20 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   /** Keys a reservation is known under, by the service's id. */
   const namesOf = (id: number) => names.get(id) ?? [];
 
+  const byExtId = new Map<string | undefined, Reservation>();
+  /** External ids that several reservations have. */
+  const sharedThere = new Set<string | undefined>();
+  for (const there of [...met.values()].toSorted((a, b) => a.id - b.id)) {
+    if (there.extId === undefined) continue;
+    if (byExtId.has(there.extId)) sharedThere.add(there.extId);
+    else byExtId.set(there.extId, there);
+  }
   const taken = extIdsOfBookings();
-  const alone = [...met.values()].filter(({ extId }) => extId === undefined || !taken.has(extId));
-  const withoutBooking = await nameWithoutBooking(deps, alone, namesOf);
-  const byExtId = new Map<string | undefined, Reservation>(
-    [...met.values()].flatMap((there) => (there.extId === undefined ? [] : [[there.extId, there]])),
+  const alone = [...met.values()].filter(
+    (there) => !taken.has(there.extId ?? '') || byExtId.get(there.extId) !== there,
   );
-  return { bookings, byExtId, withoutBooking, known, namesOf };
+  const withoutBooking = await nameWithoutBooking(deps, alone, namesOf);
+  return { bookings, byExtId, sharedThere, withoutBooking, known, namesOf };
 }
 
 /** A reservation without a booking keeps the key of the booking it had, while no other booking has that key. */
@@ -236,9 +243,15 @@ async function createResolver(
   });
 }
 
-function problemOf({ shared }: MatchDeps, booking: Booking, here: ResolvedBooking | undefined) {
+function problemOf(
+  { shared }: MatchDeps,
+  booking: Booking,
+  here: ResolvedBooking | undefined,
+  sharedThere: ReadonlySet<string | undefined>,
+) {
   if (booking.problem !== undefined) return booking.problem;
   if (booking.externalId !== undefined && shared.has(booking.externalId)) return 'external_id_shared';
+  if (sharedThere.has(booking.externalId)) return 'reservation_shared';
   return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;
 }
 
