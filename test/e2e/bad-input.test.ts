@@ -74,7 +74,9 @@ describe('settings', () => {
     const { code, stdout } = await world.run(['sync'], changes);
     expect(code).toBe(2);
     expect(stdout).toContain('the service did not accept the key');
-    expect(stdout).toContain('→ Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL');
+    expect(stdout).toContain(
+      '→ Check API_KEY, API_ORGANIZATION_ID, API_REGION (EU_EES, ANZ, SGP or UK) and API_BASE_URL',
+    );
     expect(world.sandbox.arrivals()).toHaveLength(1);
     const check = await world.run(['check'], changes);
     expect(check.code).toBe(2);

@@ -198,6 +198,7 @@ const GIVEN_UP: Record<string, Turn> = {
   answer_lost: 'retry',
   answer_too_large: 'retry',
   reading_moved: 'retry',
+  service_fails_on_object: 'retry',
   claim_lost: 'retry',
   run_stopped: 'retry',
   claimed: 'retry',
