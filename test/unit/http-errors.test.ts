@@ -1,6 +1,6 @@
 // The meaning of every status, at every endpoint, with every kind of body.
 import { describe, expect, it } from 'vitest';
-import { meaningOf, type Meaning } from '../../src/destination/http-errors.js';
+import { asTransportError, meaningOf, type Meaning } from '../../src/destination/http-errors.js';
 
 const FIND = { method: 'POST', path: '/v1/objects/find' } as const;
 const PUT = { method: 'PUT', path: '/v1/objects' } as const;
@@ -33,4 +33,13 @@ describe('the meaning of an answer', () => {
           `${status} ${body} ${expected(status, call === SIGN_IN, body)}`,
         );
   });
+});
+
+it.each([
+  ['PUT', '/v1/objects', 'no answer arrived (ECONNRESET); the service may have carried it out'],
+  ['POST', '/v1/objects/find', 'no answer arrived (ECONNRESET)'],
+] as const)('%s %s without an answer: %s', (method, path, sentence) => {
+  const cause = Object.assign(new Error('read'), { code: 'ECONNRESET' });
+  const error = asTransportError(cause, { method, path }, true);
+  expect(error).toMatchObject({ code: 'answer_lost', message: `${method} ${path}: ${sentence}` });
 });

@@ -5,6 +5,15 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { isUnencryptedRemote, parsePostgresAddress } from '../../src/connections/postgres-address.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'addresses-'));
+
+function faultOf(text: string): string {
+  try {
+    parsePostgresAddress(text);
+    return '';
+  } catch (error) {
+    return String(error);
+  }
+}
 afterAll(() => rmSync(folder, { recursive: true }));
 const file = (name: string, text: string, mode = 0o600) => {
   const at = path.join(folder, name);
@@ -60,7 +69,8 @@ describe('PostgreSQL address: refused, without its password', () => {
     ],
   ])('%s', (text, fault) => {
     expect(() => parsePostgresAddress(text)).toThrow(fault);
-    expect(() => parsePostgresAddress(text)).not.toThrow(/s3c|s3\/c|cret@/);
+    const said = faultOf(text).replaceAll(folder, ''); // its random name may have s3 in it
+    expect(said).not.toMatch(/s3|cret@/);
   });
 });
 
