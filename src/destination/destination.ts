@@ -188,7 +188,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   };
 
   /**
-   * Finds by any number of ids, by half of them at once where a find fails that one of them may spoil. An id that fails alone,
+   * Finds objects or bookings by any number of ids. A find that one of its ids may have spoiled is sent again in halves. An id that fails alone,
    * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
    * is asked for alone, once.
    */
@@ -218,7 +218,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
           const isTooLarge = codeOf(error) === 'answer_too_large';
           if (!isTooLarge && ++failuresInRow >= MOST_FAILURES[isAnswered ? 'after' : 'before']) throw error;
           const halves = part.length > 1 ? slice(part, Math.ceil(part.length / 2)) : [];
-          // Others go first after a failure: an answer to them says that the service is not down.
+          // The remaining parts go first after a failure: if one of them is answered, the service is not down.
           parts = isTooLarge ? [...halves, ...parts] : [...parts, ...halves];
           if (part.length > 1) continue;
           if (isTooLarge) note(unreadable, only, answerTooLarge(call, 'it is about one alone', `'${only}'`));
@@ -245,7 +245,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     return results;
   }
 
-  /** The same, as often as the caller is patient. */
+  /** Calls `narrowNamed` again while the service fails, as long as the caller's patience lasts. */
   const findNamed = <T extends FindResult>(
     find: Find<T>,
     named: Named,

@@ -73,7 +73,7 @@ const SPOILED = new Set([
   'service_failed',
 ]);
 
-/** Whether a request failed in a way that one object in it may be the cause of. */
+/** Tells whether one object in a request may have caused its failure. */
 export const isSpoiled = (error: unknown): boolean => SPOILED.has(codeOf(error));
 
 /** The parsed body of a 2xx answer; every other answer is thrown as an error. */

@@ -1,4 +1,4 @@
-// How many batches a process works at once: its share of what the quota needs. Beside the batches whose requests are under
+// Computes the number of batches a process works at once: its share of what the quota needs. Beside the batches whose requests are under
 // way, others are claimed, read, rendered and settled, so that each slot of the quota finds a request that is ready. How many
 // that takes follows from how long preparing and settling take: with the databases on another machine it is a second in place
 // of a tenth. More only wait longer than their readings are good for, in one process or in all of them together.

@@ -1,4 +1,4 @@
-// A kind of concern: how it is found, how severe it is, what every surface says of it, and when it becomes an alert.
+// The entry of one kind of concern: the rule that finds it, its severity, its sentences, and the rule of its alert.
 import type { Grounds, QuotaFacts, Situation } from '../../situation/situation.js';
 import type { AlertCondition, RunKind } from '../../state/schema.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
@@ -25,7 +25,7 @@ export interface ConcernOf<Kind, Facts> {
   severity: Severity;
   /** Since when it is so; null: that is not known. */
   since: Date | null;
-  /** The stream, run or process that it is about. Empty: all of it. */
+  /** Name of the stream, run or process concerned. Empty: the whole installation. */
   subject: string;
   facts: Facts;
   /** Commands that an operator runs. */
@@ -51,7 +51,7 @@ export interface Kind<Facts> {
     /** Buttons for its commands. */
     actions?: Point['commands'];
   };
-  /** As an operator is shown it, where that is more than the sentences. */
+  /** Replaces `say` for operators, where they are shown more than sentences. */
   point?(facts: Facts, now: Date): Point;
   /** The words of a line for several concerns of the kind. The name of the kind unless set. */
   short?(all: readonly Facts[]): string;

@@ -35,10 +35,10 @@ export function concerns(
     .toSorted((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
 }
 
-/** Whether somebody has to decide or correct something. */
+/** Tells whether a concern waits for a person's decision or correction. */
 export const needsPerson = ({ severity }: Pick<Concern, 'severity'>): boolean => severity !== 'notice';
 
-/** As every surface shows it to an operator. */
+/** Returns the concern as status, page and report show it to an operator. */
 export function concernToPoint(concern: Concern, now: Date): Point {
   const { facts, since, commands } = concern;
   const { point, say } = kindOf(concern);
