@@ -16,8 +16,13 @@ beforeEach(async () => {
 });
 afterEach(() => world.sql`TRUNCATE slotsync.changes, slotsync.runs, slotsync.batches`);
 
-const addMany = (count: number) => world.sql`
-  INSERT INTO slotsync.changes (stream, local_key) SELECT 'rooms', 'R' || i FROM generate_series(1, ${count}::int) AS i`;
+/** The planner expects no row afterwards, since an ANALYZE sees the pages of rows that are not committed, and not the rows. */
+const addMany = (count: number) =>
+  world.sql.begin(async (tx) => {
+    await tx`
+      INSERT INTO slotsync.changes (stream, local_key) SELECT 'rooms', 'R' || i FROM generate_series(1, ${count}::int) AS i`;
+    await world.sql`ANALYZE slotsync.changes`;
+  });
 
 /** As a worker does. */
 async function take(first?: 'oldest' | 'newest') {
@@ -84,15 +89,12 @@ async function rowsLookedAt(work: (tx: Queries) => Promise<unknown>): Promise<nu
   return rows;
 }
 
-describe('each row costs the same, although the planner expects one', () => {
+describe('each row costs the same, although the planner expects none', () => {
   const COUNT = 4000;
   /** At one row for each pair of keys it would be millions. */
   const MOST = 100 * COUNT;
-  const expectOne = () => world.sql`ANALYZE slotsync.changes, slotsync.batches`;
 
   it('when it is taken beside a run that has the same keys', async () => {
-    await addMany(1);
-    await expectOne();
     await addMany(COUNT);
     await takeRun();
     await addMany(COUNT);
@@ -102,7 +104,7 @@ describe('each row costs the same, although the planner expects one', () => {
   });
 
   it('when its run is cancelled', async () => {
-    await expectOne();
+    await world.sql`ANALYZE slotsync.batches`;
     await addMany(COUNT);
     const { runId } = await takeRun();
     await world.sql`

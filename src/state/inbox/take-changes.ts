@@ -38,6 +38,13 @@ const isWaiting = (streams: readonly string[]) =>
   sql`(c.run_id IS NULL AND c.after_run IS NULL AND (c.not_before IS NULL OR c.not_before <= now())
     AND c.stream = ANY (${unfrozen(streams)}))`;
 
+/**
+ * The run that has taken the key of a row `c`, or null. Rows are looked up one by one in indexes, and never joined: the planner
+ * may expect one row where there are very many, as after an ANALYZE while they were added, and join them in nested loops.
+ */
+const RUN_OF_KEY = sql`(SELECT f.run_id FROM slotsync.changes AS f
+  WHERE f.stream = c.stream AND f.local_key = c.local_key ORDER BY f.run_id LIMIT 1)`;
+
 /** Whether `takeChanges` may find something to do: a condition, which reads no more than the first row that is. */
 export const isWorkWaiting = (streams: readonly string[]) =>
   sql`EXISTS (SELECT FROM slotsync.changes AS c WHERE ${isWaiting(streams)})`;
@@ -63,10 +70,7 @@ export async function takeChanges(
     for (;;) {
       const taken = await takeOnce`
       WITH looked_at AS MATERIALIZED (
-        -- Each row looks its key up in the index: a join of lists whose sizes the planner does not know may be a nested loop.
-        SELECT c.id, c.stream, c.local_key, (SELECT f.run_id FROM slotsync.changes AS f
-          WHERE f.stream = c.stream AND f.local_key = c.local_key ORDER BY f.run_id LIMIT 1) AS after_run
-        FROM slotsync.changes AS c WHERE ${isWaiting(streams)}
+        SELECT c.id, c.stream, c.local_key, ${RUN_OF_KEY} AS after_run FROM slotsync.changes AS c WHERE ${isWaiting(streams)}
         ORDER BY c.id ${sql.raw(first === 'oldest' ? 'ASC' : 'DESC')} LIMIT ${most}
       ), by_stream AS MATERIALIZED (
         SELECT stream, array_agg(DISTINCT local_key) AS keys FROM looked_at WHERE after_run IS NULL GROUP BY stream
@@ -83,11 +87,13 @@ export async function takeChanges(
             WHERE finished_at IS NULL AND kind = 'incremental' AND lane = 'incremental' AND paused_at IS NULL)
         RETURNING id, lane, planner
       ), taken AS (
-        UPDATE slotsync.changes AS c SET run_id = CASE WHEN l.after_run IS NULL THEN (SELECT id FROM run) END, after_run = l.after_run
-        FROM (SELECT DISTINCT stream, local_key, after_run FROM looked_at) AS l CROSS JOIN LATERAL (
-          SELECT o.id FROM slotsync.changes AS o
-          WHERE o.stream = l.stream AND o.local_key = l.local_key AND o.run_id IS NULL OFFSET 0) AS o
-        WHERE c.id = o.id AND (l.after_run IS NOT NULL OR EXISTS (SELECT FROM run))
+        UPDATE slotsync.changes AS c SET (run_id, after_run) =
+          (SELECT CASE WHEN of_key.run_id IS NULL THEN (SELECT id FROM run) END, of_key.run_id FROM (SELECT ${RUN_OF_KEY} AS run_id) AS of_key)
+        WHERE c.ctid = ANY (ARRAY(
+          SELECT o.ctid FROM (SELECT DISTINCT stream, local_key, after_run FROM looked_at) AS l CROSS JOIN LATERAL (
+            SELECT o.ctid FROM slotsync.changes AS o
+            WHERE o.stream = l.stream AND o.local_key = l.local_key AND o.run_id IS NULL OFFSET 0) AS o
+          WHERE l.after_run IS NOT NULL OR EXISTS (SELECT FROM run)))
       )
       SELECT id::float8 AS "runId", lane, planner, (SELECT jsonb_object_agg(stream, CASE lane WHEN 'incremental' THEN keys ELSE '{}' END) FROM by_stream, all_keys) AS keys,
         (SELECT count(*) FROM looked_at) >= ${most} AS "isFull"
