@@ -19,6 +19,8 @@ import {
 import { pruneNotes } from '../state/retention.js';
 
 const PRUNE_EVERY_MS = 60 * 60 * 1000;
+/** Processes that were started together see each other so soon. */
+const FIRST_RENEWAL_MS = 1000;
 
 interface PresenceDeps {
   state: State;
@@ -46,6 +48,7 @@ export async function startPresence({ state, log, command, configuration, quota 
   const process_ = { id, command, host: hostname(), pid: process.pid, requestsPerSecond };
   let place: QuotaPlace | undefined;
   let others = 0;
+  let onSeen: (() => void) | undefined;
   const closing = new AbortController();
   let stopped: (SendingStopped & { since: Date }) | null = null;
   let isChanged = false;
@@ -53,6 +56,7 @@ export async function startPresence({ state, log, command, configuration, quota 
   const note = async () => {
     const noted = await notePresence(state.db, process_, stopped, { configuration, isChanged, notedAt });
     others = noted.others;
+    onSeen?.();
     quota?.sees(noted);
     return noted.isPutBack ? noteRestored() : noted.notedAt;
   };
@@ -67,7 +71,7 @@ export async function startPresence({ state, log, command, configuration, quota 
   notedAt = await note();
   const renewal = repeat(renew, {
     everyMs: RENEW_PROCESS_MS,
-    firstAfterMs: RENEW_PROCESS_MS,
+    firstAfterMs: FIRST_RENEWAL_MS,
     signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'process not noted in the state; it is retried'),
   });
@@ -96,6 +100,10 @@ export async function startPresence({ state, log, command, configuration, quota 
 
     /** Processes that send, this one included. */
     processes: () => others + 1,
+    /** `listener` is called whenever the processes were counted. */
+    whenSeen(listener: () => void): void {
+      onSeen = listener;
+    },
 
     /** Since when it sends nothing, and why; null: it sends. */
     stopped: () => stopped,

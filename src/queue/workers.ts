@@ -124,11 +124,17 @@ export function createWorkers(options: WorkersOptions) {
   };
   const processes = () => presence?.processes() ?? 1;
   const perBatch = mostRequests(options.streams);
-  let inFlight = Math.min(
-    concurrency,
-    firstInFlight({ roundTripMs, requests: perBatch, processes: processes() }),
-  );
+  const findFirst = () =>
+    Math.min(concurrency, firstInFlight({ roundTripMs, requests: perBatch, processes: processes() }));
+  let inFlight = findFirst();
+  let hasEndedBatch = false;
   let restMs = 0;
+  // A process that is started together with others sees them only when it has begun.
+  presence?.whenSeen(() => {
+    if (hasEndedBatch || inFlight === findFirst()) return;
+    inFlight = findFirst();
+    all[0]?.setConcurrency(inFlight);
+  });
   /** Workers of batches, of those of incremental runs, and of plans; none before the queue is needed. */
   let all: readonly JobWorker[] = [];
   let started: Promise<void> | undefined;
@@ -256,6 +262,7 @@ export function createWorkers(options: WorkersOptions) {
     };
     const next = nextInFlight(inFlight, seen);
     inFlight = Math.min(concurrency, next.inFlight);
+    hasEndedBatch = true;
     restMs = next.restMs;
     all[0]?.setConcurrency(inFlight);
   }

@@ -300,6 +300,35 @@ describe('changes that are few: the process that takes them', () => {
   );
 });
 
+it('a process that has begun takes the share of those that it comes to see', async () => {
+  const world = await open();
+  const { state, log } = world;
+  const shares: number[] = [];
+  const noted: Bullmq = {
+    ...bullmq,
+    worker(name, process, options) {
+      const worker = bullmq.worker(name, process, options);
+      if (name !== QUEUES.batches) return worker;
+      shares.push(options.concurrency ?? 1);
+      return { ...worker, setConcurrency: (jobs) => void shares.push(jobs) };
+    },
+  };
+  const presence = await startPresence({ state, log, command: 'worker' });
+  const probe = async () => undefined;
+  const workers = createWorkers({ ...world.deps(), bullmq: async () => noted, producer, probe, presence });
+  await workers.start();
+  const other = await startPresence({ state, log, command: 'worker' });
+  try {
+    const [alone = 0] = shares;
+    await until(async () => shares.length > 1, { describe: 'the other to be seen' });
+    expect(shares).toEqual([alone, Math.ceil(alone / 2)]);
+  } finally {
+    await workers.stop();
+    await producer.close();
+    await Promise.all([presence.close(), other.close()]);
+  }
+});
+
 describe('a run that a command has started', () => {
   let world: World;
   beforeEach(async () => {
