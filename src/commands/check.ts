@@ -8,19 +8,21 @@ import { UsageError } from '../errors/errors.js';
 import { formatMinute, lines, plural } from '../text/format.js';
 import { describeFormer, findFormerProcesses } from '../documents/concerns/processes.js';
 import { plain } from '../render/plain.js';
-import { print, printLines } from '../render/print.js';
+import { print, printLine, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { readClock } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
-import { checkAll, type Finding } from '../sync/operator/check.js';
+import { checkAll, type Finding, type WriteQuestion } from '../sync/operator/check.js';
+import { ask, canAsk } from './ask.js';
 import type { CommonOptions } from './command.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
-const SIGNS = { ok: '✓', fault: '✗', warning: '!', note: '·' } as const;
+const SIGNS = { ok: '✓', fault: '✗', contradicted: '✗', warning: '!', untested: '·' } as const;
 
 interface CheckOptions extends CommonOptions {
   writeProbe?: number;
   externalId?: string;
+  yes?: boolean;
   rows?: boolean;
 }
 
@@ -34,7 +36,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     if (!options.json) printLines(describeFinding(finding));
   };
   add({ what: 'settings', result: 'ok', text: describeSettings(app) });
-  for (const text of findExposedSecrets(options.envFile)) add({ what: 'secrets', result: 'note', text });
+  for (const text of findExposedSecrets(options.envFile)) add({ what: 'secrets', result: 'warning', text });
   for (const [setting, url] of Object.entries({
     MIRROR_DATABASE_URL: app.settings.mirrorUrl,
     STATE_DATABASE_URL: app.settings.stateUrl === app.settings.mirrorUrl ? undefined : app.settings.stateUrl,
@@ -54,7 +56,10 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     confirmedState: app.confirmedState,
     mirror: await app.mirror(),
     destination: async () => (await app.destination()).patient,
-    writeProbe: number === undefined ? undefined : { number, externalId: externalId ?? `slotsync_${number}` },
+    writeProbe:
+      number === undefined
+        ? undefined
+        : { number, externalId: externalId ?? `slotsync_${number}`, confirm: confirmWrite(options) },
     mapsRows: options.rows,
     isQuotaInState: app.settings.redisUrl === undefined,
   };
@@ -84,17 +89,47 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   }
 
   const faults = findings.filter(({ result }) => result === 'fault');
-  const warnings = findings.filter(({ result }) => result === 'warning').length;
-  print(options, { ok: faults.length === 0, findings }, [
-    '',
-    faults.length === 0
-      ? `No faults found${warnings > 0 ? `, ${plural(warnings, 'warning')}` : ''}. See what would be sent: slotsync plan`
-      : `${plural(faults.length, 'fault')} to correct.`,
-  ]);
+  print(options, { ok: faults.length === 0, findings }, ['', describeResults(findings)]);
   if (faults.length === 0) return EXIT.done;
   return faults.some(({ code }) => exitCodeOfErrorCode(code ?? null) === EXIT.usage)
     ? EXIT.usage
     : EXIT.failed;
+}
+
+/** Asks whoever started the command. */
+function confirmWrite({ yes, json }: CheckOptions) {
+  return async ({ object: { id, extId, typeId }, leftOut }: WriteQuestion): Promise<boolean> => {
+    if (yes) return true;
+    const named = `object ${id} (${extId ?? 'without an external id'}, type ${typeId})`;
+    const times = leftOut === undefined ? 'as it is' : `as it is, once without ${leftOut}, and as it was`;
+    if (json || !canAsk())
+      throw new UsageError(`${named} would be written ${times}`, {
+        remedy: 'If nobody edits it now, add --yes.',
+      });
+    printLine(`This writes ${named} ${times}. Nobody should edit it meanwhile.`);
+    return (await ask('Write it? Type yes: ')) === 'yes';
+  };
+}
+
+/** How many findings of each kind there are, and the next step. */
+function describeResults(findings: readonly Finding[]): string {
+  const count = (...results: Finding['result'][]) =>
+    findings.filter(({ result }) => results.includes(result)).length;
+  const [faults, warnings] = [count('fault'), count('warning')];
+  const counts = [
+    `${count('ok')} hold`,
+    `${count('fault', 'contradicted')} do not hold`,
+    `${count('untested')} not tested yet`,
+    warnings > 0 && `${plural(warnings, 'warning')}`,
+  ];
+  const isUnwritten = findings.some(({ what, result }) => what === 'assumed: write' && result === 'untested');
+  const next =
+    faults > 0
+      ? `Correct ${plural(faults, 'fault')}, then check again.`
+      : isUnwritten
+        ? 'Next: slotsync check --write-probe <number>, or what would be sent: slotsync plan'
+        : 'Next, what would be sent: slotsync plan';
+  return `${lines(...counts).join(', ')}. ${next}`;
 }
 
 function describeSettings({ settings: { api, redisUrl, requestsPerSecond } }: App): string {

@@ -62,9 +62,10 @@ export function addCommands(program: Command): void {
     .option('--rows', 'also map every row, and group those that could not be sent by the reason')
     .option(
       '--write-probe <number>',
-      'also write the object of this number back as it was read; if it has no external id, it gets one',
+      'also write the object of this number: as it was read, without a field, and as it was; if it has no external id, it gets one',
       wholeNumber,
     )
+    .option('--yes', 'write it without asking')
     .option('--external-id <id>', 'the external id it gets (default: slotsync_<number>)')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
@@ -447,6 +448,7 @@ function addSandbox(program: Command): void {
       '--assign-external-ids',
       'take `id` beside `extId` in a PUT, and give that object the external id',
     )
+    .option('--merges', 'keep what a PUT leaves out of an object')
     .option('--no-field-search', 'refuse finds of objects by fields')
     .option('--no-modified', 'ignore the filter `modified` of finds')
     .option('--latency <ms>', 'time until an answer', wholeNumber, 0)

@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { createInterface } from 'node:readline/promises';
 import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { deleteQueues } from '../queue/bullmq.js';
@@ -8,6 +6,7 @@ import { openState } from '../state/database.js';
 import { requireSchema } from '../state/migrate.js';
 import { countLosses, dropState, readDestination, requireIdle, type Losses } from '../state/reset.js';
 import { plural } from '../text/format.js';
+import { ask, canAsk } from './ask.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
@@ -21,7 +20,7 @@ export async function reset(app: App, options: CommonOptions & { yes?: boolean }
   const lost = { ...(await countLosses(state.db)), triggers: (await triggers.list()).length };
   const what = `what slotsync knows of ${binding ? `organization ${binding.organizationId} at ${binding.baseUrl}` : 'no service yet'}: ${describe(lost)}`;
   if (!options.yes) {
-    if (options.json || !process.stdin.isTTY || !process.stdout.isTTY)
+    if (options.json || !canAsk())
       throw new UsageError(`reset removes ${what}`, { remedy: 'If that is meant: slotsync reset --yes' });
     printLine(`This removes ${what}.`);
     printLine('Objects and bookings at the service and rows of the mirror stay as they are.');
@@ -60,14 +59,4 @@ function describe({
     plural(bookings, 'booking'),
     `triggers of ${plural(triggers, 'stream')}`,
   ].join(', ');
-}
-
-/** The line that is typed; empty when the input ends. */
-async function ask(question: string): Promise<string> {
-  const lines = createInterface({ input: process.stdin, output: process.stdout, terminal: false });
-  try {
-    return (await Promise.race([lines.question(question), once(lines, 'close').then(() => '')])).trim();
-  } finally {
-    lines.close();
-  }
 }

@@ -41,6 +41,8 @@ export interface PutOptions {
    * an unknown `extId` creates an object. Otherwise an object with `id` is refused.
    */
   assignsExternalIds?: boolean | 'ignored' | undefined;
+  /** True: what an object has and a write leaves out stays, fields and other properties. */
+  merges?: boolean | undefined;
 }
 
 /** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
@@ -67,7 +69,13 @@ function storedValues(values: readonly string[], as: 'trimmed' | 'cut' | 'sorted
 
 export function createPutObjects(
   { schema, objects }: { schema: Schema; objects: Objects },
-  { putStatus, maxObjects = 1000, references = 'call', assignsExternalIds = false }: PutOptions,
+  {
+    putStatus,
+    maxObjects = 1000,
+    references = 'call',
+    assignsExternalIds = false,
+    merges = false,
+  }: PutOptions,
 ) {
   const ordered = new Map<string, ObjectRefusal>();
 
@@ -187,7 +195,16 @@ export function createPutObjects(
           fieldId,
           values: storedValues(values, schema.fields.get(fieldId)?.storedAs),
         }));
-        return { extId, id: objects.controls.putObject({ ...object, fields }).id, status: 200 };
+        const was = merges ? objects.store.get(object.id ?? extId) : undefined;
+        const kept =
+          was?.fields.filter((field) => fields.every(({ fieldId }) => fieldId !== field.fieldId)) ?? [];
+        const properties = { ...was?.properties, ...object.properties };
+        const merged = { ...object, properties, fields: [...kept, ...fields] };
+        return {
+          extId,
+          id: objects.controls.putObject(merges ? merged : { ...object, fields }).id,
+          status: 200,
+        };
       });
       return { results };
     },

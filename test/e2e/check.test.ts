@@ -13,22 +13,29 @@ afterAll(() => world.close());
 
 describe('check --write-probe', () => {
   it('writes one object, and nothing without it', async () => {
-    const { id } = world.sandbox.addObject({ typeId: 'room' });
+    const { id } = world.sandbox.addObject({
+      typeId: 'room',
+      fields: [{ fieldId: 'room.name', values: ['Aula'] }],
+    });
     const plain = await world.run(['check']);
     expect([plain.code, world.puts()]).toEqual([0, []]);
-    const { code, stdout } = await world.run([
-      'check',
-      '--write-probe',
-      String(id),
-      '--external-id',
-      'room_X',
-    ]);
+    expect(plain.stdout).toMatch(
+      /\d+ hold, 0 do not hold, \d+ not tested yet, .*\. Next: slotsync check --write-probe <number>, or what would be sent: slotsync plan$/m,
+    );
+    const probe = ['check', '--write-probe', String(id), '--external-id', 'room_X'];
+    const asked = await world.run(probe);
+    expect([asked.code, world.puts()]).toEqual([2, []]);
+    expect(asked.stdout).toContain(
+      `✗ write probe: object ${id} (without an external id, type room) would be written as it is, once without room.name, and as it was`,
+    );
+    const { code, stdout } = await world.run([...probe, '--yes']);
     expect(code).toBe(0);
+    expect(stdout).toContain('✓ assumed: replace');
     expect(stdout).toContain(`✓ assumed: write: object ${id}: written back as it was read`);
     expect(stdout).toContain(
       `✓ assumed: assign-external-ids: object ${id}: it has the external id room_X now`,
     );
-    expect(world.puts()).toHaveLength(1);
+    expect(world.puts()).toHaveLength(3);
   });
 
   it.each([

@@ -99,10 +99,14 @@ describe('write probe', () => {
     const { id } = world.sandbox.addObject({ typeId: 'room', active: false, fields });
     expect(await probe(id)).toMatchObject({
       write: { held: 'yes' },
+      replace: {
+        held: 'yes',
+        found: expect.stringContaining('room.name was left out and became empty; it was put back'),
+      },
       'assign-external-ids': { held: 'yes', found: expect.stringContaining(`slotsync_${id}`) },
     });
     expect(world.sandbox.object(id)).toMatchObject({ extId: `slotsync_${id}`, active: false, fields });
-    expect(puts()).toHaveLength(1);
+    expect(puts()).toHaveLength(3);
   });
 
   const properties = { members: [{ objectId: 'person_1' }], organization: 'north' };
@@ -162,8 +166,48 @@ describe('write probe', () => {
     world.sandbox.changeObject(id, { properties: { organization: 'north' } });
     world.sandbox.openGate();
     expect(await probed).toMatchObject({
-      write: { held: 'no', found: expect.stringContaining('differs now in members') },
+      write: { held: 'no', found: expect.stringContaining('differs now in members; it was put back') },
     });
+    expect(world.sandbox.object(id)).toMatchObject({ properties });
+  });
+
+  it('says that the service merges: what is left out keeps its value', async () => {
+    await open({ merges: true });
+    const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields, properties });
+    world.destination = { ...world.destination, findLagSeconds: 0 };
+    expect(await probe(object.id)).toMatchObject({
+      write: { held: 'yes' },
+      replace: {
+        held: 'no',
+        needed: true,
+        found: expect.stringContaining('the service merges: room.name was left out and kept its value'),
+      },
+    });
+    expect(world.sandbox.object('room_1')).toEqual(object);
+  });
+
+  it('does not know it where the service accepts no object without the field', async () => {
+    await open();
+    const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    const { putObjects } = world.destination;
+    world.destination = {
+      ...world.destination,
+      putObjects(objects, ...more) {
+        const refuses = objects.some((each) => each.fields.length === 0);
+        if (refuses) world.sandbox.refuseObject('room_1', { status: 400, message: 'room.name is missing' });
+        else world.sandbox.allowObject('room_1');
+        return putObjects(objects, ...more);
+      },
+    };
+    expect(await probe(object.id)).toMatchObject({
+      replace: {
+        held: 'unknown',
+        found: expect.stringContaining(
+          'without room.name it was not accepted: refused: room.name is missing; it was put back',
+        ),
+      },
+    });
+    expect(world.sandbox.object('room_1')).toEqual(object);
   });
 
   it('reports an answer that was lost, and what is there now', async () => {
@@ -196,7 +240,7 @@ describe('write probe during a freeze', () => {
       destination: async () => world.destination,
       isQuotaInState: true,
       timeZone: async () => 'Europe/Stockholm',
-      writeProbe: { number: id, externalId: 'room_1' },
+      writeProbe: { number: id, externalId: 'room_1', confirm: async () => true },
     };
     for await (const finding of checkAll(deps)) if (finding.what === 'write probe') return finding;
     return undefined;

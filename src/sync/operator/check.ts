@@ -2,7 +2,7 @@
 // and what is assumed of the service. Writes nothing at the service.
 import pLimit from 'p-limit';
 import type { Configuration } from '../../config/config-file.js';
-import type { Destination } from '../../destination/destination.js';
+import type { Destination, FoundObject } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
 import { formatDuration, formatMinute, plural } from '../../text/format.js';
 import type { LoadReading, Mirror } from '../../mirror/mirror.js';
@@ -27,14 +27,23 @@ import { probeWrite, type WriteProbe } from './write-probe.js';
 
 export interface Finding {
   what: string;
-  /** `warning`: works, and should be changed. `note`: not a fault. */
-  result: 'ok' | 'fault' | 'warning' | 'note';
+  /**
+   * `fault`: does not hold, and must be corrected. `contradicted`: what is assumed of the service does not hold, and a sync goes on
+   * without it. `warning`: works, and should be changed.
+   */
+  result: 'ok' | 'fault' | 'contradicted' | 'warning' | 'untested';
   text: string;
   remedy?: string;
   code?: string;
   /** A number of rows, and the first of their keys. */
   count?: number;
   keys?: readonly string[];
+}
+
+/** A question to a person before an object is written. `leftOut`: the id of a field that is emptied for a moment. */
+export interface WriteQuestion {
+  object: FoundObject;
+  leftOut: string | undefined;
 }
 
 /** Connections that are opened while they are checked: a failure to open is a finding. */
@@ -47,8 +56,8 @@ interface CheckDeps {
   timeZone: () => Promise<string>;
   /** Maps every row too. */
   mapsRows?: boolean | undefined;
-  /** The object to write back; only where the state belongs to this destination. */
-  writeProbe?: WriteProbe | undefined;
+  /** The object to write back, only where the state belongs to this destination; `confirm` asks a person before. */
+  writeProbe?: (WriteProbe & { confirm: (question: WriteQuestion) => Promise<boolean> }) | undefined;
 }
 
 const COMPARED_REMEDY =
@@ -93,12 +102,12 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     if (isOk(sources)) for (const stream of configuration.streams) yield* await checkReading(mirror, stream);
     if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
     else if (deps.mapsRows)
-      yield { what: 'rows', result: 'note', text: 'not mapped: state or sources have a fault' };
+      yield { what: 'rows', result: 'untested', text: 'not mapped: state or sources have a fault' };
   }
 
   if (deps.isQuotaInState && !isOk(state)) {
     const text = 'not tested: the quota is counted in the state, which cannot be used';
-    yield { what: 'credentials', result: 'note', text };
+    yield { what: 'credentials', result: 'untested', text };
   } else {
     const destination = await deps.destination();
     const { writeProbe } = deps;
@@ -107,7 +116,10 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
       (async () => {
         const { db } = opened ?? {};
         if (!db || !isOk(state)) throw new UsageError('nothing is written while the state has a fault');
-        return probeWrite(destination, writeProbe, (type) => requireUnfrozen(db, deps, type));
+        return probeWrite(destination, writeProbe, async (object, leftOut) => {
+          await requireUnfrozen(db, deps, object.typeId);
+          if (!(await writeProbe.confirm({ object, leftOut }))) throw new UsageError('nothing was written');
+        });
       });
     yield* checkService(destination, configuration, tryWrite);
   }
@@ -177,8 +189,8 @@ export async function* checkDatabases(
     );
     const text = `a restore is recognized by ${known?.map((fact) => fact.join(' ')).join(', ')}`;
     const missing = unknown?.map(([fact]) => fact).join(', ');
-    if (!missing) yield { what, result: 'ok', text };
-    else yield { what, result: 'note', text: `${text}; this role or server does not tell: ${missing}` };
+    const untold = missing ? `; this role or server does not tell: ${missing}` : '';
+    yield { what, result: 'ok', text: `${text}${untold}` };
   }
 }
 
@@ -272,7 +284,7 @@ async function* checkSources(mirror: Mirror, { streams, reservations }: Configur
     ? `every column exists; times without a zone are in ${bookings.timezone}`
     : 'none: reservations of the service are kept, and compared with nothing';
   if (bookings) yield* sourceFindings(what, await mirror.bookings.check(bookings), text);
-  else yield { what, result: 'note', text } as const;
+  else yield { what, result: 'ok', text } as const;
 }
 
 function sourceFindings(what: string, faults: readonly string[], ok: string): Finding[] {
@@ -321,8 +333,8 @@ async function* checkService(
     yield* findings;
   }
   for (const { name, held, found, needed } of await probeAssumptions(destination, token, { written })) {
-    const result = held === 'yes' ? 'ok' : held === 'no' && needed ? 'fault' : 'note';
-    yield { what: `assumed: ${name}`, result, text: found };
+    const results = { yes: 'ok', no: needed ? 'fault' : 'contradicted', unknown: 'untested' } as const;
+    yield { what: `assumed: ${name}`, result: results[held], text: found };
   }
 }
 

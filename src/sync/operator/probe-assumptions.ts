@@ -27,6 +27,11 @@ const UNWRITTEN: readonly Assumption[] = [
       'PUT /objects is only seen when something is written: by the first sync, or --write-probe <number>',
   },
   {
+    name: 'replace',
+    held: 'unknown',
+    found: '--write-probe <number> tests whether an object that is written is replaced whole, or merged',
+  },
+  {
     name: 'assign-external-ids',
     held: 'unknown',
     found:

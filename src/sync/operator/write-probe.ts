@@ -1,5 +1,7 @@
-// The one check that writes: one named object is written back as it was read. What nobody has published of PUT /objects is
-// seen on this object before a sync writes thousands.
+// The one check that writes: one named object is written back as it was read, once without a field of its own, and as it was.
+// What nobody has published of PUT /objects is seen on this object before a sync writes thousands.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
 import { diffCarried, diffObjects } from '../../streams/destination-object.js';
@@ -14,17 +16,20 @@ export interface WriteProbe {
 
 const CONTEXT = { lane: 'incremental' } as const;
 const WRITE = 'write';
+const REPLACE = 'replace';
 const ASSIGN = 'assign-external-ids';
+/** Seconds between readings of an object that may still be shown as it was before a write. */
+const READ_AGAIN_SECONDS = 1;
 
 /**
- * Reads the object, writes it back unchanged, reads it again, and says what held. One without an external id gets one by
- * this. Throws UsageError when there is no such object, or the external id is another object's; then nothing is written, nor
- * when `requireWritable` throws for the type of the object.
+ * Reads the object, writes it back unchanged, then without one of its fields, then as it was, and says what held. One without an
+ * external id gets one by this. Throws UsageError when there is no such object, or the external id is another object's; then nothing is
+ * written, nor when `requireWritable` throws. It gets the object and the id of the field that is left out for a moment.
  */
 export async function probeWrite(
   destination: Destination,
   { number, externalId }: WriteProbe,
-  requireWritable: (typeId: string) => Promise<void>,
+  requireWritable: (object: FoundObject, leftOut: string | undefined) => Promise<void>,
 ): Promise<Assumption[]> {
   const readObject = async (): Promise<FoundObject | undefined> =>
     (await destination.findObjectsByNumber([number], '', CONTEXT)).get(number);
@@ -37,7 +42,8 @@ export async function probeWrite(
   }
   if (before.typeId === '')
     throw new UsageError(`object ${number} is read without its type: it cannot be written back`);
-  await requireWritable(before.typeId);
+  const leftOut = before.fields.at(-1)?.fieldId;
+  await requireWritable(before, leftOut);
   const extId = before.extId ?? externalId;
   const findNamed = async () => (await destination.findObjects([extId], before.typeId, CONTEXT)).get(extId);
   if (before.extId === undefined) {
@@ -48,37 +54,90 @@ export async function probeWrite(
       });
   }
 
-  const { id, ...object } = before;
   const isAssigned = before.extId === undefined;
-  const refusal = await write(destination, { ...object, extId, ...(isAssigned ? { id } : {}) });
-  const after = await readObject();
-  const [was, is] = [{ ...before, extId }, after && { ...after, extId }];
-  const changed = is && [...diffObjects(was, is).map(({ field }) => field), ...diffCarried(was, is)];
+  const { id, ...whole } = { ...before, extId };
+  /** Names of what differs from the object as it was read first; undefined: it is not found. */
+  const readDifferences = async () => {
+    const now = await readObject();
+    if (!now) return undefined;
+    const is = { ...now, extId };
+    return [...diffObjects(whole, is).map(({ field }) => field), ...diffCarried(whole, is)];
+  };
+  /** The same, read again while a find may still show what was before the write. */
+  const readUntil = async (expected: readonly string[]) => {
+    let differing = await readDifferences();
+    for (let waited = 0; waited < destination.findLagSeconds; waited += READ_AGAIN_SECONDS) {
+      if (isDeepStrictEqual(differing, expected)) break;
+      await sleep(READ_AGAIN_SECONDS * 1000);
+      differing = await readDifferences();
+    }
+    return differing;
+  };
   const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({
     name,
     held,
     found: `object ${number}: ${found}`,
-    needed: name === WRITE || destination.assignsExternalIds,
+    needed: name !== ASSIGN || destination.assignsExternalIds,
   });
-  const written = (): Assumption => {
-    if (refusal !== undefined) return assume(WRITE, isAssigned ? 'unknown' : 'no', refusal);
-    if (changed === undefined) return assume(WRITE, 'no', 'it was accepted, and is not found any more');
-    return changed.length === 0
-      ? assume(WRITE, 'yes', 'written back as it was read, and read again without a difference')
-      : assume(WRITE, 'no', `it was accepted, and differs now in ${changed.join(', ')}`);
+  /** Writes the object as it was read. Returns how it differs nevertheless, as the end of a sentence. */
+  const putBack = async (): Promise<string> => {
+    const refusal = await write(destination, whole);
+    const left = await readUntil([]);
+    if (left?.length === 0) return '; it was put back';
+    const missing = left ? left.join(', ') : 'the whole object';
+    return `; ${missing} could not be put back (${refusal ?? 'the write was accepted'}): enter it at the service`;
   };
-  if (!isAssigned) {
-    const unknown = 'it has an external id; name an object without one to test this';
-    return [written(), assume(ASSIGN, 'unknown', unknown)];
+
+  const refusal = await write(destination, { ...whole, ...(isAssigned ? { id } : {}) });
+  const assigned = isAssigned && refusal === undefined ? (await readObject())?.extId : undefined;
+  const changed = await readDifferences();
+
+  async function judgeWritten(): Promise<Assumption> {
+    if (refusal !== undefined) return assume(WRITE, isAssigned ? 'unknown' : 'no', refusal);
+    if (isAssigned && assigned !== extId)
+      return assume(WRITE, 'unknown', 'the object itself was not written');
+    if (changed === undefined) return assume(WRITE, 'no', 'it was accepted, and is not found any more');
+    if (changed.length === 0)
+      return assume(WRITE, 'yes', 'written back as it was read, and read again without a difference');
+    const differs = `it was accepted, and differs now in ${changed.join(', ')}`;
+    return assume(WRITE, 'no', `${differs}${await putBack()}`);
   }
-  if (refusal !== undefined) return [written(), assume(ASSIGN, 'no', refusal)];
-  if (after?.extId === extId)
-    return [written(), assume(ASSIGN, 'yes', `it has the external id ${extId} now`)];
-  const created = await findNamed();
-  const how = created
-    ? `the number was ignored, and object ${created.id} was created with the external id ${extId}: remove it at the service`
-    : 'it was accepted, and the object has no external id';
-  return [assume(WRITE, 'unknown', 'the object itself was not written'), assume(ASSIGN, 'no', how)];
+
+  async function judgeReplaced(isWritten: boolean): Promise<Assumption> {
+    if (!isWritten) return assume(REPLACE, 'unknown', 'not tested, since it was not written back as it was');
+    if (leftOut === undefined)
+      return assume(REPLACE, 'unknown', 'it has no field that could be left out: name another object');
+    const fields = whole.fields.filter(({ fieldId }) => fieldId !== leftOut);
+    const refused = await write(destination, { ...whole, fields });
+    const differing = refused === undefined ? await readUntil([leftOut]) : undefined;
+    const end = await putBack();
+    if (refused !== undefined)
+      return assume(REPLACE, 'unknown', `without ${leftOut} it was not accepted: ${refused}${end}`);
+    if (differing?.length === 0)
+      return assume(
+        REPLACE,
+        'no',
+        `the service merges: ${leftOut} was left out and kept its value. A value that a row loses would stay at the service`,
+      );
+    return isDeepStrictEqual(differing, [leftOut]) && end === '; it was put back'
+      ? assume(REPLACE, 'yes', `replaced whole: ${leftOut} was left out and became empty${end}`)
+      : assume(REPLACE, 'no', `${leftOut} was left out, and ${differing?.join(', ') ?? 'it'} changed${end}`);
+  }
+
+  async function judgeAssigned(): Promise<Assumption> {
+    if (!isAssigned)
+      return assume(ASSIGN, 'unknown', 'it has an external id; name an object without one to test this');
+    if (refusal !== undefined) return assume(ASSIGN, 'no', refusal);
+    if (assigned === extId) return assume(ASSIGN, 'yes', `it has the external id ${extId} now`);
+    const created = await findNamed();
+    const how = created
+      ? `the number was ignored, and object ${created.id} was created with the external id ${extId}: remove it at the service`
+      : 'it was accepted, and the object has no external id';
+    return assume(ASSIGN, 'no', how);
+  }
+
+  const written = await judgeWritten();
+  return [written, await judgeReplaced(written.held === 'yes'), await judgeAssigned()];
 }
 
 /** Why the write was not accepted; undefined: it was. */
