@@ -417,7 +417,7 @@ request is carried out later (delayMs: 6000):
   POST   /sandbox/late/release  carries them out, without delayMs
   POST   /sandbox/late/reset    resets the connection, with afterMs "asked"
 
-More of them: src/sandbox/control-requests.ts; examples: docs/api-contract.md.`;
+More of them: src/sandbox/control-requests.ts; examples: docs/service-contract.md.`;
 
 function addSandbox(program: Command): void {
   common(program.command('sandbox'))

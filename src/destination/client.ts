@@ -6,13 +6,15 @@ import { currentText } from '../config/setting-text.js';
 import type { ApiSettings } from '../config/settings.js';
 import type { SpanNotes } from '../process/tracing.js';
 import { withDeadline } from '../time/deadline.js';
+import type { Dialect, Filter, Json, Kind } from '../dialect/dialect.js';
 import { createTokenSource } from './access-token.js';
 import { openConnections } from './connections.js';
 import { createExchanges, type Context } from './exchange.js';
-import { forbidden, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
+import { toDetail, type ErrorBodies } from './failure-text.js';
+import { forbidden, parseAnswer, understand, type Answer, type Call, type Endpoint } from './http-errors.js';
+import type { Page } from './paging.js';
 import type { Limiter } from './quota/limiter.js';
 import { createRedaction } from './redaction.js';
-import { authenticateAnswer, createPaths, findAny, toDetail, type ErrorBodies } from './wire.js';
 
 export type { Context } from './exchange.js';
 
@@ -20,6 +22,7 @@ export interface ClientOptions {
   api: ApiSettings;
   limiter: Limiter;
   log: Logger;
+  dialect: Dialect;
   prefix: string;
   requestTimeoutMs: number;
   tokenSeconds: number;
@@ -29,11 +32,25 @@ export interface ClientOptions {
 
 export type Client = ReturnType<typeof createClient>;
 
+/** Makes something of an answer. `body` is its JSON, or undefined where it has none. */
+type Parse<T> = (body: unknown, answer: Answer) => T;
+
+export const FINDS = {
+  types: 'findTypes',
+  fields: 'findFields',
+  objects: 'findObjects',
+  reservations: 'findReservations',
+  cancellations: 'findCancellations',
+} as const satisfies Record<Kind, Endpoint>;
+
+export const ONE_RESULT: Page = { page: 1, limit: 1 };
+
 /** Opens a pool of connections to the service. Everything throws SlotsyncError only, or the signal's reason. */
 export function createClient({
   api,
   limiter,
   log,
+  dialect,
   prefix,
   requestTimeoutMs,
   tokenSeconds,
@@ -41,43 +58,52 @@ export function createClient({
   meter = noMeter,
 }: ClientOptions) {
   const connections = openConnections(api, requestTimeoutMs, meter.connected);
-  const paths = createPaths(api.organizationId, prefix);
-  /** By path: names without the organization's id. */
-  const endpoints = new Map<string, string>(
-    Object.entries(paths).map(([endpoint, path]) => [path, endpoint]),
-  );
   const { add: addSecret, redact } = createRedaction();
-  const reading = { errorBodies, redact };
+  const reading = { errorBodies, redact, readReason: dialect.error.read };
   const exchanges = createExchanges({
     connections,
     limiter,
     log,
     meter,
     requestTimeoutMs,
-    endpointOf: (path) => endpoints.get(path) ?? 'other',
   });
+
+  /** A request of the dialect, as it is sent. */
+  const callOf = (endpoint: Endpoint, { method, path, body }: Omit<Call, 'endpoint'>): Call => ({
+    endpoint,
+    method,
+    path: prefix + path,
+    body,
+  });
+
+  /** A find of one page; a find of nothing else is the smallest that the service may permit. */
+  const find = (kind: Kind, filter: Filter = { by: 'none' }, page: Page = ONE_RESULT) => {
+    const question = { kind, filter, ...page };
+    const endpoint = FINDS[kind];
+    return { question, call: callOf(endpoint, dialect.find.ask(question)) };
+  };
 
   const tokens = createTokenSource({
     defaultSeconds: tokenSeconds,
     // Every caller that waits shares this request, so no single caller's signal may end it.
     authenticate: async () => {
-      const call = { method: 'POST', path: paths.authenticate } as const;
       const key = currentText(api.key);
-      let answer = await sendKey(call, key);
+      let [answer, call] = await sendKey(key);
       // Its file may have been replaced in between: the old key is withdrawn when the new one is there.
       const replaced = answer.status >= 400 && answer.status < 500 ? currentText(api.key) : key;
-      if (replaced !== key) answer = await sendKey(call, replaced);
-      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
-      if (!parsed.success) throw invalidAnswer(call, 'it holds no token');
-      return parsed.data.token;
+      if (replaced !== key) [answer, call] = await sendKey(replaced);
+      const body = parseAnswer(answer, call, reading) as Json;
+      return understand(call, () => dialect.authenticate.read(body));
     },
   });
 
-  async function sendKey(call: Call, key: string): Promise<Answer> {
+  async function sendKey(key: string): Promise<[Answer, Call]> {
     addSecret(key);
-    const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
+    const { organizationId, region } = api;
+    const { headers, ...asked } = dialect.authenticate.ask({ key, organizationId, region });
+    const call: Call = { ...asked, endpoint: 'authenticate' };
     const exchange = exchanges.open(call, { lane: 'incremental' });
-    return untilAnswered(exchange, () => exchange.send(headers));
+    return [await untilAnswered(exchange, () => exchange.send(headers, call.body)), call];
   }
 
   /** The last token with which the service permitted a request. */
@@ -90,10 +116,10 @@ export function createClient({
     token: string,
     context: Context,
   ): Promise<unknown> {
-    const path = call.path === paths.findTypes ? paths.findFields : paths.findTypes;
-    const probe = openRequest({ method: 'POST', path }, context, { isProbe: true });
+    const other = find(call.endpoint === FINDS.types ? 'fields' : 'types').call;
+    const probe = openRequest(other, context, { isProbe: true });
     const isPermitted = async () =>
-      untilAnswered(probe, () => probe.send(findAny, () => true)).catch(() => false);
+      untilAnswered(probe, () => probe.send(other.body, () => true)).catch(() => false);
     const isForbidden = permitted === token || (await isPermitted());
     try {
       return parseAnswer(answer, call, reading);
@@ -119,21 +145,18 @@ export function createClient({
       },
 
       /**
-       * Sends with the slot in hand. Returns what `parse` makes of the body of a 2xx answer, and of its characters; undefined
-       * when it has to be sent again, with another slot.
+       * Sends with the slot in hand. Returns what `parse` makes of the JSON of a 2xx answer; undefined when it has to be sent
+       * again, with another slot.
        */
-      async send<T>(
-        body: unknown,
-        parse: (body: unknown, characters: number) => T,
-        notes?: SpanNotes,
-      ): Promise<T | undefined> {
-        const answer = await exchange.send({ authorization: `Bearer ${token}` }, body, notes);
+      async send<T>(body: unknown, parse: Parse<T>, notes?: SpanNotes): Promise<T | undefined> {
+        const answer = await exchange.send(dialect.authenticate.headers(token), body, notes);
         if (!answer) return undefined;
         if (!isUnauthorized(answer)) {
           permitted = token;
-          return parse(parseAnswer(answer, call, reading), answer.body.length);
+          const parsed = parseAnswer(answer, call, reading);
+          return understand(call, () => parse(parsed, answer));
         }
-        if (isProbe) return parse(parseAnswer(answer, call, reading), 0);
+        if (isProbe) return parse(parseAnswer(answer, call, reading), answer);
         if (isRenewed) throw await explainRefused(answer, call, token, context);
         isRenewed = true;
         tokens.refuse(token);
@@ -145,18 +168,15 @@ export function createClient({
     };
   }
 
-  /** Sends, and returns what `parse` makes of the body of a 2xx answer, and of its characters. */
-  function send<T>(
-    { body, ...call }: Call,
-    context: Context,
-    parse: (body: unknown, characters: number) => T,
-  ): Promise<T> {
+  /** Sends, and returns what `parse` makes of the JSON of a 2xx answer. */
+  function send<T>(call: Call, context: Context, parse: Parse<T>): Promise<T> {
     const request = openRequest(call, context);
-    return untilAnswered(request, () => request.send(body, parse));
+    return untilAnswered(request, () => request.send(call.body, parse));
   }
 
   return {
-    paths,
+    callOf,
+    find,
     openRequest,
 
     send,

@@ -1,31 +1,43 @@
 // The scheduling service, as the use cases call it: one function for each request, in our own types.
-import { z } from 'zod';
+import { DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
+import { isAccepted } from '../dialect/default-dialect.js';
+import {
+  NotUnderstood,
+  type Filter,
+  type FoundCancellation,
+  type FoundObject as ReadObject,
+  type FoundReservation,
+  type Json,
+  type Kind,
+  type PutObject,
+  type WriteResult,
+} from '../dialect/dialect.js';
 import { codeOf, type SlotsyncError } from '../errors/errors.js';
-import type { DestinationObject } from '../streams/destination-object.js';
+import {
+  createObject,
+  type Carried,
+  type DestinationObject,
+  type FieldValues,
+} from '../streams/destination-object.js';
+import { isStorable } from '../streams/local-key.js';
 import type { Place } from '../process/tracing.js';
 import { retryDelayMs } from '../time/retry-delay.js';
-import { createClient, untilAnswered, type Client, type ClientOptions } from './client.js';
+import { createClient, ONE_RESULT, untilAnswered, type Client, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
-import {
-  answerTooLarge,
-  failsOnFound,
-  invalidAnswer,
-  isSpoiled,
-  refusedContent,
-  type Call,
-} from './http-errors.js';
-import { askInParts, countKept, eachPage, readAgainWhenMoved, readPages } from './paging.js';
+import { answerTooLarge, failsOnFound, invalidAnswer, isSpoiled, refusedContent } from './http-errors.js';
+import { askInParts, countKept, eachPage, readAgainWhenMoved, readPages, type Page } from './paging.js';
 import { createPatience, noPatience, pause, type Patience } from './patience.js';
-import { findUpcoming } from './upcoming-reservations.js';
-import * as wire from './wire.js';
+import { findUpcoming, type Period } from './upcoming-reservations.js';
 
-export type { UpcomingReservation } from './upcoming-reservations.js';
-export type { Cancellation, Period, PutObject, Reservation } from './wire.js';
+export type { PutObject } from '../dialect/dialect.js';
+export type { Period, UpcomingReservation } from './upcoming-reservations.js';
 
 /** Assumed: nothing is published, and a find that is served by a copy of the service's database lags. */
 const FIND_LAG_SECONDS = 10;
 
-export interface DestinationOptions extends ClientOptions {
+export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
+  /** The default one unless given. */
+  dialect?: CompleteDialect;
   /** Most results asked for in one page. */
   pageSize: number;
   searchByFields?: boolean;
@@ -54,9 +66,7 @@ export interface Definition {
 
 /** Reservations or cancellations in a period, changed in one, or named. Of the first two at most `most`. */
 export type ReservationSelection =
-  | { window: wire.Period; most?: number | undefined }
-  | { modified: wire.Period; most?: number | undefined }
-  | Named;
+  { window: Period; most?: number | undefined } | { modified: Period; most?: number | undefined } | Named;
 
 /** By external ids, or by the service's own. */
 type Named = { extIds: readonly string[] } | { ids: readonly number[] };
@@ -76,10 +86,10 @@ interface Narrowing {
 const FAULT = Symbol('fault');
 
 /** An object of which only the names are understood, which say whose it is. */
-interface NotUnderstood {
+interface NotUnderstoodObject {
   id: number;
   extId?: string | null | undefined;
-  [FAULT]: string;
+  [FAULT]: NotUnderstood;
 }
 
 /** Everything that was asked for. `tooMany`: how much it is, when it is more than `most`; there are no results then. */
@@ -97,31 +107,15 @@ const MOST_FAILURES = { before: 8, after: 20 };
 /** Failures of an id alone, some seconds apart, after which it is the cause. */
 const ATTEMPTS_ALONE = 3;
 
-const ONE_RESULT: wire.Page = { page: 1, limit: 1 };
 /** Reservations and cancellations that are looked at to see whether they are understood. */
 const PROBED = 100;
 
-type FindResult = z.ZodType<{ id: number }>;
+type ObjectAsRead = ReadObject | NotUnderstoodObject;
 
-const objectNames = wire.foundObject.pick({ id: true, extId: true });
-/** An object as far as it is understood. Without its names there is no answer. */
-const anyObject = z.unknown().transform((given, context) => {
-  const parsed = wire.foundObject.safeParse(given);
-  if (parsed.success) return parsed.data;
-  const { data: names } = objectNames.safeParse(given);
-  if (names) return { ...names, [FAULT]: describeIssue(parsed.error) } satisfies NotUnderstood;
-  for (const issue of parsed.error.issues) context.issues.push(issue as never);
-  return z.NEVER;
-});
-
-const describeIssue = ({ issues: [issue] }: z.ZodError): string =>
-  `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`;
-
-const isUnderstood = <T extends object>(found: T | NotUnderstood): found is T => !(FAULT in found);
-
+/** A find of one kind, and how each of its results is read. */
 interface Find<T> {
-  path: string;
-  schema: T;
+  kind: Kind;
+  read: (found: Json) => T;
 }
 
 export type Destination = ReturnType<typeof openDestination>;
@@ -130,7 +124,8 @@ export type Destination = ReturnType<typeof openDestination>;
  * Opens the service. Every function throws SlotsyncError, or the signal's reason. `patient`: the same for a command that only
  * reads; its finds are sent again while the service fails.
  */
-export function createDestination(options: DestinationOptions): Destination & { patient: Destination } {
+export function createDestination(given: DestinationOptions): Destination & { patient: Destination } {
+  const options = { ...given, dialect: given.dialect ?? DEFAULT_DIALECT };
   const client = createClient(options);
   const patience = createPatience(options.log, () => client.meanLatencyMs() !== undefined);
   return {
@@ -139,51 +134,116 @@ export function createDestination(options: DestinationOptions): Destination & { 
   };
 }
 
-function openDestination(options: DestinationOptions, client: Client, patience: Patience) {
-  const { paths } = client;
+function openDestination(
+  options: DestinationOptions & { dialect: CompleteDialect },
+  client: Client,
+  patience: Patience,
+) {
+  const { dialect } = options;
   const { searchByFields: searchesByFields = true } = options;
+
+  /** Reads an object, or only its names where more is not understood. */
+  const objectsOf = (carries: boolean): Find<ObjectAsRead> => ({
+    kind: 'objects',
+    read(found) {
+      try {
+        return dialect.object.read(found, carries);
+      } catch (error) {
+        if (!(error instanceof NotUnderstood)) throw error;
+        const names = namesOf(found);
+        if (!names) throw error;
+        return { ...names, [FAULT]: error };
+      }
+    },
+  });
+  const namesOf = (found: Json) => {
+    try {
+      return dialect.object.identify(found);
+    } catch {
+      return undefined;
+    }
+  };
   const finds = {
-    objects: { path: paths.findObjects, schema: anyObject },
-    reservations: { path: paths.findReservations, schema: wire.foundReservation },
-    cancellations: { path: paths.findCancellations, schema: wire.foundCancellation },
+    objects: objectsOf(true),
+    /** Without what is not understood: they are not written. */
+    listed: objectsOf(false),
+    types: { kind: 'types', read: dialect.type.read },
+    fields: { kind: 'fields', read: dialect.field.read },
+    reservations: { kind: 'reservations', read: dialect.reservation.read },
+    cancellations: { kind: 'cancellations', read: dialect.cancellation.read },
   } as const;
 
-  const parserOf =
-    <T extends z.ZodType>(schema: T, call: Call) =>
-    (body: unknown): z.output<T> => {
-      const parsed = schema.safeParse(body);
-      if (parsed.success) return parsed.data;
-      throw invalidAnswer(call, describeIssue(parsed.error));
-    };
-
-  const findWholePage = <T extends FindResult>(
-    { path, schema }: Find<T>,
-    filter: object,
-    page: wire.Page,
-    context: Context,
-  ) => {
-    const call = { method: 'POST', path, body: wire.findRequest(filter, page) } as const;
-    const parse = parserOf(wire.findAnswer(schema), call);
-    return client.send(call, context, (body, characters) => ({ ...parse(body), characters }));
+  const findWholePage = <T>({ kind, read }: Find<T>, filter: Filter, page: Page, context: Context) => {
+    const { call, question } = client.find(kind, filter, page);
+    return client.send(call, context, (body, { body: { length } }) => {
+      const { results, ...answer } = dialect.find.read(body as Json, question);
+      return {
+        ...answer,
+        results: results.map((found, at) => readAt(at, () => read(found as Json))),
+        characters: length,
+      };
+    });
   };
 
   /** Reads one page of a find, in parts where the answer is too large. */
-  const findPage = <T extends FindResult>(find: Find<T>, filter: object, page: wire.Page, context: Context) =>
+  const findPage = <T>(find: Find<T>, filter: Filter, page: Page, context: Context) =>
     askInParts(
       (part) => patience(context, () => findWholePage(find, filter, part, context)),
       page,
-      find.path,
+      client.find(find.kind).call,
     );
 
+  const maintained = new Set(dialect.maintained);
+  /** The properties that a write sends back. */
+  function sentBack(carried: Carried | undefined): Carried | undefined {
+    const sent = Object.entries(carried ?? {}).filter(([name]) => !maintained.has(name));
+    return sent.length > 0 ? Object.fromEntries(sent) : undefined;
+  }
+
+  /** An object that was read as one of a type, as we compare and write it. */
+  const toDestinationObject = (
+    { typeId, active, fields, carried }: ReadObject,
+    extId: string,
+    ofType: string,
+  ): DestinationObject =>
+    createObject(
+      extId,
+      typeId ?? ofType,
+      active ?? true,
+      fields.map((given) => [given.fieldId, given.values ?? [], given.carried && sentBack(given.carried)]),
+      carried && sentBack(carried),
+    );
+
+  /** The same, of an object that may have no external id. */
+  function toFoundObject(found: ReadObject, ofType: string): FoundObject {
+    const extId = found.extId ?? '';
+    const object = toDestinationObject(found, extId, ofType);
+    return { ...object, id: found.id, extId: extId === '' ? undefined : extId };
+  }
+
+  /** A dialect that reads another name than was asked for would hide the object. */
+  function requireAsked(extId: string | null | undefined, asked: readonly string[]): void {
+    const { file } = dialect;
+    if (file === undefined) return; // the default: others may be in the answer
+    if (extId && asked.some((one) => areAlike(one, extId))) return;
+    const what = extId ? 'an external id that was not asked for' : 'no external id, and one was asked for';
+    throw invalidAnswer(
+      client.find('objects').call,
+      `object.read of ${file} returns ${what}`,
+      extId ?? undefined,
+      `Correct object.read, or the filter extIds of find.ask, in ${file}, then: slotsync check`,
+    );
+  }
+
   /** Reads a find to its last page, each result once. */
-  const readFind = <T extends FindResult>(
+  const readFind = <T extends { id: number }>(
     find: Find<T>,
-    filter: object,
+    filter: Filter,
     context: Context,
     bounds: { most?: number | undefined; atOnce?: number; ask?: typeof findPage } = {},
   ) => {
     const { ask = findPage, ...rest } = bounds;
-    const reading = { path: find.path, pageSize: options.pageSize, ...rest };
+    const reading = { call: client.find(find.kind).call, pageSize: options.pageSize, ...rest };
     return readPages((page) => ask<T>(find, filter, page, context), reading);
   };
 
@@ -192,15 +252,16 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
    * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
    * is asked for alone, once.
    */
-  async function narrowNamed<T extends FindResult>(
+  async function narrowNamed<T extends { id: number }>(
     find: Find<T>,
     named: Named,
     context: Context,
     { unreadable, suspects = new Set(), ...bounds }: Narrowing,
-  ): Promise<z.output<T>[]> {
-    const [by, ids] = 'ids' in named ? ['ids', named.ids] : ['extIds', named.extIds];
-    const call = { method: 'POST', path: find.path } as const;
-    const results: z.output<T>[] = [];
+  ): Promise<T[]> {
+    const ids: readonly (string | number)[] = 'ids' in named ? named.ids : named.extIds;
+    const by = 'ids' in named ? 'ids' : 'extIds';
+    const { call } = client.find(find.kind);
+    const results: T[] = [];
     const kept = countKept(call);
     let isAnswered = false;
     let failuresInRow = 0;
@@ -211,7 +272,10 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
       for (let part = parts.shift(); part; part = parts.shift()) {
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
-          found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
+          found = await readFind(find, { by, [by]: part } as Filter, context, {
+            ...bounds,
+            ask: findWholePage,
+          });
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
@@ -246,7 +310,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   }
 
   /** Calls `narrowNamed` again while the service fails, as long as the caller's patience lasts. */
-  const findNamed = <T extends FindResult>(
+  const findNamed = <T extends { id: number }>(
     find: Find<T>,
     named: Named,
     context: Context,
@@ -254,35 +318,39 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
   ) => patience(context, () => narrowNamed(find, named, context, narrowing));
 
   /** Results beyond `most` are not read: the answer says how many there are. */
-  async function findSelected<T extends FindResult, R>(
+  async function findSelected<T extends { id: number }, R>(
     find: Find<T>,
-    convert: (found: z.output<T>) => R,
+    convert: (found: T) => R,
     selection: ReservationSelection,
     context: Context,
   ): Promise<Found<R>> {
     const atOnce = PAGES_AT_ONCE;
     if ('ids' in selection || 'extIds' in selection)
       return { results: (await findNamed(find, selection, context, { atOnce })).map(convert) };
-    const filter =
-      'window' in selection ? wire.windowFilter(selection.window) : wire.modifiedFilter(selection.modified);
+    const filter: Filter =
+      'window' in selection
+        ? { by: 'window', ...inMilliseconds(selection.window) }
+        : { by: 'modified', ...inMilliseconds(selection.modified) };
     const found = await readFind(find, filter, context, { most: selection.most, atOnce });
     return { ...found, results: found.results.map(convert) };
   }
 
   /** The error of an object that is not understood. */
-  const notUnderstood = ({ id, extId, [FAULT]: fault }: NotUnderstood) =>
-    invalidAnswer({ method: 'POST', path: finds.objects.path }, fault, `'${extId ?? id}'`);
+  const notUnderstood = ({ id, extId, [FAULT]: { message, more } }: NotUnderstoodObject) => {
+    const detail = [`'${extId ?? id}'`, more.detail].filter(Boolean).join(': ');
+    return invalidAnswer(client.find('objects').call, message, detail, more.remedy);
+  };
 
   /** Leaves out objects that are not understood: who needs one of them asks for it by its name. */
-  function skipNotUnderstood<T extends object>(found: readonly (T | NotUnderstood)[]): T[] {
-    const understood = found.filter(isUnderstood<T>);
+  function skipNotUnderstood(found: readonly ObjectAsRead[]): ReadObject[] {
+    const understood = found.filter(isUnderstood);
     const skipped = found.length - understood.length;
     if (skipped > 0) options.log.debug({ skipped }, 'objects that are not understood were left out');
     return understood;
   }
 
-  const readDefinitions = async (path: string, context: Context, extIds?: readonly string[]) => {
-    const found = await readFind({ path, schema: wire.foundDefinition }, extIds ? { extIds } : {}, context);
+  const readDefinitions = async (kind: 'types' | 'fields', context: Context, extIds?: readonly string[]) => {
+    const found = await readFind(finds[kind], extIds ? { by: 'extIds', extIds } : { by: 'none' }, context);
     return found.results.map(({ id, extId, name }): Definition => ({
       id,
       extId: extId ?? undefined,
@@ -301,26 +369,26 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     read: (pages: AsyncIterable<readonly FoundObject[]>) => Promise<T>,
     { pace = async () => undefined }: { pace?: () => Promise<void> } = {},
   ): Promise<T> {
-    const { path } = finds.objects;
+    const { call } = client.find('objects');
     async function* pages(): AsyncGenerator<FoundObject[]> {
-      const send = async (page: wire.Page) => {
+      const send = async (page: Page) => {
         await pace();
-        return findPage(finds.objects, wire.typeFilter(typeId), page, context);
+        return findPage(finds.listed, { by: 'type', typeId }, page, context);
       };
-      const reading = { path, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE };
+      const reading = { call, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE };
       let seen = 0;
-      const skipped: NotUnderstood[] = [];
+      const skipped: NotUnderstoodObject[] = [];
       for await (const results of eachPage(send, reading)) {
         const understood = skipNotUnderstood(results);
         seen += understood.length;
         if (seen === 0) for (const found of results) if (FAULT in found) skipped.push(found);
-        yield understood.map((found) => wire.toFoundObject(found, typeId, false));
+        yield understood.map((found) => toFoundObject(found, typeId));
       }
       // Objects of the type have another form than is known.
       const [first, second] = skipped;
       if (first && second && seen === 0) throw notUnderstood(first);
     }
-    return readAgainWhenMoved(path, () => read(pages()));
+    return readAgainWhenMoved(call, () => read(pages()));
   }
 
   /** The objects of a type that are wanted, by default all. Reads the type whole, and keeps only these in memory. */
@@ -335,25 +403,26 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
       return objects;
     });
 
+  const toResult = ({ id, status, reason = `refused with ${status}` }: WriteResult): PutResult =>
+    isAccepted(status)
+      ? { accepted: true, id }
+      : { accepted: false, status, message: client.toMessage(reason) };
+
   /** A PUT of which its sender decides with the slot in hand what is written; see `openRequest`. */
   function openPut(context: Context) {
-    const call = { method: 'PUT', path: paths.objects } as const;
+    const call = client.callOf('objects', dialect.write);
     const request = client.openRequest(call, context);
-    const parse = parserOf(wire.putAnswer, call);
-    const toResult = (item: z.output<typeof wire.putAnswer>['results'][number]): PutResult => {
-      const { id, status } = item;
-      if (status >= 200 && status < 300) return { accepted: true, id: id ?? undefined };
-      const reason = wire.readReason(item) ?? `refused with ${status}`;
-      return { accepted: false, status, message: client.toMessage(reason) };
-    };
     return {
       takeSlot: request.takeSlot,
       hasSlot: request.hasSlot,
       /** Results by external id. An object of which the service answered nothing has none. */
-      send: (objects: readonly wire.PutObject[], sharedBy: readonly Place[] = []) =>
+      send: (objects: readonly PutObject[], sharedBy: readonly Place[] = []) =>
         request.send(
-          wire.putRequest(objects),
-          (body) => new Map(parse(body).results.map((item) => [item.extId, toResult(item)] as const)),
+          dialect.write.body(objects),
+          (body, { status }) =>
+            new Map(
+              dialect.write.read(body, objects, status).map((one) => [one.extId, toResult(one)] as const),
+            ),
           { attributes: { 'slotsync.objects': objects.length }, links: sharedBy },
         ),
       end: request.end,
@@ -394,12 +463,15 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
       const objects = new Map<string, ServiceObject>();
       const narrowing = { unreadable, suspects };
       for (const found of await findNamed(finds.objects, { extIds }, context, narrowing)) {
-        if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
+        if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) {
+          requireAsked(found.extId, extIds);
+          continue;
+        }
         if (FAULT in found) {
           note(unreadable, found.extId, notUnderstood(found));
           continue;
         }
-        const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
+        const object = toDestinationObject(found, found.extId, typeId);
         objects.set(found.extId, { ...object, id: found.id });
       }
       return objects;
@@ -414,9 +486,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     ): Promise<Map<number, FoundObject>> {
       const found = await findNamed(finds.objects, { ids }, context, { unreadable });
       for (const object of found) if (FAULT in object) note(unreadable, object.id, notUnderstood(object));
-      return new Map(
-        found.filter(isUnderstood).map((object) => [object.id, wire.toFoundObject(object, typeId)]),
-      );
+      return new Map(found.filter(isUnderstood).map((object) => [object.id, toFoundObject(object, typeId)]));
     },
 
     readType,
@@ -424,7 +494,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
 
     /** How many objects a type has, inactive ones too. One request. Undefined: the service does not tell. */
     async countObjects(typeId: string, context: Context): Promise<number | undefined> {
-      const { totalResults } = await findPage(finds.objects, wire.typeFilter(typeId), ONE_RESULT, context);
+      const { totalResults } = await findPage(finds.listed, { by: 'type', typeId }, ONE_RESULT, context);
       return totalResults ?? undefined;
     },
 
@@ -439,9 +509,9 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
       context: Context,
     ): Promise<FoundObject[]> {
       if (!searchesByFields) return listObjects(typeId, context, isWanted);
-      const found = await readFind(finds.objects, wire.fieldsFilter(typeId, values), context);
+      const found = await readFind(finds.listed, fieldsFilter(typeId, values), context);
       return skipNotUnderstood(found.results)
-        .map((object) => wire.toFoundObject(object, typeId, false))
+        .map((object) => toFoundObject(object, typeId))
         .filter(isWanted);
     },
 
@@ -453,33 +523,33 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */
     findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
       const { pageSize } = options;
-      const find = finds.reservations;
-      const ask = (some: readonly string[], period: wire.Period) =>
-        findPage(find, wire.upcomingFilter(typeId, some, period), { page: 1, limit: pageSize }, context);
-      return findUpcoming(ask, extIds, { now, pageSize, path: find.path });
+      const ask = async (some: readonly string[], period: Period) => {
+        const filter = { by: 'upcoming', typeId, extIds: some, ...inMilliseconds(period) } as const;
+        const answer = await findPage(finds.reservations, filter, { page: 1, limit: pageSize }, context);
+        return { ...answer, results: answer.results.map((one) => ({ ...one, ...inSeconds(one) })) };
+      };
+      return findUpcoming(ask, extIds, { now, pageSize, call: client.find('reservations').call });
     },
 
     openPut,
 
     /** Writes objects whole. An object of which the service answered nothing is not in the answer. */
-    putObjects(objects: readonly wire.PutObject[], context: Context): Promise<Map<string, PutResult>> {
+    putObjects(objects: readonly PutObject[], context: Context): Promise<Map<string, PutResult>> {
       const request = openPut(context);
       return untilAnswered(request, () => request.send(objects));
     },
 
     /** The types that the service knows: of these external ids, by default all, also one without an external id. */
-    findTypes: (context: Context, extIds?: readonly string[]) =>
-      readDefinitions(paths.findTypes, context, extIds),
+    findTypes: (context: Context, extIds?: readonly string[]) => readDefinitions('types', context, extIds),
     /** The fields that the service knows, as the types. */
-    findFields: (context: Context, extIds?: readonly string[]) =>
-      readDefinitions(paths.findFields, context, extIds),
+    findFields: (context: Context, extIds?: readonly string[]) => readDefinitions('fields', context, extIds),
 
     /** The reservations that are selected. */
     findReservations: (selection: ReservationSelection, context: Context) =>
-      findSelected(finds.reservations, wire.toReservation, selection, context),
+      findSelected(finds.reservations, toReservation, selection, context),
     /** The cancellations that are selected. */
     findCancellations: (selection: ReservationSelection, context: Context) =>
-      findSelected(finds.cancellations, wire.toCancellation, selection, context),
+      findSelected(finds.cancellations, toCancellation, selection, context),
 
     /**
      * Whether finds of reservations honour `modified`: asked for what was changed the day after tomorrow, a service that
@@ -487,23 +557,36 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
      */
     async honoursModified(now: number, context: Context): Promise<boolean> {
       const from = Math.floor(now / 1000) + 24 * 60 * 60;
-      const filter = wire.modifiedFilter({ from, to: from + 24 * 60 * 60 });
+      const filter = { by: 'modified', ...inMilliseconds({ from, to: from + 24 * 60 * 60 }) } as const;
       return (await findPage(finds.reservations, filter, ONE_RESULT, context)).results.length === 0;
     },
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
-    async probe(find: keyof typeof finds, window: wire.Period, context: Context) {
-      const [filter, page] =
-        find === 'objects' ? [{}, ONE_RESULT] : [wire.windowFilter(window), { page: 1, limit: PROBED }];
-      const answer = await findPage<FindResult>(finds[find], filter, page, context);
-      for (const found of answer.results) if (FAULT in found) throw notUnderstood(found as NotUnderstood);
-      return answer;
+    async probe<K extends 'objects' | 'reservations' | 'cancellations'>(
+      kind: K,
+      window: Period,
+      context: Context,
+    ) {
+      const [filter, page]: [Filter, Page] =
+        kind === 'objects'
+          ? [{ by: 'none' }, ONE_RESULT]
+          : [
+              { by: 'window', ...inMilliseconds(window) },
+              { page: 1, limit: PROBED },
+            ];
+      const find = finds[kind] as Find<Probed[K] | NotUnderstoodObject>;
+      const answer = await findPage(find, filter, page, context);
+      const results = answer.results.filter((found): found is Probed[K] => {
+        if (FAULT in found) throw notUnderstood(found);
+        return true;
+      });
+      return { ...answer, results };
     },
 
     /** Whether one page of a find by fields has an object with this value in this field; and what else it has. */
     async probeFields(typeId: string, fieldId: string, value: string, context: Context) {
-      const filter = wire.fieldsFilter(typeId, new Map([[fieldId, [value]]]));
-      const { results } = await findPage(finds.objects, filter, ONE_RESULT, context);
+      const filter = fieldsFilter(typeId, new Map([[fieldId, [value]]]));
+      const { results } = await findPage(finds.listed, filter, ONE_RESULT, context);
       const isOne = (found: (typeof results)[number]) =>
         isUnderstood(found) &&
         found.fields.some((field) => field.fieldId === fieldId && field.values?.includes(value));
@@ -517,7 +600,7 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     async probeErrors(context: Context): Promise<'json' | 'other' | undefined> {
       if (options.errorBodies === 'any') return undefined;
       try {
-        const call = { method: 'POST', path: paths.findObjects, body: wire.refusedFind } as const;
+        const call = client.callOf('findObjects', dialect.error.ask());
         await client.send(call, context, () => true);
         return undefined;
       } catch (error) {
@@ -529,6 +612,81 @@ function openDestination(options: DestinationOptions, client: Client, patience: 
     },
 
     close: client.close,
+  };
+}
+
+/** The result that a probe reads of each kind. */
+export interface Probed {
+  objects: ReadObject;
+  reservations: FoundReservation;
+  cancellations: FoundCancellation;
+}
+
+const isUnderstood = (found: ObjectAsRead): found is ReadObject => !(FAULT in found);
+
+/** Reads a result of a page. What is not understood is named with its place in the answer. */
+function readAt<T>(at: number, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof NotUnderstood)) throw error;
+    const isPlace = /^[\w.]+: /.test(error.message) && !error.more.remedy;
+    throw new NotUnderstood('', `results.${at}${isPlace ? '.' : ': '}${error.message}`, error.more);
+  }
+}
+
+/** Whether a service may hold two external ids for one. */
+function areAlike(a: string, b: string): boolean {
+  const [one, other] = [a, b].map((id) => id.normalize().trim().toLowerCase());
+  return one === other;
+}
+
+const inMilliseconds = ({ from, to }: Period) => ({ from: from * 1000, to: to * 1000 });
+const inSeconds = ({ begin, end }: FoundReservation) => ({ begin: begin / 1000, end: end / 1000 });
+
+const fieldsFilter = (typeId: string, values: ReadonlyMap<string, readonly string[]>): Filter => ({
+  by: 'fields',
+  typeId,
+  fields: [...values].map(([fieldId, wanted]) => ({ fieldId, values: wanted })),
+});
+
+/** A reservation as we compare it. */
+export type Reservation = ReturnType<typeof toReservation>;
+/** `id` and `extId` are the cancellation's own; the reservation's id is `reservationId`. */
+export type Cancellation = ReturnType<typeof toCancellation>;
+
+/**
+ * The status has one of each rank, how complete (`B_`) and how certain (`C_`): a rank without one gets the usual one. What has
+ * no name is left out: it is not ours.
+ */
+function toReservation(found: FoundReservation) {
+  const given = found.status ?? [];
+  const usual = (['B_COMPLETE', 'C_CONFIRMED'] as const).filter(
+    (status) => !given.some((other) => other.startsWith(status.slice(0, 2))),
+  );
+  const fields: readonly FieldValues[] = (found.fields ?? []).flatMap(({ fieldId, values }) =>
+    fieldId === undefined ? [] : { fieldId, values: values ?? [] },
+  );
+  const { id, extId, begin, end } = found;
+  return {
+    id,
+    extId: extId !== undefined && isStorable(extId) ? extId : undefined,
+    begin,
+    end,
+    status: [...given, ...usual].toSorted(),
+    objects: (found.objects ?? []).flatMap(({ typeId, objectId }) =>
+      typeId === undefined || objectId === undefined ? [] : { typeId, objectId },
+    ),
+    fields,
+  };
+}
+
+function toCancellation(found: FoundCancellation) {
+  const { reservationId, cancelledAt } = found;
+  return {
+    ...toReservation(found),
+    reservationId: reservationId ?? undefined,
+    cancelledAt: cancelledAt ?? undefined,
   };
 }
 

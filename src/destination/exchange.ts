@@ -31,8 +31,6 @@ interface ExchangeDeps {
   log: Logger;
   meter: Meter;
   requestTimeoutMs: number;
-  /** The name of a path, without the organization's id. */
-  endpointOf: (path: string) => string;
 }
 
 /** The service closed the connection: what it had not read is discarded. */
@@ -44,7 +42,7 @@ const MOST_THROTTLES = 30;
 export type Exchange = ReturnType<ReturnType<typeof createExchanges>['open']>;
 
 export function createExchanges(deps: ExchangeDeps) {
-  const { connections, limiter, log, meter, requestTimeoutMs, endpointOf } = deps;
+  const { connections, limiter, log, meter, requestTimeoutMs } = deps;
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
 
@@ -61,7 +59,7 @@ export function createExchanges(deps: ExchangeDeps) {
     requests++;
     const startedAt = performance.now();
     const measure = (outcome: number | 'interrupted' | 'unreachable' | 'lost') =>
-      meter.requested(endpointOf(call.path), outcome, (performance.now() - startedAt) / 1000);
+      meter.requested(call.endpoint, outcome, (performance.now() - startedAt) / 1000);
     const request = {
       method: call.method,
       path: call.path,
@@ -121,7 +119,7 @@ export function createExchanges(deps: ExchangeDeps) {
     requests: () => requests,
 
     /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
-    open({ method, path }: Pick<Call, 'method' | 'path'>, { lane, signal, noteSent }: Context) {
+    open({ method, path, endpoint }: Call, { lane, signal, noteSent }: Context) {
       let span: OpenSpan | undefined;
       let slot: Slot | undefined;
       let waitedSeconds = 0;
@@ -129,7 +127,6 @@ export function createExchanges(deps: ExchangeDeps) {
       let throttles = 0;
 
       function within<T>(work: () => Promise<T>): Promise<T> {
-        const endpoint = endpointOf(path);
         const attributes = {
           'http.request.method': method,
           'slotsync.endpoint': endpoint,
@@ -159,7 +156,7 @@ export function createExchanges(deps: ExchangeDeps) {
           await taken?.release();
           return undefined;
         }
-        const call = { method, path, body };
+        const call = { method, path, endpoint, body };
         noteSent?.();
         if (answers === 0) {
           noteInSpan(notes.attributes ?? {});

@@ -1,16 +1,24 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
 import { remedyFor } from '../errors/error-catalogue.js';
+import { NotUnderstood, type Kind, type Method } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { TimeoutError } from '../time/deadline.js';
 import { ProxyFailure } from './connections.js';
+import { isForeignText, readFailure, type FailureReading } from './failure-text.js';
 import { findExcess } from './read-body.js';
-import { isForeignText, readFailure, type FailureReading } from './wire.js';
+
+/** The purpose of a request, whatever its path. */
+export type Endpoint = 'authenticate' | 'objects' | `find${Capitalize<Kind>}`;
 
 export interface Call {
-  method: 'POST' | 'PUT';
+  method: Method;
   path: string;
+  endpoint: Endpoint;
   body?: unknown;
 }
+
+/** A request in a message. */
+export type Named = Pick<Call, 'method' | 'path'>;
 
 export interface Answer {
   status: number;
@@ -48,11 +56,11 @@ const MEANINGS: readonly { on: Statuses; of?: 'authenticate'; body?: readonly Bo
 ];
 
 /** Meaning of an answer to a request. A status that no line has, 500 and above, is a failure of the service. */
-export function meaningOf(status: number, { path }: Call, body: Body): Meaning {
+export function meaningOf(status: number, { endpoint }: Pick<Call, 'endpoint'>, body: Body): Meaning {
   const found = MEANINGS.find(
     ({ on, of, body: bodies }) =>
       ('from' in on ? status >= on.from && status <= on.to : on.includes(status)) &&
-      (of === undefined || path.endsWith(`/${of}`)) &&
+      (of === undefined || endpoint === of) &&
       (bodies?.includes(body) ?? true),
   );
   return found?.is ?? 'service_failed';
@@ -85,6 +93,7 @@ export function parseAnswer(
   if (status < 200 || status >= 300) throw errorOf(status, call, body, readFailure(body, reading));
   const excess = findExcess(body);
   if (excess) throw (excess.isLarge ? answerTooLarge : invalidAnswer)(call, `its JSON is ${excess.what}`);
+  if (body === '') return undefined;
   try {
     return JSON.parse(body) as unknown;
   } catch {
@@ -95,11 +104,11 @@ export function parseAnswer(
 
 /** `detail`: what the service says of it; undefined when the body is not the service's. */
 function errorOf(status: number, call: Call, body: string, detail: string | undefined): SlotsyncError {
-  const { method, path } = call;
+  const { method, path, endpoint } = call;
   const kind = detail !== undefined ? 'service' : /^\s*</.test(body) ? 'page' : 'other';
   const code = meaningOf(status, call, kind);
   if (code === 'gateway_answered') return gatewayAnswered(status, call);
-  const isSignIn = code === 'unauthorized' && path.endsWith('/authenticate');
+  const isSignIn = code === 'unauthorized' && endpoint === 'authenticate';
   const message = isSignIn
     ? `the service did not accept the key (${status})`
     : `${method} ${path} answered ${status}`;
@@ -125,21 +134,37 @@ export function forbidden(error: unknown): unknown {
 }
 
 /** Somebody else answered in the service's place. The body is kept out of it: it says nothing of any object. */
-function gatewayAnswered(status: number, { method, path }: Call): SlotsyncError {
+function gatewayAnswered(status: number, { method, path }: Named): SlotsyncError {
   const message = `${method} ${path} answered ${status}, and the body is not the service’s JSON`;
   return new SlotsyncError('gateway_answered', message, { facts: { method, path, status } });
 }
 
-/** The answer is not what wire.ts describes. The service may have carried a write out. */
-export function invalidAnswer({ method, path }: Call, what: string, detail?: string): SlotsyncError {
+/** The answer is not what the dialect describes. The service may have carried a write out. */
+export function invalidAnswer(
+  { method, path }: Named,
+  what: string,
+  detail?: string,
+  remedy?: string,
+): SlotsyncError {
   return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
     facts: { method, path },
     detail,
+    remedy,
   });
 }
 
+/** Reads an answer by the dialect. Throws `answer_invalid` when it cannot be understood. */
+export function understand<T>(call: Named, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof NotUnderstood)) throw error;
+    throw invalidAnswer(call, error.message, error.more.detail, error.more.remedy);
+  }
+}
+
 /** There is more in the answer than is read. A request for less may succeed. */
-export function answerTooLarge({ method, path }: Call, what: string, detail?: string): SlotsyncError {
+export function answerTooLarge({ method, path }: Named, what: string, detail?: string): SlotsyncError {
   const message = `${method} ${path}: the answer is too large: ${what}`;
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
@@ -156,11 +181,15 @@ export function failsOnFound(error: unknown, id: string | number): SlotsyncError
 }
 
 /** The error for a request that got no answer. A write that was sent may have been carried out. */
-export function asTransportError(error: unknown, { method, path }: Call, isSent: boolean): SlotsyncError {
+export function asTransportError(
+  error: unknown,
+  { method, path, endpoint }: Call,
+  isSent: boolean,
+): SlotsyncError {
   const isTimeout = error instanceof TimeoutError;
   const reason = isTimeout ? 'timeout' : codeOf(error);
   if (isSent) {
-    const may = method === 'PUT' ? '; the service may have carried it out' : '';
+    const may = endpoint === 'objects' ? '; the service may have carried it out' : '';
     const message = `${method} ${path}: no answer arrived (${reason})${may}`;
     return new SlotsyncError('answer_lost', message, { facts: { method, path, reason }, cause: error });
   }

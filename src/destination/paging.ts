@@ -1,9 +1,9 @@
 // A find is read to its last page. Pages are counted by offset, so they shift when a result is added or removed
 // meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
+import type { Cursor } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
-import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
+import { answerTooLarge, invalidAnswer, type Named } from './http-errors.js';
 import { MOST_KEPT } from './read-body.js';
-import type { Page } from './wire.js';
 
 /** Readings of a find before its answers count as contradictory. */
 const MOST_READINGS = 3;
@@ -13,8 +13,17 @@ const LEAST_OF_A_PAGE = 0.01;
 const ALWAYS_PAGES = 1000;
 const MOST_PAGES = 100_000;
 
+/** A page as it is asked for; see `Question` of the dialect. */
+export interface Page {
+  page: number;
+  limit: number;
+  cursor?: Cursor | undefined;
+}
+
 export interface PageAnswer<R> {
   results: R[];
+  /** The cursor of the next page; null after the last. Undefined: pages are numbered. */
+  next?: Cursor | null | undefined;
   totalPages?: number | null | undefined;
   totalResults?: number | null | undefined;
   /** The length of the JSON that it was parsed from. */
@@ -24,7 +33,7 @@ export interface PageAnswer<R> {
 type Send<R> = (page: Page) => Promise<PageAnswer<R>>;
 
 interface Reading {
-  path: string;
+  call: Named;
   pageSize: number;
   /** Pages asked for at once, after the first. */
   atOnce?: number | undefined;
@@ -32,12 +41,13 @@ interface Reading {
 
 /** Whether the first page of a find holds all its results. */
 export function isWholeAnswer({ results, ...answer }: PageAnswer<unknown>, pageSize: number): boolean {
+  if (answer.next !== undefined) return answer.next === null;
   const pages = answer.totalPages ?? (results.length < pageSize ? 1 : Infinity);
   return pages <= 1 && results.length >= (answer.totalResults ?? 0);
 }
 
 /** Adds up the characters of answers whose results are kept. Throws `answer_too_large` when there is no room for them in memory. */
-export function countKept(call: Call) {
+export function countKept(call: Named) {
   let kept = 0;
   return {
     add({ characters = 0 }: Pick<PageAnswer<unknown>, 'characters'>): void {
@@ -57,8 +67,8 @@ export function readPages<R extends { id: number }>(
   send: Send<R>,
   { most = Infinity, ...reading }: Reading & { most?: number | undefined },
 ): Promise<{ results: R[]; characters: number; tooMany?: number }> {
-  const call = { method: 'POST', path: reading.path } as const;
-  return readAgainWhenMoved(reading.path, async () => {
+  const { call } = reading;
+  return readAgainWhenMoved(call, async () => {
     const kept = countKept(call);
     const { total, atLeast, pages } = await openPages(send, reading);
     if (atLeast > most) return { results: [], characters: 0, tooMany: atLeast };
@@ -69,6 +79,7 @@ export function readPages<R extends { id: number }>(
         throw invalidAnswer(call, `a page of many has ${length} results, not ${reading.pageSize}`);
       kept.add(answer);
       for (const result of answer.results) seen.set(result.id, result);
+      if (seen.size > most) return { results: [], characters: 0, tooMany: seen.size };
     }
     if (seen.size < (total ?? 0))
       throw readingMoved(call, `it says there are ${total} results, but only ${seen.size} were in its pages`);
@@ -85,15 +96,17 @@ export async function* eachPage<R extends { id: number }>(
   send: Send<R>,
   reading: Reading,
 ): AsyncGenerator<R[]> {
-  const call = { method: 'POST', path: reading.path } as const;
+  const { call } = reading;
   const { total, pages } = await openPages(send, reading);
   let lastId = -Infinity;
   let seen = 0;
-  for await (const { results } of pages) {
+  const ids = new Set<number>();
+  for await (const { results, next } of pages) {
     for (const { id } of results) {
-      // Ids ascend: one that does not was moved here from an earlier page.
-      if (id <= lastId) throw readingMoved(call);
+      // Ids ascend on numbered pages: one that does not was moved here from an earlier page. With cursors each comes once.
+      if (next === undefined ? id <= lastId : ids.has(id)) throw readingMoved(call);
       lastId = id;
+      if (next !== undefined) ids.add(id);
     }
     seen += results.length;
     yield results;
@@ -103,26 +116,41 @@ export async function* eachPage<R extends { id: number }>(
 }
 
 /** Asks for the first page. `pages`: all of them in order, where up to `atOnce` are asked for while one is worked on. */
-async function openPages<R>(send: Send<R>, { path, pageSize, atOnce = 1 }: Reading) {
-  const call = { method: 'POST', path } as const;
+async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Reading) {
   const first = await send({ page: 1, limit: pageSize });
   const total = first.totalResults ?? undefined;
-  if (typeof first.totalPages !== 'number' && first.results.length >= pageSize)
+  const hasCursors = first.next !== undefined;
+  if (!hasCursors && typeof first.totalPages !== 'number' && first.results.length >= pageSize)
     throw invalidAnswer(call, 'a full page does not say how many pages there are');
-  const count = first.results.length === 0 ? 1 : (first.totalPages ?? 1);
+  const count = first.results.length === 0 || hasCursors ? 1 : (first.totalPages ?? 1);
   if (count > mostPages(total, pageSize)) {
     const ofHowMany = total === undefined ? '' : ` for ${total} results`;
     throw invalidAnswer(call, `it says there are ${count} pages${ofHowMany}`);
   }
   async function* pages(): AsyncGenerator<PageAnswer<R>> {
     const ahead: Promise<PageAnswer<R>>[] = [];
+    const cursors = new Set<Cursor>();
     let asked = 1;
+    const askAhead = (page: number, cursor?: Cursor) => {
+      const next = send({ page, limit: pageSize, cursor });
+      next.catch(() => undefined); // whoever awaits it gets the error
+      ahead.push(next);
+    };
     try {
       for (let answer: PageAnswer<R> | undefined = first; answer; answer = await ahead.shift()) {
-        while (asked < count && ahead.length < atOnce) {
-          const next = send({ page: ++asked, limit: pageSize });
-          next.catch(() => undefined); // whoever awaits it gets the error
-          ahead.push(next);
+        while (asked < count && ahead.length < atOnce) askAhead(++asked);
+        if (hasCursors) {
+          const { next: cursor } = answer;
+          if (cursor === undefined)
+            throw invalidAnswer(call, `page ${asked} has no cursor, and the first one had`);
+          if (cursor !== null) {
+            if (cursors.has(cursor))
+              throw invalidAnswer(call, `page ${asked} has a cursor that was there before`);
+            if (asked >= mostPages(total, pageSize))
+              throw invalidAnswer(call, `there are more than ${asked} pages`);
+            askAhead(++asked, cursor);
+            cursors.add(cursor);
+          }
         }
         const now = answer.totalResults ?? undefined;
         if (now !== total)
@@ -146,10 +174,9 @@ async function openPages<R>(send: Send<R>, { path, pageSize, atOnce = 1 }: Readi
 export async function askInParts<R>(
   ask: (page: Page) => Promise<PageAnswer<R>>,
   page: Page,
-  path: string,
-  kept = countKept({ method: 'POST', path }),
+  call: Named,
+  kept = countKept(call),
 ): Promise<PageAnswer<R>> {
-  const call = { method: 'POST', path } as const;
   let reason: unknown;
   const whole = await ask(page).catch((error: unknown) => {
     if (codeOf(error) !== 'answer_too_large') throw error;
@@ -168,7 +195,9 @@ export async function askInParts<R>(
   const results: R[] = [];
   let total: number | undefined;
   for (let part = 1; part <= parts && before + results.length < (total ?? Infinity); part++) {
-    const answer = await askInParts(ask, { page: before / limit + part, limit }, path, kept);
+    const answer = await askInParts(ask, { ...page, page: before / limit + part, limit }, call, kept);
+    // With cursors the next page begins where a shorter one ended.
+    if (answer.next !== undefined) return answer;
     if (typeof answer.totalResults !== 'number') throw reason;
     if (answer.results.length > limit)
       throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
@@ -189,7 +218,7 @@ function leastFactor(number: number): number {
 }
 
 /** Reads again from the beginning while `read` throws `reading_moved`, up to three times. */
-export async function readAgainWhenMoved<T>(path: string, read: () => Promise<T>): Promise<T> {
+export async function readAgainWhenMoved<T>(call: Named, read: () => Promise<T>): Promise<T> {
   for (let reading = 1; ; reading++) {
     try {
       return await read();
@@ -197,14 +226,14 @@ export async function readAgainWhenMoved<T>(path: string, read: () => Promise<T>
       if (codeOf(error) !== 'reading_moved') throw error;
       if (reading < MOST_READINGS) continue;
       throw invalidAnswer(
-        { method: 'POST', path },
+        call,
         `its pages did not fit together in ${MOST_READINGS} readings (${messageOf(error)})`,
       );
     }
   }
 }
 
-function readingMoved({ method, path }: Call, how = 'results came or went meanwhile'): SlotsyncError {
+function readingMoved({ method, path }: Named, how = 'results came or went meanwhile'): SlotsyncError {
   return new SlotsyncError('reading_moved', how, { facts: { method, path } });
 }
 

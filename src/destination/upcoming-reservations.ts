@@ -1,8 +1,13 @@
 // Finds the objects that are booked, where only that matters: from one page of their reservations at a time, each time for the
 // objects not seen yet. When a page does not hold everything, what is asked for next is a time so near that a page does.
-import { invalidAnswer } from './http-errors.js';
+import { invalidAnswer, type Named } from './http-errors.js';
 import { isWholeAnswer, type PageAnswer } from './paging.js';
-import type { Period } from './wire.js';
+
+/** Unix seconds. */
+export interface Period {
+  from: number;
+  to: number;
+}
 
 export interface UpcomingReservation {
   /** External id, or id. */
@@ -38,7 +43,7 @@ const LEAST_AIM = 0.5;
 export async function findUpcoming(
   ask: (extIds: readonly string[], period: Period) => Promise<PageAnswer<Booked>>,
   extIds: readonly string[],
-  { now, pageSize, path }: { now: number; pageSize: number; path: string },
+  { now, pageSize, call }: { now: number; pageSize: number; call: Named },
 ): Promise<Map<string, UpcomingReservation[]>> {
   const future: Period = { from: now, to: now + FAR_AHEAD };
   const upcoming = new Map<string, UpcomingReservation[]>();
@@ -55,16 +60,13 @@ export async function findUpcoming(
     if (seen.length === 0 && (!isWhole || standing.length > 0)) {
       // Their objects cannot be known, and the next answer could only be the same.
       if (nameless.length === 0)
-        throw invalidAnswer(
-          { method: 'POST', path },
-          'none of its reservations is of the objects that were asked for',
-        );
+        throw invalidAnswer(call, 'none of its reservations is of the objects that were asked for');
       const rest = [...open];
       const [only = ''] = rest;
       if (rest.length === 1) return upcoming.set(only, nameless.map(toUpcoming));
       const middle = Math.ceil(rest.length / 2);
       for (const half of [rest.slice(0, middle), rest.slice(middle)])
-        for (const [extId, found] of await findUpcoming(ask, half, { now, pageSize, path }))
+        for (const [extId, found] of await findUpcoming(ask, half, { now, pageSize, call }))
           upcoming.set(extId, found);
       return upcoming;
     }

@@ -74,7 +74,7 @@ export const ERRORS = {
   ),
   refused: givenUp(
     'the service refused the request or the object',
-    'Compare the service’s reason with docs/api-contract.md, then: slotsync check',
+    'Compare the service’s reason with docs/service-contract.md, then: slotsync check',
     { recordRemedy: CORRECT_ROW },
   ),
   refused_413: givenUp(
@@ -114,7 +114,7 @@ export const ERRORS = {
     },
   ),
   answer_invalid: retry(
-    'the answer of the service, or what it says of the object, does not match docs/api-contract.md',
+    'the answer of the service, or what it says of the object, does not match docs/service-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check`,
     {
       recordRemedy: `${NEXT_RUN}. If it happens again, correct the value that the message names in the object at the service, or: slotsync check`,

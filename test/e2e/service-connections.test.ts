@@ -10,6 +10,7 @@ import { createServer as createTlsServer } from 'node:tls';
 import { inspect } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { DEFAULT_DIALECT } from '../../src/dialect/complete-dialect.js';
 import { createClient } from '../../src/destination/client.js';
 import type { Limiter } from '../../src/destination/quota/limiter.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
@@ -96,6 +97,7 @@ async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<S
     api: { key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES', ...api },
     limiter,
     log: pino({ level: 'silent' }),
+    dialect: DEFAULT_DIALECT,
     prefix: '/v1',
     requestTimeoutMs: 10_000, // a step has half of it, and seconds remain on a busy machine
     tokenSeconds: 300,

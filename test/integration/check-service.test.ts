@@ -72,11 +72,11 @@ it('booked-objects: holds when any has an external id, is unknown without one', 
   expect(await probe()).toMatchObject({ held: 'yes', found: expect.stringMatching(/^1 of 3 booked/) });
 });
 
-it('assumptions: docs/api-contract.md names each with its check, and no other', async () => {
+it('assumptions: docs/service-contract.md names each with its check, and no other', async () => {
   await open();
   const token = await world.destination.authenticate();
   const probed = (await probeAssumptions(world.destination, token)).map(({ name }) => name);
-  const page = readFileSync(new URL('../../docs/api-contract.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../docs/service-contract.md', import.meta.url), 'utf8');
   const [, assumed = ''] = page.split(/^## Assumed$|^## Limits of an answer$/m);
   const named = assumed
     .split('\n')

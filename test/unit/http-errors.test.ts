@@ -2,12 +2,16 @@
 import { describe, expect, it } from 'vitest';
 import { asTransportError, meaningOf, type Meaning } from '../../src/destination/http-errors.js';
 
-const FIND = { method: 'POST', path: '/v1/objects/find' } as const;
-const PUT = { method: 'PUT', path: '/v1/objects' } as const;
-const SIGN_IN = { method: 'POST', path: '/v1/organizations/demo/api-keys/authenticate' } as const;
+const FIND = { method: 'POST', path: '/v1/objects/find', endpoint: 'findObjects' } as const;
+const PUT = { method: 'PUT', path: '/v1/objects', endpoint: 'objects' } as const;
+const SIGN_IN = {
+  method: 'POST',
+  path: '/v1/organizations/demo/api-keys/authenticate',
+  endpoint: 'authenticate',
+} as const;
 const STATUSES = Array.from({ length: 500 }, (_, at) => 100 + at);
 
-/** The meaning as docs/api-contract.md says it. */
+/** The meaning as docs/service-contract.md says it. */
 function expected(status: number, isSignIn: boolean, body: 'service' | 'page' | 'other'): Meaning {
   if (status >= 200 && status < 300) return 'read';
   if (status >= 300 && status < 400) return 'redirected';
@@ -36,10 +40,10 @@ describe('the meaning of an answer', () => {
 });
 
 it.each([
-  ['PUT', '/v1/objects', 'no answer arrived (ECONNRESET); the service may have carried it out'],
-  ['POST', '/v1/objects/find', 'no answer arrived (ECONNRESET)'],
-] as const)('%s %s without an answer: %s', (method, path, sentence) => {
+  [PUT, 'no answer arrived (ECONNRESET); the service may have carried it out'],
+  [FIND, 'no answer arrived (ECONNRESET)'],
+] as const)('$method $path without an answer: the message says what may have happened', (call, sentence) => {
   const cause = Object.assign(new Error('read'), { code: 'ECONNRESET' });
-  const error = asTransportError(cause, { method, path }, true);
-  expect(error).toMatchObject({ code: 'answer_lost', message: `${method} ${path}: ${sentence}` });
+  const error = asTransportError(cause, call, true);
+  expect(error).toMatchObject({ code: 'answer_lost', message: `${call.method} ${call.path}: ${sentence}` });
 });

@@ -4,7 +4,11 @@ import { askInParts, eachPage, readAgainWhenMoved, readPages } from '../../src/d
 import { answerTooLarge } from '../../src/destination/http-errors.js';
 import type { SlotsyncError } from '../../src/errors/errors.js';
 
-const READING = { path: '/v1/reservations/find', pageSize: 2, atOnce: 4 };
+const READING = {
+  call: { method: 'POST', path: '/v1/reservations/find' },
+  pageSize: 2,
+  atOnce: 4,
+} as const;
 const rows = (...ids: number[]) => ids.map((id) => ({ id }));
 
 /** A service over these ids; `meddle` may change them before each page. */
@@ -102,10 +106,68 @@ describe('a find', () => {
   });
 });
 
+describe('a find with cursors', () => {
+  /** Pages by cursor; of `lengths` results each. */
+  const follow = (nexts: readonly (string | null | undefined)[], ids?: readonly number[]) => {
+    const asked: (string | number | undefined)[] = [];
+    const send = async ({ cursor }: { cursor?: string | number | undefined }) => {
+      const at = asked.push(cursor) - 1;
+      return { results: rows(ids?.[at] ?? at + 1), next: nexts[at] };
+    };
+    return { asked, send };
+  };
+  const all = async (send: Parameters<typeof eachPage<{ id: number }>>[0]) => {
+    const ids: number[] = [];
+    for await (const page of eachPage(send, READING)) for (const { id } of page) ids.push(id);
+    return ids;
+  };
+
+  it('is read one page after another, until the cursor is null, in any order of ids', async () => {
+    const { asked, send } = follow(['a', 'b', null], [7, 3, 5]);
+    expect(await readPages(send, READING)).toMatchObject({ results: rows(7, 3, 5) });
+    expect(asked).toEqual([undefined, 'a', 'b']);
+    expect(await all(follow(['a', 'b', null], [7, 3, 5]).send)).toEqual([7, 3, 5]);
+  });
+
+  it('is an error when a cursor comes again, or is missing later', async () => {
+    for (const nexts of [
+      ['a', 'b', 'a'],
+      ['a', 'a'],
+      ['a', undefined],
+    ]) {
+      await expect(readPages(follow(nexts).send, READING)).rejects.toMatchObject({ code: 'answer_invalid' });
+      await expect(all(follow(nexts).send)).rejects.toMatchObject({ code: 'answer_invalid' });
+    }
+  });
+
+  it('is an error when there are new cursors without end', async () => {
+    let page = 0;
+    const send = async () => ({ results: [], next: String(++page) });
+    await expect(readPages(send, READING)).rejects.toMatchObject({ code: 'answer_invalid' });
+  });
+
+  it('says how many results there are as soon as they are more than fit', async () => {
+    const { asked, send } = follow(['a', 'b', 'c', 'd', null]);
+    expect(await readPages(send, { ...READING, most: 2 })).toMatchObject({ results: [], tooMany: 3 });
+    expect(asked.length).toBeLessThan(5);
+  });
+
+  it('is asked for in smaller pages where one is too large', async () => {
+    const { send } = follow(['a', null]);
+    const ask = (page: { page: number; limit: number; cursor?: string | number | undefined }) => {
+      if (page.limit > 1) throw answerTooLarge(READING.call, 'it has more than 64 MB');
+      return send(page);
+    };
+    const inParts: Parameters<typeof readPages<{ id: number }>>[0] = (page) =>
+      askInParts(async (part) => ask(part), page, READING.call);
+    expect(await readPages(inParts, READING)).toMatchObject({ results: rows(1, 2) });
+  });
+});
+
 describe('a type', () => {
   type Send = Parameters<typeof eachPage<{ id: number }>>[0];
-  const readAll = (send: Send, reading = READING) =>
-    readAgainWhenMoved(reading.path, async () => {
+  const readAll = (send: Send, reading: Omit<typeof READING, 'atOnce'> & { atOnce: number } = READING) =>
+    readAgainWhenMoved(reading.call, async () => {
       const pages: number[][] = [];
       for await (const page of eachPage(send, reading)) pages.push(page.map(({ id }) => id));
       return pages;
@@ -165,7 +227,7 @@ describe('a type', () => {
 });
 
 describe('a page whose answer is too large', () => {
-  const { path } = READING;
+  const { call } = READING;
   /** Asks `send` in parts; an answer may weigh 100, and a result weighs 10 unless `weights` says otherwise. */
   function askLimited(send: ReturnType<typeof serve>, weights: Readonly<Record<number, number>> = {}) {
     const sizes: number[] = [];
@@ -173,10 +235,10 @@ describe('a page whose answer is too large', () => {
       const answer = await send(page);
       sizes.push(answer.results.length);
       const weight = answer.results.reduce((sum, { id }) => sum + (weights[id] ?? 10), 0);
-      if (weight > 100) throw answerTooLarge({ method: 'POST', path }, 'it has more than 64 MB');
+      if (weight > 100) throw answerTooLarge(call, 'it has more than 64 MB');
       return answer;
     };
-    return { sizes, ask: (page: { page: number; limit: number }) => askInParts(ask, page, path) };
+    return { sizes, ask: (page: { page: number; limit: number }) => askInParts(ask, page, call) };
   }
   const upTo = (count: number) => Array.from({ length: count }, (_, at) => at + 1);
 
@@ -189,9 +251,9 @@ describe('a page whose answer is too large', () => {
     'with a size of %i, and %i results: the whole is read in parts, each result once',
     async (pageSize, count) => {
       const { ask, sizes } = askLimited(serve(upTo(count)));
-      expect(await readPages(ask, { path, pageSize })).toMatchObject({ results: rows(...upTo(count)) });
+      expect(await readPages(ask, { call, pageSize })).toMatchObject({ results: rows(...upTo(count)) });
       const pages: unknown[] = [];
-      for await (const page of eachPage(ask, { path, pageSize })) pages.push(...page);
+      for await (const page of eachPage(ask, { call, pageSize })) pages.push(...page);
       expect(pages).toEqual(rows(...upTo(count)));
       expect(Math.max(...sizes)).toBeLessThanOrEqual(pageSize);
     },
@@ -199,7 +261,7 @@ describe('a page whose answer is too large', () => {
 
   it('is read in parts alone: pages that are not too large are asked for once', async () => {
     const { ask, sizes } = askLimited(serve(upTo(16)), { 9: 95 });
-    expect(await readPages(ask, { path, pageSize: 4 })).toMatchObject({ results: rows(...upTo(16)) });
+    expect(await readPages(ask, { call, pageSize: 4 })).toMatchObject({ results: rows(...upTo(16)) });
     expect(sizes).toEqual([4, 4, 4, 2, 1, 1, 2, 4]);
   });
 
@@ -217,32 +279,32 @@ describe('a page whose answer is too large', () => {
       },
       Object.fromEntries(upTo(16).map((id) => [id, 40])),
     );
-    await expect(readPages(ask, { path, pageSize })).rejects.toMatchObject({
+    await expect(readPages(ask, { call, pageSize })).rejects.toMatchObject({
       code: 'answer_too_large',
-      message: `POST ${path}: the answer is too large: its results together have more than 256 MB`,
+      message: `POST ${call.path}: the answer is too large: its results together have more than 256 MB`,
     });
     expect(answers).toBeGreaterThan(4); // 256 MB are more than four of them
     // Page by page it is read to its end: what was worked on is not kept.
     let read = 0;
-    for await (const page of eachPage(ask, { path, pageSize: 2 })) read += page.length;
+    for await (const page of eachPage(ask, { call, pageSize: 2 })) read += page.length;
     expect(read).toBe(16);
   });
 
   it('names the one result that is too large alone', async () => {
     const { ask } = askLimited(serve(upTo(16)), { 11: 101 });
-    await expect(readPages(ask, { path, pageSize: 8 })).rejects.toMatchObject({
+    await expect(readPages(ask, { call, pageSize: 8 })).rejects.toMatchObject({
       code: 'answer_too_large',
-      message: `POST ${path}: the answer is too large: result 11 of the find alone is`,
+      message: `POST ${call.path}: the answer is too large: result 11 of the find alone is`,
     });
   });
 
   it('is no page when a part has more results than were asked for, however many', async () => {
     const results = upTo(300_000).map((id) => ({ id }));
     const ask = async ({ limit }: { limit: number }) => {
-      if (limit === 12) throw answerTooLarge({ method: 'POST', path }, 'it has more than 64 MB');
+      if (limit === 12) throw answerTooLarge(call, 'it has more than 64 MB');
       return { results, totalResults: 12 };
     };
-    await expect(askInParts(ask, { page: 1, limit: 12 }, path)).rejects.toMatchObject({
+    await expect(askInParts(ask, { page: 1, limit: 12 }, call)).rejects.toMatchObject({
       code: 'answer_invalid',
     });
   });

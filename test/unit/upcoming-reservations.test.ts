@@ -16,7 +16,7 @@ interface Booking {
 const NOW = 1_800_000_000;
 const HOUR = 60 * 60;
 const YEAR = 365 * 24 * HOUR;
-const PATH = '/v1/reservations/find';
+const CALL = { method: 'POST', path: '/v1/reservations/find' } as const;
 
 /** The objects of a reservation that does not name the one it was found by. */
 const HIDDEN = [undefined, null, [], [{ objectId: undefined }], [{ objectId: 'other' }, {}]];
@@ -49,7 +49,7 @@ function playService(
         };
       },
       extIds,
-      { now: NOW, pageSize, path: PATH },
+      { now: NOW, pageSize, call: CALL },
     );
   return { find, requests: () => requests };
 }
@@ -163,6 +163,6 @@ it.each([
 it.each([1, 9])('upcoming reservations: of other objects, on %d pages, are no answer', async (totalPages) => {
   const others = [{ id: 1, begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];
   const ask = async () => ({ results: others, totalPages, totalResults: totalPages });
-  const finding = findUpcoming(ask, ['o1'], { now: NOW, pageSize: 1, path: PATH });
+  const finding = findUpcoming(ask, ['o1'], { now: NOW, pageSize: 1, call: CALL });
   await expect(finding).rejects.toMatchObject({ code: 'answer_invalid' });
 });

@@ -1,12 +1,12 @@
 // Assumptions about the service that can be checked without writing. Each probe says in words whether the assumption
-// holds; docs/api-contract.md has the same list with the settings that change it.
+// holds; docs/service-contract.md has the same list with the settings that change it.
 import { randomUUID } from 'node:crypto';
-import type { Destination } from '../../destination/destination.js';
+import type { Destination, Probed } from '../../destination/destination.js';
 import { readExpiry } from '../../destination/access-token.js';
 import { messageWithDetail } from '../../errors/errors.js';
 
 export interface Assumption {
-  /** As in docs/api-contract.md. */
+  /** As in docs/service-contract.md. */
   name: string;
   /** `unknown`: the service holds nothing to see it by, or it would take a write. */
   held: 'yes' | 'no' | 'unknown';
@@ -74,11 +74,9 @@ export async function probeAssumptions(
 }
 
 /** Whether booked objects are named by external ids, as those of ours must be. */
-function judgeBookedObjects(reservations: readonly object[]): Assumption {
+function judgeBookedObjects(reservations: readonly Probed['reservations'][]): Assumption {
   const name = 'booked-objects';
-  const booked = (reservations as { objects?: { typeId?: string; objectId?: string }[] | null }[]).flatMap(
-    ({ objects }) => objects ?? [],
-  );
+  const booked = reservations.flatMap(({ objects }) => objects ?? []);
   const named = booked.filter(
     ({ typeId, objectId }) => typeId !== undefined && objectId !== undefined,
   ).length;
@@ -113,17 +111,26 @@ async function probeObjects(
   destination: Destination,
   window: { from: number; to: number },
 ): Promise<Assumption[]> {
-  const { totalPages, totalResults, results } = await destination.probe('objects', window, CONTEXT);
+  const answer = await destination.probe('objects', window, CONTEXT);
+  const { next, totalPages, totalResults, results } = answer;
   const envelope =
-    typeof totalPages === 'number' && typeof totalResults === 'number'
-      ? assume('find-envelope', 'yes', `pages are numbered; ${totalResults} objects in all`)
-      : assume('find-envelope', 'no', 'the answer says nothing of further pages: one page is taken for all');
-  const [object] = results as Record<string, unknown>[];
+    next !== undefined
+      ? assume('find-envelope', 'yes', 'each page names the next one')
+      : typeof totalPages === 'number' && typeof totalResults === 'number'
+        ? assume('find-envelope', 'yes', `pages are numbered; ${totalResults} objects in all`)
+        : assume(
+            'find-envelope',
+            'no',
+            'the answer says nothing of further pages: one page is taken for all',
+          );
+  const [object] = results;
   if (!object) {
     const none = 'there is no object to look at yet';
     return [envelope, assume('object-shape', 'unknown', none), assume('field-search', 'unknown', none)];
   }
-  const missing = ['extId', 'typeId', 'active', 'fields'].filter((property) => !(property in object));
+  const missing = (['extId', 'typeId', 'active'] as const).filter(
+    (property) => object[property] === undefined,
+  );
   const shape =
     missing.length === 0
       ? assume('object-shape', 'yes', 'an object that is read has extId, typeId, active and fields')
@@ -132,12 +139,11 @@ async function probeObjects(
 }
 
 /** Looks for an object by a value that was just read, and for one by a value that nothing has. */
-async function probeFieldSearch(destination: Destination, object: object): Promise<Assumption> {
+async function probeFieldSearch(
+  destination: Destination,
+  { typeId, fields }: Probed['objects'],
+): Promise<Assumption> {
   const name = 'field-search';
-  const { typeId, fields = [] } = object as {
-    typeId?: string | null;
-    fields?: { fieldId: string; values?: string[] | null }[];
-  };
   const field = fields.find(({ values }) => (values?.[0] ?? '') !== '');
   const value = field?.values?.[0];
   if (typeof typeId !== 'string' || field === undefined || value === undefined)

@@ -1,16 +1,28 @@
 import { describe, expect, it } from 'vitest';
 import { createRedaction } from '../../src/destination/redaction.js';
 import { findExcess } from '../../src/destination/read-body.js';
-import * as wire from '../../src/destination/wire.js';
+import { completeDialect, DEFAULT_DIALECT } from '../../src/dialect/complete-dialect.js';
+import type { Filter, Json, PutObject } from '../../src/dialect/dialect.js';
+import { readReason } from '../../src/dialect/default-dialect.js';
+import { readFailure, toDetail, type ErrorBodies } from '../../src/destination/failure-text.js';
 import { RESERVATION_STATUSES } from '../../src/streams/config-schema.js';
-import { createObject } from '../../src/streams/destination-object.js';
 import { html } from '../../src/text/html.js';
 
-const taken = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
-  schema.safeParse(value).success;
+const dialect = DEFAULT_DIALECT;
 
-const reading = (body: string, errorBodies: wire.ErrorBodies) =>
-  wire.readFailure(body, { errorBodies, redact: (text) => text });
+/** The fault of a part of an answer. Undefined: it is understood. */
+function faultOf(read: (given: Json, more: never) => unknown, given: unknown): string | undefined {
+  try {
+    read(given as Json, undefined as never);
+    return undefined;
+  } catch (error) {
+    expect(error).toMatchObject({ name: 'NotUnderstood' });
+    return (error as Error).message;
+  }
+}
+
+const reading = (body: string, errorBodies: ErrorBodies) =>
+  readFailure(body, { errorBodies, readReason, redact: (text) => text });
 
 describe("the service's own words about a failure", () => {
   it.each([
@@ -76,7 +88,7 @@ describe("the service's own words about a failure", () => {
     const { add, redact } = createRedaction();
     for (const secret of ['a+b/c', 'x']) add(secret);
     for (const text of ['\\'.repeat(500_000), 'x'.repeat(500_000), `${'\\'.repeat(200_000)}u002B`])
-      expect(wire.toDetail(text, redact).length).toBeLessThanOrEqual(500);
+      expect(toDetail(text, redact).length).toBeLessThanOrEqual(500);
     expect(redact(String.raw`a\u002Bb\\\/c, a\\u002bb%2Fc, \q \\`)).toBe(
       String.raw`[secret], [secret], \q \\`,
     );
@@ -166,53 +178,54 @@ describe('the answer of a find', () => {
     active: true,
     fields: [{ fieldId: 'f', values: ['v'] }],
   };
-  const objects = wire.findAnswer(wire.foundObject);
-  const answer = (...results: unknown[]) => ({ results });
+  const readObject = (given: Json) => dialect.object.read(given, true);
 
-  it('may hold properties nobody named', () => {
-    const more = { ...room, created: 1, fields: [{ fieldId: 'f', values: ['v'], label: 'F' }] };
-    expect(
-      taken(objects, { ...answer(more), page: 1, totalPages: 1, totalResults: 1, limit: 1000, took: 3 }),
-    ).toBe(true);
+  it('has results, and may hold properties nobody named', () => {
+    const more = { results: [room], page: 1, totalPages: 1, totalResults: 1, limit: 1000, took: 3 };
+    expect(faultOf(dialect.find.read, more)).toBeUndefined();
+    expect(faultOf(dialect.find.read, { results: [], page: null })).toBeUndefined();
+    for (const other of [{}, { results: {} }, [], null, undefined])
+      expect(faultOf(dialect.find.read, other)).toBeDefined();
   });
 
-  it('may leave out, or have as null, all but the id and the fields', () => {
-    expect(taken(objects, answer({ id: 1, fields: [] }))).toBe(true);
+  it('may leave out, or have as null, all but the id and the fields of an object', () => {
+    expect(faultOf(readObject, { id: 1, fields: [] })).toBeUndefined();
     expect(
-      taken(objects, {
-        ...answer({ id: 1, extId: null, typeId: null, active: null, fields: [] }),
-        page: null,
-      }),
-    ).toBe(true);
+      faultOf(readObject, { id: 1, extId: null, typeId: null, active: null, fields: [] }),
+    ).toBeUndefined();
+    expect(dialect.object.read({ ...room, id: '4711', created: 1 }, false).id).toBe(4711);
   });
 
   it.each<[string, unknown]>([
-    ['no results', {}],
-    ['results that are no list', { results: {} }],
-    ['a result without an id', answer({ extId: 'room_1', fields: [] })],
-    ['an object without fields, whose replacement would empty them', answer({ id: 1, extId: 'room_1' })],
-    ['an id that is text', answer({ id: '4711' })],
-    ['an id that is no whole number', answer({ id: 1.5 })],
-    ['a value that is no text', answer({ ...room, fields: [{ fieldId: 'f', values: [48] }] })],
-    ['a field without its id', answer({ ...room, fields: [{ values: ['v'] }] })],
-    ['no object at all', []],
-    ['null', null],
-  ])('is not understood with %s', (_, value) => {
-    expect(taken(objects, value)).toBe(false);
+    ['without an id', { extId: 'room_1', fields: [] }],
+    ['without fields, whose replacement would empty them', { id: 1, extId: 'room_1' }],
+    ['with an id that is no number', { ...room, id: 'a4711' }],
+    ['with an id that is greater than a number can be', { ...room, id: '9007199254740993' }],
+    ['with an id that is no whole number', { ...room, id: 1.5 }],
+    ['with a value that is no text', { ...room, fields: [{ fieldId: 'f', values: [48] }] }],
+    ['with a field without its id', { ...room, fields: [{ values: ['v'] }] }],
+    ['that is active as a text', { ...room, active: 'yes' }],
+    ['in the place of which null stands', null],
+  ])('is not understood with an object %s', (_, value) => {
+    expect(faultOf(readObject, value)).toBeDefined();
   });
 
-  it('is not understood at its first fault, and names that one alone', () => {
-    const { error } = objects.safeParse(
-      answer(room, ...Array.from({ length: 100_000 }, () => ({ id: 'x', fields: [1, 2] }))),
-    );
-    expect(error?.issues.map(({ path }) => path.join('.'))).toEqual(['results.1.id', 'results.1.fields.0']);
+  it('names the place of the first fault, however many there are', () => {
+    const fields = Array.from({ length: 100_000 }, () => ({ fieldId: 1 }));
+    expect(faultOf(readObject, { ...room, fields })).toMatch(/^fields\.0\.fieldId: /);
   });
 
+  it('says the names of an object that is not understood', () => {
+    expect(dialect.object.identify({ ...room, fields: 7 })).toEqual({ id: 4711, extId: 'room_1' });
+  });
+
+  const reservations = dialect.reservation.read;
   it('about reservations needs begin and end', () => {
-    const reservations = wire.findAnswer(wire.foundReservation);
-    expect(taken(reservations, answer({ id: 1, begin: 1_700_000_000, end: 1_700_003_600 }))).toBe(true);
-    expect(taken(reservations, answer({ id: 1, begin: 1_700_000_000 }))).toBe(false);
-    expect(taken(reservations, answer({ id: 1, begin: '2025-11-20', end: '2025-11-20' }))).toBe(false);
+    expect(faultOf(reservations, { id: 1, begin: 1_700_000_000, end: 1_700_003_600 })).toBeUndefined();
+    expect(faultOf(reservations, { id: 1, begin: 1_700_000_000 })).toMatch(/^end: /);
+    expect(faultOf(reservations, { id: 1, begin: '2025-11-20', end: '2025-11-20' })).toMatch(/^begin: /);
+    expect(faultOf(reservations, { id: null, begin: 1, end: 2 })).toMatch(/^id: /);
+    expect(faultOf(reservations, { id: 1, begin: 1, end: 2, objects: 'room_A' })).toMatch(/^objects: /);
   });
 
   it('about reservations and cancellations needs nothing of what people made by hand', () => {
@@ -230,55 +243,68 @@ describe('the answer of a find', () => {
       ],
       fields: [{ fieldId: 'res.title', values: ['Title', 48] }, { fieldId: null, values: null }, 'x'],
     };
-    const [one] = wire.findAnswer(wire.foundCancellation).parse(answer(odd)).results.map(wire.toCancellation);
+    const one = dialect.cancellation.read(odd);
     expect(one).toMatchObject({
       extId: undefined,
-      status: ['7', 'B_COMPLETE', 'C_CONFIRMED', 'X_OWN'],
-      objects: [{ typeId: 'room', objectId: 'room_A' }],
-      fields: [{ fieldId: 'res.title', values: ['Title', '48'] }],
+      status: ['X_OWN', '7'],
+      fields: [{ fieldId: 'res.title', values: ['Title', '48'] }, { fieldId: undefined }, {}],
     });
+    expect(one.objects?.map(({ objectId }) => objectId)).toEqual(['room_A', undefined, undefined, undefined]);
     for (const objects of [null, undefined, []])
-      expect(wire.toReservation(wire.foundReservation.parse({ ...odd, objects })).objects).toEqual([]);
-  });
-
-  it.each([
-    ['results.0.end', { id: 1, begin: 1 }],
-    ['results.0.id', { id: null, begin: 1, end: 2 }],
-    ['results.0.objects', { id: 1, begin: 1, end: 2, objects: 'room_A' }],
-  ])('about reservations names the place of its fault: %s', (place, result) => {
-    const { error } = wire.findAnswer(wire.foundReservation).safeParse(answer(result));
-    expect(error?.issues.map(({ path }) => path.join('.'))).toEqual([place]);
+      expect(faultOf(reservations, { ...odd, objects })).toBeUndefined();
   });
 
   it('about cancellations may name the reservation and the time', () => {
-    const cancellations = wire.findAnswer(wire.foundCancellation);
     const cancellation = { id: 1, begin: 1, end: 2 };
-    expect(taken(cancellations, answer(cancellation))).toBe(true);
-    expect(taken(cancellations, answer({ ...cancellation, reservationId: 7, cancelled: 3 }))).toBe(true);
-    expect(taken(cancellations, answer({ ...cancellation, cancelled: 'yesterday' }))).toBe(false);
+    expect(faultOf(dialect.cancellation.read, cancellation)).toBeUndefined();
+    expect(dialect.cancellation.read({ ...cancellation, reservationId: 7, cancelled: 3 })).toMatchObject({
+      reservationId: 7,
+      cancelledAt: 3000,
+      begin: 1000,
+    });
+    expect(faultOf(dialect.cancellation.read, { ...cancellation, cancelled: 'yesterday' })).toBeDefined();
+  });
+
+  it('about reservations is refused in milliseconds, unless the dialect says so', () => {
+    const found = { id: 1, begin: 1_796_104_800_000, end: 1_796_112_000_000 };
+    expect(faultOf(reservations, found)).toMatch(/Unix seconds expected/);
+    const other = completeDialect({ times: 'milliseconds' }, 'x.ts');
+    expect(other.reservation.read(found)).toMatchObject({ begin: Date.UTC(2026, 11, 1, 6) });
+    const { body } = other.find.ask({
+      kind: 'reservations',
+      filter: { by: 'window', from: 1000, to: 2000 },
+      page: 1,
+      limit: 1,
+    });
+    expect(body).toMatchObject({ date: { startDate: 1000, endDate: 2000 } });
   });
 });
 
 describe('the answer of a PUT', () => {
-  it('names each object and its status', () => {
-    expect(
-      taken(wire.putAnswer, { results: [{ extId: 'room_1', status: 200, id: 1, warnings: [] }], took: 1 }),
-    ).toBe(true);
-    expect(
-      taken(wire.putAnswer, { results: [{ extId: 'room_1', status: 400, id: null, message: null }] }),
-    ).toBe(true);
-  });
+  const read = (given: unknown) => dialect.write.read(given, [], 200);
 
-  it('has the reason of a refusal where an error has it', () => {
-    const result = {
-      extId: 'room_1',
+  it('names each object, its status, and the reason of a refusal where an error has it', () => {
+    const refused = {
       status: 400,
+      id: null,
       message: null,
       title: 'Not valid',
       errors: [{ detail: 'no name' }],
     };
-    expect(wire.readReason(result)).toBe('Not valid; no name');
-    expect(wire.readReason({ extId: 'room_1', status: 409 })).toBeUndefined();
+    expect(
+      read({
+        results: [
+          { extId: 'room_1', status: 200, id: 1, warnings: [] },
+          { extId: 'room_2', ...refused },
+          { extId: 'room_3', status: 409 },
+        ],
+        took: 1,
+      }),
+    ).toEqual([
+      { extId: 'room_1', status: 200, id: 1, reason: undefined },
+      { extId: 'room_2', status: 400, id: undefined, reason: 'Not valid; no name' },
+      { extId: 'room_3', status: 409, id: undefined, reason: undefined },
+    ]);
   });
 
   it.each<[string, unknown]>([
@@ -286,54 +312,21 @@ describe('the answer of a PUT', () => {
     ['a result without an external id', { results: [{ status: 200 }] }],
     ['a result without a status', { results: [{ extId: 'room_1' }] }],
     ['a status that is text', { results: [{ extId: 'room_1', status: 'OK' }] }],
+    ['no body', undefined],
   ])('is not understood with %s: nothing counts as accepted', (_, value) => {
-    expect(taken(wire.putAnswer, value)).toBe(false);
+    expect(faultOf(read, value)).toBeDefined();
   });
 });
 
 describe('the answer of authenticating', () => {
   it('holds a token, and nothing else is needed', () => {
-    expect(taken(wire.authenticateAnswer, { token: 'x', expires: 1 })).toBe(true);
+    expect(faultOf(dialect.authenticate.read, { token: 'x', expires: 1 })).toBeUndefined();
     for (const answer of [{}, { token: '' }, { token: null }, 'x'])
-      expect(taken(wire.authenticateAnswer, answer)).toBe(false);
+      expect(faultOf(dialect.authenticate.read, answer)).toBe('it holds no token');
   });
 });
 
-describe('an object that was read', () => {
-  const fallback = { extId: 'room_1', typeId: 'room' };
-
-  it('is compared as it would be written', () => {
-    const found = {
-      id: 1,
-      extId: 'room_1',
-      typeId: 'room',
-      active: false,
-      fields: [
-        { fieldId: 'b', values: ['2'] },
-        { fieldId: 'a', values: ['1'] },
-      ],
-    };
-    expect(wire.toDestinationObject(found, fallback)).toEqual(
-      createObject('room_1', 'room', false, [
-        ['a', ['1']],
-        ['b', ['2']],
-      ]),
-    );
-  });
-
-  it('is of our type and active unless it says otherwise, and empty fields are left out', () => {
-    const found = {
-      id: 1,
-      fields: [
-        { fieldId: 'a', values: null },
-        { fieldId: 'b', values: [] },
-      ],
-    };
-    expect(wire.toDestinationObject(found, fallback)).toEqual(createObject('room_1', 'room', true, []));
-  });
-});
-
-it('an object that was read goes back with what is not understood, without what only the service maintains', () => {
+it('an object that was read is written with what is not understood', () => {
   const found = {
     extId: 'room_1',
     typeId: 'room',
@@ -342,106 +335,59 @@ it('an object that was read goes back with what is not understood, without what 
     members: [{ objectId: 7 }],
     relations: null,
   };
-  const [read] = wire.findAnswer(wire.foundObject).parse({
-    results: [{ ...found, id: 7, created: 1, createdBy: 'x', modified: 2, modifiedBy: 'y' }],
-  }).results;
-  if (!read) throw new Error('nothing was read');
-  const object = wire.toDestinationObject(read, { extId: '', typeId: '' });
-  expect(wire.putRequest([object]).objects).toEqual([found]);
-  const listed = wire.toFoundObject(read, '', false);
-  expect(JSON.stringify(listed)).not.toMatch(/members|locked/);
+  const { id, ...read } = dialect.object.read({ ...found, id: 7 }, true);
+  expect(id).toBe(7);
+  expect(dialect.write.body([read as PutObject])).toEqual({ idFormat: 'EXTERNAL', objects: [found] });
+  const listed = dialect.object.read({ ...found, id: 7, carried: 1 }, false);
+  expect(JSON.stringify(listed)).not.toMatch(/members|carried/);
 });
 
 describe('a request', () => {
   const page = { page: 2, limit: 1000 };
-
-  it('always speaks of external ids', () => {
-    const requests = [
-      wire.findRequest({ extIds: ['a'] }, page),
-      wire.findRequest({}, page),
-      wire.findRequest(wire.windowFilter({ from: 1, to: 2 }), page),
-      wire.putRequest([]),
-    ];
-    for (const request of requests) expect(request.idFormat).toBe('EXTERNAL');
-  });
+  const ask = (filter: Filter) => dialect.find.ask({ kind: 'reservations', filter, ...page });
 
   it('for external ids has no other filter, since the service would answer the union', () => {
-    expect(wire.findRequest({ extIds: ['a'] }, page)).toEqual({
-      idFormat: 'EXTERNAL',
-      extIds: ['a'],
-      page: 2,
-      limit: 1000,
+    expect(ask({ by: 'extIds', extIds: ['a'] })).toEqual({
+      method: 'POST',
+      path: '/reservations/find',
+      body: { idFormat: 'EXTERNAL', extIds: ['a'], ...page },
     });
+  });
+
+  it("for the service's numbers has them as the dialect says", () => {
+    expect(ask({ by: 'ids', ids: [1, 2] }).body).toEqual({ idFormat: 'EXTERNAL', ids: [1, 2], ...page });
+    const texts = completeDialect({ ids: 'texts' }, 'x.ts');
+    const asked = texts.find.ask({ kind: 'objects', filter: { by: 'ids', ids: [1] }, ...page });
+    expect(asked.body).toMatchObject({ ids: ['1'] });
   });
 
   it('for reservations names every status, since the service hides those that are not named', () => {
-    expect(wire.findRequest(wire.windowFilter({ from: 1, to: 2 }), page)).toMatchObject({
-      date: { startDate: 1, endDate: 2 },
-      reservationStatus: [
-        'B_COMPLETE',
-        'B_INCOMPLETE',
-        'C_CONFIRMED',
-        'C_PRELIMINARY',
-        'C_PLANNED',
-        'C_REQUESTED',
-        'C_REJECTED',
-      ],
-    });
-  });
-
-  it('goes to the configured prefix, but authenticates below the version the service fixed', () => {
-    const paths = wire.createPaths('org/1 å', '/v2');
-    expect(paths.objects).toBe('/v2/objects');
-    expect(paths.findCancellations).toBe('/v2/cancellations/find');
-    expect(paths.authenticate).toBe('/v1/organizations/org%2F1%20%C3%A5/api-keys/authenticate');
-    expect(wire.createPaths('1', '').findObjects).toBe('/objects/find');
-  });
-});
-
-describe('a booking', () => {
-  it('becomes instants in milliseconds, and both ranks of its status', () => {
-    const found = wire.foundReservation.parse({
-      id: 1,
-      extId: null,
-      begin: 1_796_104_800,
-      end: 1_796_112_000,
-      status: [],
-    });
-    expect(wire.toReservation(found)).toMatchObject({
-      extId: undefined,
-      begin: Date.UTC(2026, 11, 1, 6),
-      end: Date.UTC(2026, 11, 1, 8),
-      status: ['B_COMPLETE', 'C_CONFIRMED'],
-      objects: [],
-    });
-    expect(wire.toReservation({ ...found, status: ['C_PLANNED'] }).status).toEqual([
+    const reservationStatus = [
       'B_COMPLETE',
+      'B_INCOMPLETE',
+      'C_CONFIRMED',
+      'C_PRELIMINARY',
       'C_PLANNED',
-    ]);
-    const cancellation = wire.foundCancellation.parse({
-      ...found,
-      reservationId: 7,
-      cancelled: 1_796_104_800,
+      'C_REQUESTED',
+      'C_REJECTED',
+    ];
+    expect(RESERVATION_STATUSES).toEqual(reservationStatus);
+    expect(ask({ by: 'window', from: 1000, to: 2000 }).body).toMatchObject({
+      date: { startDate: 1, endDate: 2 },
+      reservationStatus,
     });
-    expect(wire.toCancellation(cancellation)).toMatchObject({
-      reservationId: 7,
-      cancelledAt: Date.UTC(2026, 11, 1, 6),
-    });
-  });
-
-  it('is refused in milliseconds', () => {
-    expect(
-      wire.foundReservation.safeParse({ id: 1, begin: 1_796_104_800_000, end: 1_796_112_000_000 }).success,
-    ).toBe(false);
-  });
-
-  it("is asked for by the service's numbers alone, or as changed in a period in every status", () => {
-    const first = { page: 1, limit: 10 };
-    expect(wire.findRequest({ ids: [1, 2] }, first)).toEqual({ idFormat: 'EXTERNAL', ids: [1, 2], ...first });
-    expect(wire.findRequest(wire.modifiedFilter({ from: 1, to: 2 }), first)).toMatchObject({
+    expect(ask({ by: 'modified', from: 1000, to: 2000 }).body).toMatchObject({
       modified: { startDate: 1, endDate: 2 },
-      reservationStatus: RESERVATION_STATUSES,
+      reservationStatus,
       sort: 'ASCID',
+    });
+  });
+
+  it('authenticates below the version that the service fixed', () => {
+    const credentials = { key: 'k', organizationId: 'org/1 å', region: 'EU_EES' };
+    expect(dialect.authenticate.ask(credentials)).toMatchObject({
+      path: '/v1/organizations/org%2F1%20%C3%A5/api-keys/authenticate',
+      headers: { authorization: 'Api-Key k', 'x-region': 'EU_EES' },
     });
   });
 });

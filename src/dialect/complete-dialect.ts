@@ -1,0 +1,164 @@
+// Completes the parts of a configuration's dialect with the default's. A function of a configuration may do anything, so this
+// file calls it, and checks what it returns. The default's own functions are called directly.
+import path from 'node:path';
+import { z } from 'zod';
+import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { nearestName } from '../text/nearest-name.js';
+import { createDefaultDialect, ID, TOKEN } from './default-dialect.js';
+import { NotUnderstood, type Dialect } from './dialect.js';
+
+const headers = z.record(z.string(), z.string());
+const asked = z.object({
+  method: z.enum(['GET', 'POST', 'PUT', 'PATCH']),
+  path: z.string().regex(/^\/[!-~]*$/, "a path that begins with '/', without blanks"),
+  body: z.unknown().optional(),
+});
+const carried = z.record(z.string(), z.unknown()).optional();
+const names = z.object({ id: ID, extId: z.string().nullish() });
+const values = z.array(z.string()).nullish();
+const definition = names.extend({ name: z.string().nullish() });
+const time = z.number().min(0).max(253_402_300_799_000, 'milliseconds since 1970 expected');
+const optional = z.string().optional();
+const reservation = names.extend({
+  extId: optional,
+  begin: time,
+  end: time,
+  status: values,
+  objects: z.array(z.object({ typeId: optional, objectId: optional })).nullish(),
+  fields: z.array(z.object({ fieldId: optional, values })).nullish(),
+});
+const cursor = z.union([z.string(), z.number()]);
+const count = z.int().min(0).nullish();
+
+/** The shapes of what functions return. A function that is not named here returns anything. */
+const SHAPES: Record<string, z.ZodType> = {
+  'authenticate.ask': asked.extend({ headers }),
+  'authenticate.read': TOKEN,
+  'authenticate.headers': headers,
+  'find.ask': asked,
+  'find.read': z
+    .object({ results: z.array(z.unknown()), next: cursor.nullish(), totalPages: count, totalResults: count })
+    .refine(
+      ({ next, totalPages }) => next !== undefined || typeof totalPages === 'number',
+      'it says neither `next` (null after the last page) nor `totalPages`',
+    ),
+  'type.read': definition,
+  'field.read': definition,
+  'object.read': names.extend({
+    typeId: z.string().nullish(),
+    active: z.boolean().nullish(),
+    fields: z.array(z.object({ fieldId: z.string(), values, carried })),
+    carried,
+  }),
+  'object.identify': names,
+  'object.write': z.looseObject({}),
+  'reservation.read': reservation,
+  'cancellation.read': reservation.extend({ reservationId: ID.nullish(), cancelledAt: time.nullish() }),
+  'write.read': z.array(
+    z.object({ extId: z.string(), id: ID.optional(), status: z.int(), reason: optional }),
+  ),
+  'active.read': z.boolean().nullish(),
+  'active.write': z.looseObject({}),
+  'error.read': optional,
+  'error.ask': asked,
+};
+
+const ASKS = new Set(['ask', 'headers', 'write', 'body']);
+
+type Part = Record<string, unknown>;
+const isObject = (value: unknown): value is Part =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** A dialect as it is used. `file`: the name of the file that replaces parts of it. */
+export type CompleteDialect = Dialect & { file: string | undefined };
+
+/**
+ * Completes a dialect. Adds what is wrong with its parts to `faults`. Its functions throw NotUnderstood of an answer, and
+ * SlotsyncError `configuration` of a request, and name the function in the file.
+ */
+export function completeDialect(
+  given: unknown,
+  file: string | undefined,
+  faults: { path: string; message: string }[] = [],
+): CompleteDialect {
+  const own: Part = {};
+  const base = createDefaultDialect(() => own as unknown as Dialect);
+  Object.assign(own, base, { file: file === undefined ? undefined : path.basename(file) });
+  const parts: unknown = typeof given === 'function' ? (given as (base: Dialect) => unknown)(base) : given;
+  const fault = (place: string, message: string) => faults.push({ path: place, message });
+  const known = (place: string, name: string, all: object) => {
+    if (Object.hasOwn(all, name)) return true;
+    const near = nearestName(name, Object.keys(all));
+    fault(place, `unknown${near === undefined ? '; remove it' : `; did you mean '${near}'?`}`);
+    return false;
+  };
+  if (!isObject(parts) || parts instanceof Promise) {
+    fault('', 'it exports no dialect: `export default defineDialect({ … })` expected');
+    return own as unknown as CompleteDialect;
+  }
+  for (const [section, part] of Object.entries(parts)) {
+    if (!known(section, section, base)) continue;
+    const standard = base[section as keyof Dialect] as unknown;
+    if (!isObject(standard)) {
+      const isFit = Array.isArray(standard)
+        ? Array.isArray(part) && part.every((name) => typeof name === 'string')
+        : CONSTANTS[section]?.includes(part as string);
+      if (isFit) own[section] = part;
+      else fault(section, `${CONSTANTS[section]?.join(' or ') ?? 'a list of names'} expected`);
+    } else if (!isObject(part)) fault(section, 'an object with functions expected');
+    else {
+      const replaced: Part = { ...standard };
+      for (const [name, value] of Object.entries(part)) {
+        const place = `${section}.${name}`;
+        if (!known(place, name, standard)) continue;
+        if (typeof value !== typeof standard[name]) fault(place, `a ${typeof standard[name]} expected`);
+        else replaced[name] = typeof value === 'function' ? guard(place, value as Replacement, own) : value;
+      }
+      own[section] = replaced;
+    }
+  }
+  return own as unknown as CompleteDialect;
+}
+
+const CONSTANTS: Record<string, readonly string[]> = {
+  times: ['seconds', 'milliseconds'],
+  ids: ['numbers', 'texts'],
+};
+
+type Replacement = (...given: unknown[]) => unknown;
+
+/** The function of a configuration, checked: whatever it throws or returns becomes one error that names it. */
+function guard(place: string, replacement: Replacement, { file }: Part): Replacement {
+  const shape = SHAPES[place];
+  const failed = (how: string, detail?: string) => {
+    const what = `${place} of ${String(file)} ${how}`;
+    const remedy = `Correct ${place} in ${String(file)} (docs/service-contract.md), then: slotsync check`;
+    if (!ASKS.has(place.split('.')[1] ?? '')) return new NotUnderstood('', what, { remedy, detail });
+    return new SlotsyncError('configuration', what, { remedy, detail });
+  };
+  return (...given) => {
+    let returned: unknown;
+    try {
+      returned = replacement(...given);
+    } catch (error) {
+      if (error instanceof SlotsyncError) throw error;
+      // Its text may repeat what the function got: the key, or values of an object.
+      throw failed('throws', place.startsWith('authenticate.') ? undefined : messageOf(error));
+    }
+    if (returned instanceof Promise || typeof (returned as { then?: unknown } | null)?.then === 'function') {
+      Promise.resolve(returned).catch(() => undefined); // nobody else handles it
+      throw failed('returns a promise: it must not be async');
+    }
+    if (returned === undefined && place !== 'error.read' && place !== 'active.read')
+      throw failed('returns nothing');
+    const parsed = shape?.safeParse(returned);
+    if (parsed?.success === false) {
+      const [issue] = parsed.error.issues;
+      const at = issue && issue.path.length > 0 ? ` at ${issue.path.join('.')}` : '';
+      throw failed(`returns something else than is expected${at}: ${issue?.message}`);
+    }
+    return parsed ? parsed.data : returned;
+  };
+}
+
+export const DEFAULT_DIALECT: CompleteDialect = completeDialect({}, undefined);

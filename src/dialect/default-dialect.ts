@@ -1,0 +1,288 @@
+// The default dialect: everything that is known or assumed of the service's paths, requests and answers. What is not
+// published is marked "Assumed"; docs/service-contract.md lists each assumption with its switch and its check. Answers may
+// hold more than is named here; what is named must be in them.
+import { z } from 'zod';
+import { RESERVATION_STATUSES } from '../streams/config-schema.js';
+import type { Carried } from '../streams/destination-object.js';
+import { NotUnderstood, type Dialect, type Filter, type Json } from './dialect.js';
+
+/** A token is sent in a header: visible ASCII, of a length that servers accept. */
+export const TOKEN = z.string().regex(/^[!-~]{1,16384}$/);
+
+/** A list is understood up to its first fault: a million faults would take gigabytes. */
+const listOf = <T extends z.ZodType>(element: T) =>
+  z.array(z.unknown()).transform((given, context): z.output<T>[] => {
+    const list: z.output<T>[] = [];
+    for (const [at, value] of given.entries()) {
+      const { data, error } = element.safeParse(value);
+      if (error) {
+        for (const issue of error.issues)
+          context.issues.push({ ...issue, path: [at, ...issue.path] } as never);
+        return z.NEVER;
+      }
+      list.push(data);
+    }
+    return list;
+  });
+
+/** The service's number, also as a text. The state keeps it as an integer. */
+export const ID = z.union([z.int(), z.string().regex(/^\d+$/).transform(Number).pipe(z.int())], {
+  error: 'expected an integer, or one as text: slotsync keeps no other ids of the service',
+});
+const externalId = z.string().nullish();
+
+const field = z.looseObject({ fieldId: z.string(), values: listOf(z.string()).nullish() });
+
+/** Without `fields` a whole replacement could empty fields unseen: such an object is refused. Assumed: `typeId`. */
+const object = z.looseObject({
+  id: ID,
+  extId: externalId,
+  typeId: z.string().nullish(),
+  fields: listOf(field),
+});
+const objectNames = z.object({ id: ID, extId: externalId });
+
+/** A type or a field. Assumed: `name`. */
+const definition = z.looseObject({ id: ID, extId: externalId, name: z.string().nullish() });
+
+/** Beyond this a number of seconds lies past the year 9999: it would be milliseconds. */
+const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
+const UNITS = {
+  seconds: {
+    read: seconds.transform((time) => time * 1000),
+    write: (time: number) => Math.floor(time / 1000),
+  },
+  milliseconds: { read: z.number().min(0), write: (time: number) => time },
+} as const;
+
+// People make reservations at the service, of anything: what is not ours need not be understood.
+/** Undefined: an external id that is missing, or a number in its place, as of what was made by hand. Ours have one. */
+const nameOrNone = z.string().min(1).optional().catch(undefined);
+/** A value that is no text is shown as JSON. */
+const anyText = z.unknown().transform((given) => (typeof given === 'string' ? given : JSON.stringify(given)));
+
+/** Assumed: `extId`, and that booked objects of ours are named by external ids. */
+const reservationIn = (time: z.ZodType<number>) =>
+  z.looseObject({
+    id: ID,
+    extId: nameOrNone,
+    begin: time,
+    end: time,
+    status: listOf(anyText).nullish(),
+    objects: listOf(z.looseObject({ typeId: nameOrNone, objectId: nameOrNone }).catch({})).nullish(),
+    fields: listOf(
+      z.looseObject({ fieldId: nameOrNone, values: listOf(anyText).nullish() }).catch({}),
+    ).nullish(),
+  });
+const reservations = {
+  seconds: reservationIn(UNITS.seconds.read),
+  milliseconds: reservationIn(UNITS.milliseconds.read),
+};
+
+/** Assumed: a reservation's shape, with `reservationId` and `cancelled`. */
+const cancellations = {
+  seconds: reservations.seconds.extend({
+    reservationId: ID.nullish(),
+    cancelled: UNITS.seconds.read.nullish(),
+  }),
+  milliseconds: reservations.milliseconds.extend({
+    reservationId: ID.nullish(),
+    cancelled: UNITS.milliseconds.read.nullish(),
+  }),
+};
+
+const results = z.looseObject({
+  results: z.array(z.unknown()),
+  page: z.number().int().nullish(),
+  totalPages: z.number().int().nullish(),
+  totalResults: z.number().int().nullish(),
+});
+
+/** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP; a reason as in an error's body. */
+const written = z.looseObject({
+  results: listOf(z.looseObject({ extId: z.string(), id: ID.nullish(), status: z.number().int() })),
+});
+
+/** Ids and references as external ids, in request and answer. */
+const EXTERNAL = { idFormat: 'EXTERNAL' } as const;
+
+/** Statuses of a reservation that is to take place. */
+const STANDING_STATUSES = RESERVATION_STATUSES.filter((status) => status !== 'C_REJECTED');
+
+const everyStatus = { reservationStatus: RESERVATION_STATUSES, sort: 'ASCID' } as const;
+
+/** The default dialect, whose functions ask `own` for the parts that a configuration may have replaced. */
+export function createDefaultDialect(own: () => Dialect): Dialect {
+  const dates = ({ from, to }: { from: number; to: number }) => {
+    const { write } = UNITS[own().times];
+    return { startDate: write(from), endDate: write(to) };
+  };
+
+  /** A find filters by one thing: together with another filter the service answers the union of both. */
+  function propertiesOf(filter: Filter): object {
+    switch (filter.by) {
+      case 'none':
+        return {};
+      case 'extIds':
+        return { extIds: filter.extIds };
+      case 'ids':
+        return { ids: own().ids === 'texts' ? filter.ids.map(String) : filter.ids };
+      // Every object, inactive ones too. Assumed: `typeId` selects; `sort` is honoured.
+      case 'type':
+        return { typeId: filter.typeId, sort: 'ASCID' };
+      // Assumed: several values of a field match any, several fields must all match, and text fields can be searched:
+      // `service.searchByFields`.
+      case 'fields':
+        return { typeId: filter.typeId, fields: { exactSearchFields: filter.fields }, sort: 'ASCID' };
+      // Assumed: ascending ids can be asked for, as with objects.
+      case 'window':
+        return { date: dates(filter), ...everyStatus };
+      // Assumed: `modified` has the shape of `date`.
+      case 'modified':
+        return { modified: dates(filter), ...everyStatus };
+      // Assumed: a reservation of any of the `searchObjects` of one type is found; a cancelled one is not among the
+      // reservations, and a rejected one only when its status is named.
+      case 'upcoming':
+        return {
+          date: dates(filter),
+          searchObjects: filter.extIds.map((objectId) => ({ typeId: filter.typeId, objectId })),
+          reservationStatus: STANDING_STATUSES,
+        };
+    }
+  }
+
+  return {
+    authenticate: {
+      ask: ({ key, organizationId, region }) => ({
+        method: 'POST',
+        path: `/v1/organizations/${encodeURIComponent(organizationId)}/api-keys/authenticate`,
+        headers: { authorization: `Api-Key ${key}`, 'x-region': region },
+      }),
+      read({ token }) {
+        const parsed = TOKEN.safeParse(token);
+        if (parsed.success) return parsed.data;
+        throw new NotUnderstood('', 'it holds no token');
+      },
+      headers: (token) => ({ authorization: `Bearer ${token}` }),
+    },
+    find: {
+      ask: ({ kind, filter, page, limit }) => ({
+        method: 'POST',
+        path: `/${kind}/find`,
+        body: { ...EXTERNAL, ...propertiesOf(filter), page, limit },
+      }),
+      read: (body) => understood(results, body),
+    },
+    type: { read: (found) => understood(definition, found) },
+    field: { read: (found) => understood(definition, found) },
+    object: {
+      read(found, carries) {
+        const read = understood(object, found);
+        const active = own().active.read(read);
+        const { id, extId, typeId, fields, ...more } = read;
+        if (!carries) return { id, extId, typeId, active, fields };
+        for (const name of Object.keys(own().active.write(true))) delete more[name];
+        const carriedFields = fields.map(({ fieldId, values, ...rest }) => ({
+          fieldId,
+          values,
+          carried: orNone(rest),
+        }));
+        return { id, extId, typeId, active, fields: carriedFields, carried: orNone(more) };
+      },
+      identify: (found) => understood(objectNames, found),
+      write({ carried, active, fields, ...rest }) {
+        const isPlain = fields.every((given) => given.carried === undefined);
+        return {
+          ...carried,
+          ...rest,
+          ...own().active.write(active),
+          fields: isPlain ? fields : fields.map(({ carried: more, ...given }) => ({ ...more, ...given })),
+        };
+      },
+    },
+    reservation: { read: (found) => understood(reservations[own().times], found) },
+    cancellation: {
+      read(found) {
+        const { cancelled, ...rest } = understood(cancellations[own().times], found);
+        return { ...rest, cancelledAt: cancelled };
+      },
+    },
+    // Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. Assumed, and off unless
+    // `service.assignExternalIds`: an `id` beside `extId` names the object that is given this external id.
+    write: {
+      method: 'PUT',
+      path: '/objects',
+      body: (objects) => ({ ...EXTERNAL, objects: objects.map((one) => own().object.write(one)) }),
+      read: (body) =>
+        understood(written, body).results.map((result) => {
+          const { extId, id, status } = result;
+          const reason = isAccepted(status) ? undefined : own().error.read(result);
+          return { extId, id: id ?? undefined, status, reason };
+        }),
+      patches: false,
+    },
+    active: {
+      // Assumed: its name.
+      read({ active }) {
+        if (typeof active === 'boolean' || active === null || active === undefined) return active;
+        throw new NotUnderstood('active', `expected true or false, received ${typeof active}`);
+      },
+      write: (active) => ({ active }),
+    },
+    error: {
+      read: readReason,
+      // Assumed: refused for its format, and nothing else happens.
+      ask() {
+        const asked = own().find.ask({ kind: 'objects', filter: { by: 'none' }, page: 1, limit: 1 });
+        return { ...asked, body: { ...(asked.body as object), idFormat: 'NONE' } };
+      },
+    },
+    times: 'seconds',
+    ids: 'numbers',
+    // Assumed: their names.
+    maintained: ['created', 'createdBy', 'modified', 'modifiedBy'],
+  };
+}
+
+/** Tells whether an object with this status in the answer to a write was accepted. */
+export const isAccepted = (status: number): boolean => status >= 200 && status < 300;
+
+/** Parses a part of an answer by its schema. Throws NotUnderstood with the place of the first fault. */
+export function understood<T extends z.ZodType>(schema: T, given: unknown): z.output<T> {
+  const { data, error } = schema.safeParse(given);
+  if (!error) return data;
+  const [issue] = error.issues;
+  throw new NotUnderstood(issue?.path.join('.') ?? '', issue?.message ?? '');
+}
+
+const orNone = (more: Json): Carried | undefined => (Object.keys(more).length > 0 ? more : undefined);
+
+/** Most texts of a list of errors. */
+const MOST_ERRORS = 20;
+
+/**
+ * The reason in an error's body, or in the result of one object: `message`, `error` or `title`, followed by `detail` and
+ * `errors`. Undefined: no property has a text. Assumed: these names, of which RFC 9457 has two.
+ */
+export function readReason(given: unknown): string | undefined {
+  if (typeof given !== 'object' || Array.isArray(given)) return undefined;
+  return [...new Set(textsOf(given))].join('; ') || undefined;
+}
+
+function textsOf(given: unknown): string[] {
+  if (typeof given === 'string') return given.trim() === '' ? [] : [given];
+  if (Array.isArray(given)) return given.slice(0, MOST_ERRORS).flatMap(textsOf);
+  if (typeof given !== 'object' || given === null) return [];
+  const { message, error, title, detail, errors } = given as Record<string, unknown>;
+  const headline = [message, error, title].map(textsOf).find(({ length }) => length > 0);
+  const listed = textsOf(errors);
+  return [...(headline ?? []), ...textsOf(detail), ...(listed.length > 0 ? listed : namedTexts(errors))];
+}
+
+/** The texts of errors by the name of what they are about. */
+function namedTexts(errors: unknown): string[] {
+  if (typeof errors !== 'object' || errors === null) return [];
+  return Object.entries(errors)
+    .slice(0, MOST_ERRORS)
+    .flatMap(([name, given]) => textsOf(given).map((text) => `${name}: ${text}`));
+}

@@ -1,0 +1,198 @@
+// A dialect: what is said to the service and understood of it, as pure functions and constants. The default one is in
+// default-dialect.ts; a configuration may replace any part (docs/service-contract.md). Times are Unix milliseconds.
+import type { Carried, DestinationObject, FieldValues } from '../streams/destination-object.js';
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH';
+
+/** A request. `path` begins with `/` and stands below `service.prefix`. Without a `body` none is sent. */
+export interface Asked {
+  method: Method;
+  path: string;
+  body?: unknown;
+}
+
+export type Kind = 'types' | 'fields' | 'objects' | 'reservations' | 'cancellations';
+
+/** The selection of a find: exactly one of these. */
+export type Filter =
+  | { by: 'none' }
+  | { by: 'extIds'; extIds: readonly string[] }
+  /** The service's own numbers. */
+  | { by: 'ids'; ids: readonly number[] }
+  /** Every object of a type, inactive ones too, in ascending `id`. */
+  | { by: 'type'; typeId: string }
+  /** Objects of a type that have one of the values in each of the fields. */
+  | { by: 'fields'; typeId: string; fields: readonly FieldValues[] }
+  /** Reservations or cancellations, in every status, that overlap a period, or that were changed in it. */
+  | { by: 'window' | 'modified'; from: number; to: number }
+  /** Reservations of any of these objects that are to take place and overlap the period. */
+  | { by: 'upcoming'; typeId: string; extIds: readonly string[]; from: number; to: number };
+
+/** A cursor, as `find.read` returned it. */
+export type Cursor = string | number;
+
+/** A question for one page. With a cursor, `page` counts on. */
+export interface Question {
+  kind: Kind;
+  filter: Filter;
+  /** Most results. */
+  limit: number;
+  /** From 1. */
+  page: number;
+  /** Undefined: the first page, or a service that numbers its pages. */
+  cursor?: Cursor | undefined;
+}
+
+/** The answer to a find. It says whether there is more: by `next`, which is null after the last page, or by `totalPages`. */
+export interface Results {
+  results: readonly unknown[];
+  next?: Cursor | null | undefined;
+  totalPages?: number | null | undefined;
+  totalResults?: number | null | undefined;
+}
+
+/** A part of an answer, as its JSON was parsed. It may be something else than an object. */
+export type Json = Readonly<Record<string, unknown>>;
+
+/** The service's own number of something: an integer up to 2^53 - 1. A dialect may return it as a text of digits. */
+export type Id<Text extends string = never> = number | Text;
+
+/** A type or a field. Without an external id nothing can name it. */
+export interface FoundDefinition<Text extends string = never> {
+  id: Id<Text>;
+  extId?: string | null | undefined;
+  name?: string | null | undefined;
+}
+
+/** An object that was read. Without `typeId` it is taken for the type that was asked for, without `active` for active. */
+export interface FoundObject<Text extends string = never> {
+  id: Id<Text>;
+  /** Null: none, because it was made by hand. */
+  extId?: string | null | undefined;
+  typeId?: string | null | undefined;
+  active?: boolean | null | undefined;
+  fields: readonly {
+    fieldId: string;
+    values?: readonly string[] | null | undefined;
+    carried?: Carried | undefined;
+  }[];
+  /** The properties that are not understood. `object.write` gets them back, without those named in `maintained`. */
+  carried?: Carried | undefined;
+}
+
+export interface FoundReservation<Text extends string = never> {
+  id: Id<Text>;
+  extId?: string | undefined;
+  begin: number;
+  end: number;
+  /** `B_…` and `C_…`, or statuses of the organization's own. One that is absent is the usual one. */
+  status?: readonly string[] | null | undefined;
+  /** The booked objects by external ids. Undefined names: not ours. */
+  objects?: readonly { typeId?: string | undefined; objectId?: string | undefined }[] | null | undefined;
+  fields?:
+    | readonly { fieldId?: string | undefined; values?: readonly string[] | null | undefined }[]
+    | null
+    | undefined;
+}
+
+/** `id` and `extId` are the cancellation's own. */
+export interface FoundCancellation<Text extends string = never> extends FoundReservation<Text> {
+  reservationId?: Id<Text> | null | undefined;
+  cancelledAt?: number | null | undefined;
+}
+
+/** An object to be written. With a number it is that object, which has no external id yet. */
+export type PutObject = DestinationObject & { id?: number | undefined };
+
+/** The service's verdict on one object of a write. `extId` as the service named it; `status` as in HTTP. */
+export interface WriteResult<Text extends string = never> {
+  extId: string;
+  id?: Id<Text> | undefined;
+  status: number;
+  reason?: string | undefined;
+}
+
+export interface Credentials {
+  key: string;
+  organizationId: string;
+  region: string;
+}
+
+/** `Text`: whether ids may be texts of digits, as what a configuration returns. */
+export interface Dialect<Text extends string = never> {
+  authenticate: {
+    /** The request for a token. Its path stands below no prefix. */
+    ask: (credentials: Credentials) => Asked & { headers: Readonly<Record<string, string>> };
+    /** The token. */
+    read: (body: Json) => string;
+    /** The headers of every other request. */
+    headers: (token: string) => Readonly<Record<string, string>>;
+  };
+  find: {
+    ask: (question: Question) => Asked;
+    read: (body: Json, question: Question) => Results;
+  };
+  type: { read: (found: Json) => FoundDefinition<Text> };
+  field: { read: (found: Json) => FoundDefinition<Text> };
+  object: {
+    /** `carries`: with the properties that are not understood. */
+    read: (found: Json, carries: boolean) => FoundObject<Text>;
+    /** The names of an object that `read` does not understand: only an object of ours must be. */
+    identify: (found: Json) => { id: Id<Text>; extId?: string | null | undefined };
+    /** An object as `write.body` sends it. */
+    write: (object: PutObject) => unknown;
+  };
+  reservation: { read: (found: Json) => FoundReservation<Text> };
+  cancellation: { read: (found: Json) => FoundCancellation<Text> };
+  write: {
+    method: Method;
+    path: string;
+    body: (objects: readonly PutObject[]) => unknown;
+    /** Returns a result for each object. `body` is undefined where the answer has none, as with 204. */
+    read: (body: unknown, sent: readonly PutObject[], status: number) => readonly WriteResult<Text>[];
+    /** Whether the service keeps fields that are not sent: then only owned ones are, and objects are not read before. */
+    patches: boolean;
+  };
+  active: {
+    read: (found: Json) => boolean | null | undefined;
+    /** The properties that say it. */
+    write: (active: boolean) => object;
+  };
+  error: {
+    /** The reason in the JSON of an error. Undefined: it has none. */
+    read: (body: unknown) => string | undefined;
+    /** A request that the service must refuse, for `check`. */
+    ask: () => Asked;
+  };
+  /** The unit of the times that the default functions write and read. */
+  times: 'seconds' | 'milliseconds';
+  /** The form in which the default functions write the service's numbers. They read both. */
+  ids: 'numbers' | 'texts';
+  /** Properties of an object that only the service maintains: they are never sent back. */
+  maintained: readonly string[];
+}
+
+/** Any parts of a dialect. */
+export type DialectParts = {
+  [Section in keyof Dialect]?: Dialect[Section] extends readonly unknown[] | string
+    ? Dialect[Section]
+    : Partial<Dialect<string>[Section]>;
+};
+
+/** The parts that replace the default's, or a function of the default's functions, which see the replaced ones. */
+export type DialectDefinition = DialectParts | ((base: Dialect) => DialectParts);
+
+/** Types a dialect in an editor; returns it unchanged. */
+export const defineDialect = (dialect: DialectDefinition): DialectDefinition => dialect;
+
+/** An answer that cannot be understood. `place`: where in the answer. */
+export class NotUnderstood extends Error {
+  override readonly name = 'NotUnderstood';
+  /** `detail`: a text that may repeat the answer. */
+  readonly more: { remedy?: string | undefined; detail?: string | undefined };
+
+  constructor(place: string, what: string, more: NotUnderstood['more'] = {}) {
+    super(place === '' ? what : `${place}: ${what}`);
+    this.more = more;
+  }
+}
