@@ -1,4 +1,6 @@
-// The exports of 'slotsync' for configuration files.
+// The exports of 'slotsync' for configuration files and dialects.
+export { defineDialect } from './dialect/dialect.js';
+export type * from './dialect/dialect.js';
 export { defineConfig } from './streams/config-schema.js';
 export type {
   FieldFunction,

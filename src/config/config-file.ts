@@ -5,6 +5,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { z } from 'zod';
 import { requireOwnFile } from './environment.js';
+import { completeDialect, DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
 import { hashTexts, readModules, type Modules } from './config-modules.js';
 import { loadAlone } from './load-alone.js';
 import { readCsvFile } from '../files/csv-file.js';
@@ -16,6 +17,7 @@ import {
   describeFault,
   PROTO_FAULT,
   streamSchema,
+  type SlotsyncConfig,
   type Fault,
   type ParsedConfig,
   type StreamDeclaration,
@@ -30,13 +32,14 @@ import { readTextFile } from '../files/text-file.js';
 
 const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.config.json'];
 
-export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations'> {
+export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations' | 'service'> {
+  service: Omit<ParsedConfig['service'], 'dialect'> & { dialect: CompleteDialect };
   /** Parents first. */
   streams: readonly Stream[];
   reservations: ReservationConfig | undefined;
   freezes: readonly Freeze[];
   fingerprints: Fingerprints;
-  /** The file, what it imports, and the lookups beside it. */
+  /** The file, its dialect, what both import, and the lookups beside it. */
   files: readonly string[];
 }
 
@@ -51,7 +54,10 @@ export interface LoadedConfiguration extends Configuration {
 }
 
 /** The section `service` without a configuration. */
-export const DEFAULT_SERVICE = configSchema.shape.service.parse(undefined);
+export const DEFAULT_SERVICE = {
+  ...configSchema.shape.service.parse(undefined),
+  dialect: DEFAULT_DIALECT,
+};
 
 /** Whether there is a configuration to load: the file, or the `sync.config.*` of the folder. */
 export function existsConfiguration(file: string | undefined): boolean {
@@ -87,8 +93,9 @@ export async function loadConfiguration(
   const name = path.basename(found);
   if (file === undefined) requireOwnFile(found, `SLOTSYNC_CONFIG=${found}`);
   try {
-    const { exported, modules } = await loadAlone(() => readExported(found), loadWithinMs);
-    const checked = checkConfiguration(exported, name, { folder: path.dirname(found), modules });
+    const isNamed = file !== undefined;
+    const { exported, ...loaded } = await loadAlone(() => readExported(found, isNamed), loadWithinMs);
+    const checked = checkConfiguration(exported, name, { folder: path.dirname(found), ...loaded });
     const texts = await hashTexts(checked.files);
     const isChanged = async () => (await hashTexts(checked.files)) !== texts;
     return { ...checked, loadedAt: new Date(), isChanged };
@@ -106,8 +113,25 @@ export async function loadConfiguration(
   }
 }
 
-/** The export of the file, and its modules. */
-async function readExported(file: string): Promise<{ exported: unknown; modules: Modules }> {
+/** The export of a file, and its modules. */
+interface Exported {
+  exported: unknown;
+  modules: Modules;
+}
+
+/** The export of the configuration file, and of the dialect that it names. `isNamed`: an operator named the file. */
+async function readExported(file: string, isNamed: boolean): Promise<Exported & { dialect?: Exported }> {
+  const read = await importFile(file);
+  const named = (read.exported as Partial<SlotsyncConfig> | undefined | null)?.service?.dialect;
+  if (typeof named !== 'string') return read;
+  const dialect = path.resolve(path.dirname(file), named);
+  if (!existsSync(dialect)) throw new Error(`service.dialect: there is no file ${dialect}`);
+  if (!isNamed) requireOwnFile(dialect, `SLOTSYNC_CONFIG=${file}`);
+  return { ...read, dialect: await importFile(dialect) };
+}
+
+/** Loads a file of the operator. */
+export async function importFile(file: string): Promise<Exported> {
   const text = readTextFile(file);
   if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: { files: [file], hash: '' } };
   const { createJiti } = await import('jiti');
@@ -126,12 +150,16 @@ async function readExported(file: string): Promise<{ exported: unknown; modules:
 
 /**
  * Checks what a configuration file exported; the message has `name`. Lookups are read from files beside it, in `folder`.
- * `modules`: the file and what it imports. Throws UsageError with every fault.
+ * `modules`: the file and what it imports; `dialect`: the file that it names as its dialect. Throws UsageError with every fault.
  */
 export function checkConfiguration(
   exported: unknown,
   name = 'the configuration',
-  { folder = process.cwd(), modules = { files: [], hash: '' } }: { folder?: string; modules?: Modules } = {},
+  {
+    folder = process.cwd(),
+    modules = { files: [], hash: '' },
+    dialect: replaced,
+  }: { folder?: string; modules?: Modules; dialect?: Exported } = {},
 ): Configuration {
   const other = describeOther(exported);
   if (other !== undefined) {
@@ -146,7 +174,7 @@ export function checkConfiguration(
   const { readable, unreadable } = parsed.success
     ? { readable: parsed.data.streams, unreadable: new Set<string>() }
     : parseStreams(exported);
-  const files = [...modules.files];
+  const files = [...modules.files, ...(replaced?.modules.files ?? [])];
   const readFile = (file: string, columns: readonly [string, string]) => {
     files.push(path.resolve(folder, file));
     return readCodes(folder, file, columns);
@@ -157,18 +185,26 @@ export function checkConfiguration(
     unreadable,
     lookups,
     modules: modules.hash,
+    dialect: replaced?.modules.hash,
   });
   for (const fault of parsed.success ? findScheduleFaults(parsed.data) : []) faults.push(fault);
   const reservations =
     parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
   const names = [...streams.map(({ name }) => name), ...unreadable];
   const freezes = parsed.data ? resolveFreezes(parsed.data, names, faults) : [];
+  const dialect = replaced
+    ? completeDialect(replaced.exported, replaced.modules.files[0], faults)
+    : DEFAULT_DIALECT;
+  if (!replaced && parsed.data?.service.dialect !== undefined)
+    faults.push({ path: 'service.dialect', message: 'only a configuration that is a file can name one' });
   if (!parsed.success || faults.length > 0) {
     throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
       faults: faults.map(describeFault),
     });
   }
-  return { ...parsed.data, streams, reservations, freezes, fingerprints: fingerprintsOf(streams), files };
+  const service = { ...parsed.data.service, dialect };
+  const fingerprints = fingerprintsOf(streams);
+  return { ...parsed.data, service, streams, reservations, freezes, fingerprints, files };
 }
 
 /** The places of keys called `__proto__`, which zod leaves out. In an object literal such a key sets the prototype. */

@@ -8,9 +8,11 @@ import { createDefaultDialect, ID, TOKEN } from './default-dialect.js';
 import { NotUnderstood, type Dialect } from './dialect.js';
 
 const headers = z.record(z.string(), z.string());
+const method = z.enum(['GET', 'POST', 'PUT', 'PATCH']);
+const pathOfService = z.string().regex(/^\/[!-~]*$/, "a path that begins with '/', without blanks");
 const asked = z.object({
-  method: z.enum(['GET', 'POST', 'PUT', 'PATCH']),
-  path: z.string().regex(/^\/[!-~]*$/, "a path that begins with '/', without blanks"),
+  method,
+  path: pathOfService,
   body: z.unknown().optional(),
 });
 const carried = z.record(z.string(), z.unknown()).optional();
@@ -30,7 +32,7 @@ const reservation = names.extend({
 const cursor = z.union([z.string(), z.number()]);
 const count = z.int().min(0).nullish();
 
-/** The shapes of what functions return. A function that is not named here returns anything. */
+/** The shapes of constants, and of what functions return. A function that is not named here returns anything. */
 const SHAPES: Record<string, z.ZodType> = {
   'authenticate.ask': asked.extend({ headers }),
   'authenticate.read': TOKEN,
@@ -61,6 +63,11 @@ const SHAPES: Record<string, z.ZodType> = {
   'active.write': z.looseObject({}),
   'error.read': optional,
   'error.ask': asked,
+  'write.method': method,
+  'write.path': pathOfService,
+  times: z.enum(['seconds', 'milliseconds']),
+  ids: z.enum(['numbers', 'texts']),
+  maintained: z.array(z.string()),
 };
 
 const ASKS = new Set(['ask', 'headers', 'write', 'body']);
@@ -85,45 +92,49 @@ export function completeDialect(
   const base = createDefaultDialect(() => own as unknown as Dialect);
   Object.assign(own, base, { file: file === undefined ? undefined : path.basename(file) });
   const parts: unknown = typeof given === 'function' ? (given as (base: Dialect) => unknown)(base) : given;
-  const fault = (place: string, message: string) => faults.push({ path: place, message });
-  const known = (place: string, name: string, all: object) => {
-    if (Object.hasOwn(all, name)) return true;
-    const near = nearestName(name, Object.keys(all));
-    fault(place, `unknown${near === undefined ? '; remove it' : `; did you mean '${near}'?`}`);
+  const name = file === undefined ? undefined : path.basename(file);
+  const fault = (place: string, message: string) =>
+    faults.push({ path: [name, place].filter(Boolean).join(' '), message });
+  const isKnown = (place: string, of: string, all: object) => {
+    if (Object.hasOwn(all, of)) return true;
+    const near = nearestName(of, Object.keys(all));
+    fault(
+      place,
+      near === undefined
+        ? `unknown; there are ${Object.keys(all).join(', ')}`
+        : `unknown; did you mean '${near}'?`,
+    );
     return false;
   };
   if (!isObject(parts) || parts instanceof Promise) {
     fault('', 'it exports no dialect: `export default defineDialect({ … })` expected');
     return own as unknown as CompleteDialect;
   }
+  /** The part as it is used in place of the default's. Undefined: it is at fault. */
+  const replace = (place: string, part: unknown, standard: unknown) => {
+    const { error } = (typeof part === 'function' ? undefined : SHAPES[place]?.safeParse(part)) ?? {};
+    if (typeof part !== typeof standard) fault(place, `a ${typeof standard} expected`);
+    else if (error) fault(place, error.issues[0]?.message ?? '');
+    else return typeof part === 'function' ? guard(place, part as Replacement, own) : part;
+    return undefined;
+  };
   for (const [section, part] of Object.entries(parts)) {
-    if (!known(section, section, base)) continue;
+    if (!isKnown(section, section, base)) continue;
     const standard = base[section as keyof Dialect] as unknown;
-    if (!isObject(standard)) {
-      const isFit = Array.isArray(standard)
-        ? Array.isArray(part) && part.every((name) => typeof name === 'string')
-        : CONSTANTS[section]?.includes(part as string);
-      if (isFit) own[section] = part;
-      else fault(section, `${CONSTANTS[section]?.join(' or ') ?? 'a list of names'} expected`);
-    } else if (!isObject(part)) fault(section, 'an object with functions expected');
+    if (!isObject(standard)) own[section] = replace(section, part, standard);
+    else if (!isObject(part)) fault(section, 'an object with functions expected');
     else {
-      const replaced: Part = { ...standard };
-      for (const [name, value] of Object.entries(part)) {
-        const place = `${section}.${name}`;
-        if (!known(place, name, standard)) continue;
-        if (typeof value !== typeof standard[name]) fault(place, `a ${typeof standard[name]} expected`);
-        else replaced[name] = typeof value === 'function' ? guard(place, value as Replacement, own) : value;
-      }
-      own[section] = replaced;
+      const members = Object.entries(part).filter(([name]) => isKnown(`${section}.${name}`, name, standard));
+      own[section] = {
+        ...standard,
+        ...Object.fromEntries(
+          members.map(([name, member]) => [name, replace(`${section}.${name}`, member, standard[name])]),
+        ),
+      };
     }
   }
   return own as unknown as CompleteDialect;
 }
-
-const CONSTANTS: Record<string, readonly string[]> = {
-  times: ['seconds', 'milliseconds'],
-  ids: ['numbers', 'texts'],
-};
 
 type Replacement = (...given: unknown[]) => unknown;
 
@@ -141,7 +152,8 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
     try {
       returned = replacement(...given);
     } catch (error) {
-      if (error instanceof SlotsyncError) throw error;
+      if (error instanceof SlotsyncError || (error instanceof NotUnderstood && error.more.remedy))
+        throw error;
       // Its text may repeat what the function got: the key, or values of an object.
       throw failed('throws', place.startsWith('authenticate.') ? undefined : messageOf(error));
     }

@@ -292,6 +292,10 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
   approvalHours?: Optional<number>;
   /** The particulars of the service's endpoints. */
   service?: Optional<{
+    /** A file that says how the service is asked and how its answers are read, where the default does not fit: a `defineDialect`.
+     * Its path, from the folder of the configuration file.
+     */
+    dialect?: Optional<string>;
     /** Path in front of the scheduling endpoints; `/v1` by default. */
     prefix?: Optional<string>;
     /** Milliseconds after which a request without an answer is given up; 30 000 by default. */
@@ -651,6 +655,7 @@ export const configSchema = z.strictObject({
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
   service: z
     .strictObject({
+      dialect: name('the path of a file').optional(),
       prefix: z
         .string()
         .max(LONGEST_NAME)

@@ -60,13 +60,15 @@ interface Surroundings {
   lookups?: ReadonlyMap<string, Lookup>;
   /** A hash of the configuration file and of what it imports: a function may use all of it. */
   modules?: string;
+  /** A hash of the dialect and of what it imports. */
+  dialect?: string | undefined;
 }
 
 /** Resolves all declarations, parents first; faults are added to `faults`. */
 export function resolveStreams(
   streams: ParsedConfig['streams'],
   faults: Fault[],
-  { unreadable = new Set(), lookups = new Map(), modules = '' }: Surroundings = {},
+  { unreadable = new Set(), lookups = new Map(), modules = '', dialect }: Surroundings = {},
 ): Stream[] {
   const declarations = Object.entries(streams);
   const parents = declarations.map(
@@ -88,6 +90,7 @@ export function resolveStreams(
         resolved
           .filter((other) => concerns(stream, other))
           .map(({ name, source, key, externalId }) => [name, source, key, externalId]),
+        ...(dialect === undefined ? [] : [dialect]),
       ]);
       return { ...stream, level, declaration, ownsIds: ownsIds(stream, resolved) };
     })
@@ -117,7 +120,7 @@ interface DeclaredStreams {
   unreadable?: ReadonlySet<string>;
 }
 
-interface Declared extends Required<Surroundings>, DeclaredStreams {
+interface Declared extends Required<Omit<Surroundings, 'dialect'>>, DeclaredStreams {
   /** Templates of external ids, by stream. */
   templates: ReadonlyMap<string, string>;
   unreadable: ReadonlySet<string>;

@@ -131,6 +131,69 @@ describe('a configuration file', () => {
   });
 });
 
+describe('service.dialect', () => {
+  const config = (dialect: string) =>
+    `import { defineConfig } from 'slotsync';
+    export default defineConfig(${JSON.stringify({ streams: { rooms: rooms() }, service: { dialect } })});`;
+  const dialect = `import { defineDialect } from 'slotsync'; import { unit } from './unit.ts';
+    export default defineDialect((base) => ({ times: unit, find: { ask: (q) => ({ ...base.find.ask(q), path: '/x' }) } }));`;
+  const files = {
+    'sync.config.ts': config('./wire/own.ts'),
+    'wire/own.ts': dialect,
+    'wire/unit.ts': `export const unit = 'milliseconds' as const;`,
+  };
+
+  it('is loaded from the folder of the configuration, and is one of its files', async () => {
+    const folder = folderOf(files);
+    const { service, isChanged } = await loadConfiguration(undefined, folder);
+    expect(service.dialect).toMatchObject({ times: 'milliseconds', file: 'own.ts' });
+    const question = { kind: 'objects', filter: { by: 'none' }, page: 1, limit: 1 } as const;
+    expect(service.dialect.find.ask(question)).toMatchObject({ method: 'POST', path: '/x' });
+    for (const name of ['wire/own.ts', 'wire/unit.ts'] as const) {
+      writeFileSync(path.join(folder, name), `${files[name]} `);
+      expect(await isChanged(), name).toBe(true);
+      writeFileSync(path.join(folder, name), files[name]);
+      expect(await isChanged(), name).toBe(false);
+    }
+  });
+
+  it('is part of the fingerprint of every stream, with what it imports, and changes no row', async () => {
+    const folder = folderOf(files);
+    const read = async () => {
+      const { fingerprints, streams } = await loadConfiguration(undefined, folder);
+      return { fingerprints, mapping: String(streams[0]?.fingerprint) };
+    };
+    const first = await read();
+    expect(await read()).toEqual(first);
+    writeFileSync(path.join(folder, 'wire/unit.ts'), `export const unit = 'seconds' as const;`);
+    const second = await read();
+    expect(second.fingerprints.configuration).not.toBe(first.fingerprints.configuration);
+    expect(second.fingerprints.streams['rooms']).not.toBe(first.fingerprints.streams['rooms']);
+    expect(second.mapping).toBe(first.mapping);
+  });
+
+  it('with a fault is a fault of the configuration, which names the file and the place', async () => {
+    const folder = folderOf({ ...files, 'wire/own.ts': `export default { find: { reed: () => 1 } };` });
+    await expect(loadConfiguration(undefined, folder)).rejects.toMatchObject({
+      faults: [expect.stringContaining("own.ts find.reed: unknown; did you mean 'read'?")],
+    });
+    rmSync(path.join(folder, 'wire/own.ts'));
+    await expect(loadConfiguration(undefined, folder)).rejects.toThrow(
+      /service\.dialect: there is no file .*own\.ts/,
+    );
+    expect(() =>
+      checkConfiguration({ streams: { rooms: rooms() }, service: { dialect: './x.ts' } }),
+    ).toThrow();
+  });
+
+  it('that others could have written is not loaded, unless the configuration is named', async () => {
+    const folder = folderOf(files);
+    chmodSync(path.join(folder, 'wire/own.ts'), 0o666);
+    await expect(loadConfiguration(undefined, folder)).rejects.toThrow(/own\.ts is not loaded/);
+    await loadConfiguration(path.join(folder, 'sync.config.ts'), folder);
+  });
+});
+
 describe('the cache of compiled files that another user may write to', () => {
   it('is neither read nor written', async () => {
     const config = (type: string) =>

@@ -1,0 +1,138 @@
+// A dialect of a configuration: what it replaces, what is wrong with it, and what its functions may do.
+import { describe, expect, it } from 'vitest';
+import { completeDialect } from '../../src/dialect/complete-dialect.js';
+import { defineDialect, type Json, type PutObject, type Question } from '../../src/dialect/dialect.js';
+import { understand } from '../../src/destination/http-errors.js';
+
+const FILE = '/etc/slotsync/service-dialect.ts';
+const CALL = { method: 'PUT', path: '/v1/objects' } as const;
+const QUESTION: Question = { kind: 'objects', filter: { by: 'none' }, page: 1, limit: 10 };
+const OBJECT: PutObject = { extId: 'room_1', typeId: 'room', active: false, fields: [] };
+
+const faultsOf = (given: unknown) => {
+  const faults: { path: string; message: string }[] = [];
+  completeDialect(given, FILE, faults);
+  return faults.map(({ path, message }) => `${path}: ${message}`);
+};
+
+/** The error of a function of a dialect, as the destination throws it. */
+function errorOf(call: () => unknown): unknown {
+  try {
+    return understand(CALL, call);
+  } catch (error) {
+    return error;
+  }
+}
+
+describe('a dialect of a configuration', () => {
+  it('replaces what it names, and the default functions see that', () => {
+    const dialect = completeDialect(
+      defineDialect((base) => ({
+        active: {
+          read: ({ status }) => status === 'on',
+          write: (active) => ({ status: active ? 'on' : 'off' }),
+        },
+        find: {
+          ask: (question) => ({ ...base.find.ask(question), method: 'GET', path: '/search' }),
+        },
+      })),
+      FILE,
+    );
+    expect(dialect.object.read({ id: 1, status: 'off', fields: [], seats: 4 }, true)).toEqual({
+      id: 1,
+      active: false,
+      fields: [],
+      carried: { seats: 4 },
+    });
+    expect(dialect.write.body([OBJECT])).toEqual({
+      idFormat: 'EXTERNAL',
+      objects: [{ extId: 'room_1', typeId: 'room', status: 'off', fields: [] }],
+    });
+    expect(dialect.find.ask(QUESTION)).toMatchObject({ method: 'GET', path: '/search' });
+    expect(dialect.find.read({ results: [], totalPages: 1 }, QUESTION).results).toEqual([]);
+  });
+
+  it.each<[unknown, string]>([
+    [undefined, 'service-dialect.ts: it exports no dialect'],
+    [[], 'service-dialect.ts: it exports no dialect'],
+    [Promise.resolve({}), 'service-dialect.ts: it exports no dialect'],
+    [() => undefined, 'service-dialect.ts: it exports no dialect'],
+    [{ finds: {} }, "service-dialect.ts finds: unknown; did you mean 'find'?"],
+    [{ find: { aks: () => ({}) } }, "service-dialect.ts find.aks: unknown; there are ask, read"],
+    [{ find: { ask: 'POST' } }, 'service-dialect.ts find.ask: a function expected'],
+    [{ find: () => ({}) }, 'service-dialect.ts find: an object with functions expected'],
+    [{ write: { patches: 'yes' } }, 'service-dialect.ts write.patches: a boolean expected'],
+    [{ write: { method: 'DELETE' } }, 'service-dialect.ts write.method: Invalid option'],
+    [{ times: 'minutes' }, 'service-dialect.ts times: Invalid option'],
+    [{ maintained: [7] }, 'service-dialect.ts maintained: Invalid input'],
+  ])('%o has a fault: %s', (given, fault) => {
+    expect(faultsOf(given)).toEqual([expect.stringContaining(fault)]);
+  });
+
+  const broken: [string, (...given: never[]) => unknown, string][] = [
+    [
+      'throws',
+      () => {
+        throw new Error('Cannot read Room A');
+      },
+      'throws',
+    ],
+    ['returns nothing', () => undefined, 'returns nothing'],
+    ['is async', async () => [], 'returns a promise'],
+    ['returns something else', () => 7, 'returns something else than is expected'],
+  ];
+
+  it.each(broken)(
+    '%s: the error of a reading names file and function, and the answer is not understood',
+    (_, replacement, how) => {
+      const dialect = completeDialect({ write: { read: replacement } }, FILE);
+      const error = errorOf(() => dialect.write.read({ results: [] }, [], 200));
+      expect(error).toMatchObject({
+        code: 'answer_invalid',
+        message: expect.stringContaining(`write.read of service-dialect.ts ${how}`),
+        remedy: expect.stringContaining('Correct write.read in service-dialect.ts'),
+      });
+      expect((error as Error).message).not.toContain('Room A');
+    },
+  );
+
+  it.each(broken)('%s: nothing is asked, and the error names file and function', (_, replacement, how) => {
+    const dialect = completeDialect({ find: { ask: replacement } }, FILE);
+    expect(errorOf(() => dialect.find.ask(QUESTION))).toMatchObject({
+      code: 'configuration',
+      message: expect.stringContaining(`find.ask of service-dialect.ts ${how}`),
+    });
+  });
+
+  it.each<[string, string, unknown]>([
+    ['find', 'read', { results: [] }],
+    ['find', 'read', { results: [], next: undefined }],
+    ['find', 'read', { results: {}, next: null }],
+    ['object', 'read', { id: 'a-17', fields: [] }],
+    ['object', 'read', { id: 1, fields: [{ fieldId: 'f', values: [1] }] }],
+    ['reservation', 'read', { id: 1, begin: Number.NaN, end: 2 }],
+    ['cancellation', 'read', { id: 1, begin: 1, end: 1e15 }],
+    ['write', 'read', [{ id: 1, status: 200 }]],
+    ['authenticate', 'read', 'a token with blanks'],
+    ['error', 'read', { message: 'no' }],
+  ])('%s.%s may not return %o', (section, name, returned) => {
+    const dialect = completeDialect({ [section]: { [name]: () => returned } }, FILE);
+    const read = (dialect as unknown as Record<string, Record<string, (given: Json) => unknown>>)[section]?.[
+      name
+    ];
+    expect(errorOf(() => read?.({}))).toMatchObject({
+      code: 'answer_invalid',
+      message: expect.stringContaining(`${section}.${name} of service-dialect.ts returns something else`),
+    });
+  });
+
+  it('may name the numbers of the service as texts of digits', () => {
+    const dialect = completeDialect({ object: { read: () => ({ id: '1001', fields: [] }) } }, FILE);
+    expect(dialect.object.read({}, true).id).toBe(1001);
+  });
+
+  it('that fails to read an error hides neither its status nor that it is the service’s', () => {
+    const dialect = completeDialect({ error: { read: () => 7 } }, FILE);
+    expect(() => dialect.error.read({})).toThrow('error.read of service-dialect.ts');
+  });
+});
