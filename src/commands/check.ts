@@ -14,12 +14,13 @@ import { readClock } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding, type WriteQuestion } from '../sync/operator/check.js';
 import { ask, canAsk } from './ask.js';
-import type { CommonOptions } from './command.js';
+import { checkWire, type CheckWireOptions } from './check-wire.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
 const SIGNS = { ok: '✓', fault: '✗', contradicted: '✗', warning: '!', untested: '·' } as const;
 
-interface CheckOptions extends CommonOptions {
+interface CheckOptions extends CheckWireOptions {
+  wire?: boolean;
   writeProbe?: number;
   externalId?: string;
   yes?: boolean;
@@ -27,9 +28,10 @@ interface CheckOptions extends CommonOptions {
 }
 
 export async function check(app: App, options: CheckOptions): Promise<number> {
-  const { writeProbe: number, externalId } = options;
+  const { writeProbe: number, externalId, wire, record, against } = options;
   if (externalId !== undefined && number === undefined)
     throw new UsageError('--external-id names what an object gets by --write-probe <number>; name that too');
+  if (wire || record !== undefined || against !== undefined) return checkWire(app, options);
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
     findings.push(finding);
@@ -120,7 +122,7 @@ function describeResults(findings: readonly Finding[]): string {
     `${count('ok')} hold`,
     `${count('fault', 'contradicted')} do not hold`,
     `${count('untested')} not tested yet`,
-    warnings > 0 && `${plural(warnings, 'warning')}`,
+    warnings > 0 && plural(warnings, 'warning'),
   ];
   const isUnwritten = findings.some(({ what, result }) => what === 'assumed: write' && result === 'untested');
   const next =

@@ -66,6 +66,13 @@ export function addCommands(program: Command): void {
       wholeNumber,
     )
     .option('--yes', 'write it without asking')
+    .option(
+      '--wire',
+      'instead, ask each endpoint once, and show the shape of its answer and what was understood',
+    )
+    .option('--values', 'with --wire: also the values')
+    .option('--record <file>', 'as --wire, and write the shapes to a file, without values')
+    .option('--against <file>', 'as --wire, and say what has changed since it was recorded')
     .option('--external-id <id>', 'the external id it gets (default: slotsync_<number>)')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
@@ -417,13 +424,14 @@ request is carried out later (delayMs: 6000):
   POST   /sandbox/late/release  carries them out, without delayMs
   POST   /sandbox/late/reset    resets the connection, with afterMs "asked"
 
-More of them: src/sandbox/control-requests.ts; examples: docs/service-contract.md.`;
+More: src/sandbox/control-requests.ts; examples: docs/service-contract.md.`;
 
 function addSandbox(program: Command): void {
   common(program.command('sandbox'))
     .description('simulate the scheduling service on this machine; its data is lost when it ends')
     .option('--port <port>', 'port to listen on; 0: a free one', portNumber, 8377)
     .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--contract <file>', 'answer what `check --record` has recorded, whatever is asked')
     .option('--organization <id>', 'the organization it accepts', 'demo')
     .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
     .option('--region <region>', 'the region it accepts', 'EU_EES')

@@ -7,11 +7,13 @@ import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
 import { findForeignFiles, readEnvironment } from '../config/environment.js';
 import { loadSettings } from '../config/settings.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
+import { readContract } from './check-wire.js';
 import type { CommonOptions } from './command.js';
 
 /** As they are typed. Those that are not named here are the sandbox's own, under the same names. */
 interface SandboxCommandOptions
-  extends CommonOptions, Omit<SandboxOptions, 'expiredStatus' | 'putStatus'>, Required<Faults> {
+  extends CommonOptions, Omit<SandboxOptions, 'expiredStatus' | 'putStatus' | 'contract'>, Required<Faults> {
+  contract?: string;
   organization: string;
   apiKey: string;
   expiredStatus: string;
@@ -30,7 +32,8 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   for (const reason of findForeignFiles([options.envFile, file])) printNote(`slotsync: ${reason}`);
   const isConfigured = file !== undefined || findConfiguration() !== undefined;
   const schema = isConfigured ? schemaOf(await loadConfiguration(file)) : { types: [], fields: [] };
-  const opened = await startSandbox({ ...toSandboxOptions(options), schema });
+  const contract = options.contract === undefined ? undefined : readContract(options.contract);
+  const opened = await startSandbox({ ...toSandboxOptions(options), schema, contract });
   const settings = {
     API_BASE_URL: opened.url,
     API_ORGANIZATION_ID: options.organization,
@@ -60,6 +63,7 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
     latencyPerObject,
     expiredStatus,
     putStatus,
+    contract: _,
     ...sameName
   } = options;
   const { status500, reset, loseAnswer, brokenJson, hang, html, htmlStatus, late, lateMs } = options;

@@ -93,7 +93,7 @@ export function createClient({
       const replaced = answer.status >= 400 && answer.status < 500 ? currentText(api.key) : key;
       if (replaced !== key) [answer, call] = await sendKey(replaced);
       const body = parseAnswer(answer, call, reading) as Json;
-      return understand(call, () => dialect.authenticate.read(body));
+      return understand(call, body, () => dialect.authenticate.read(body));
     },
   });
 
@@ -154,7 +154,7 @@ export function createClient({
         if (!isUnauthorized(answer)) {
           permitted = token;
           const parsed = parseAnswer(answer, call, reading);
-          return understand(call, () => parse(parsed, answer));
+          return understand(call, parsed, () => parse(parsed, answer));
         }
         if (isProbe) return parse(parseAnswer(answer, call, reading), answer);
         if (isRenewed) throw await explainRefused(answer, call, token, context);
@@ -189,6 +189,7 @@ export function createClient({
 
     meanLatencyMs: exchanges.meanLatencyMs,
     requests: exchanges.requests,
+    observe: exchanges.observe,
 
     close: connections.close,
   };

@@ -446,6 +446,9 @@ function openDestination(
     /** Seconds after a write for which a find may still answer what was before it. */
     findLagSeconds: FIND_LAG_SECONDS,
     requests: client.requests,
+    observe: client.observe,
+    /** Properties of an object that are never sent back. */
+    maintained,
     pageSize: options.pageSize,
 
     /**

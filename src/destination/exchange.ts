@@ -39,12 +39,20 @@ const CLOSED_BY_THE_SERVICE: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE
 /** 429 answers to one request before it is given back to the queue. */
 const MOST_THROTTLES = 30;
 
+/** A request and its answer, as they were sent. */
+export interface Exchanged {
+  call: Call;
+  status: number;
+  body: string;
+}
+
 export type Exchange = ReturnType<ReturnType<typeof createExchanges>['open']>;
 
 export function createExchanges(deps: ExchangeDeps) {
   const { connections, limiter, log, meter, requestTimeoutMs } = deps;
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
+  let observer: ((exchanged: Exchanged) => void) | undefined;
 
   /**
    * Sends, and releases the slot when the headers have arrived or the request can no longer arrive. One that was given up
@@ -96,6 +104,7 @@ export function createExchanges(deps: ExchangeDeps) {
       throw asTransportError(error, call, true);
     });
     if (body === undefined) throw answerTooLarge(call, 'it has more than 64 MB');
+    observer?.({ call, status, body });
     return { status, retryAfter: received['retry-after'], body };
   }
 
@@ -117,6 +126,9 @@ export function createExchanges(deps: ExchangeDeps) {
     meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
     /** Requests sent so far, of any kind. */
     requests: () => requests,
+
+    /** From now on `listener` gets every request with its answer. */
+    observe: (listener: (exchanged: Exchanged) => void): void => void (observer = listener),
 
     /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
     open({ method, path, endpoint }: Call, { lane, signal, noteSent }: Context) {

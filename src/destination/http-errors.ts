@@ -4,6 +4,7 @@ import { NotUnderstood, type Kind, type Method } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { TimeoutError } from '../time/deadline.js';
 import { ProxyFailure } from './connections.js';
+import { describeShape, shapeOf } from '../text/shape.js';
 import { isForeignText, readFailure, type FailureReading } from './failure-text.js';
 import { findExcess } from './read-body.js';
 
@@ -153,13 +154,18 @@ export function invalidAnswer(
   });
 }
 
-/** Reads an answer by the dialect. Throws `answer_invalid` when it cannot be understood. */
-export function understand<T>(call: Named, read: () => T): T {
+/** Characters of a shape in a message. */
+const MOST_SHAPE = 200;
+
+/** Reads an answer by the dialect. Throws `answer_invalid` when it cannot be understood: with its keys and types, without values. */
+export function understand<T>(call: Named, body: unknown, read: () => T): T {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof NotUnderstood)) throw error;
-    throw invalidAnswer(call, error.message, error.more.detail, error.more.remedy);
+    const shape = describeShape(shapeOf(body));
+    const came = shape.length > MOST_SHAPE ? `${shape.slice(0, MOST_SHAPE)}…` : shape;
+    throw invalidAnswer(call, `${error.message}; what came is ${came}`, error.more.detail, error.more.remedy);
   }
 }
 

@@ -115,7 +115,7 @@ export const ERRORS = {
   ),
   answer_invalid: retry(
     'the answer of the service, or what it says of the object, does not match docs/service-contract.md',
-    `${NEXT_RUN}. If it happens again: slotsync check`,
+    `${NEXT_RUN}. If it happens again: slotsync check --wire`,
     {
       recordRemedy: `${NEXT_RUN}. If it happens again, correct the value that the message names in the object at the service, or: slotsync check`,
     },

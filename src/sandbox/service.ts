@@ -11,6 +11,14 @@ import { createReservations } from './reservation-store.js';
 import { createSchema, type SandboxSchema } from './schema.js';
 import { createTokens, type AccessOptions } from './tokens.js';
 
+/** An answer that is given whatever is asked. `{}` in a path matches any one part of it. */
+export interface FixedAnswer {
+  method: string;
+  path: string;
+  status: number;
+  answered?: unknown;
+}
+
 export interface ServiceOptions extends AccessOptions, ObjectOptions, PutOptions, StepOptions {
   /** Without one every type is unknown. */
   schema?: SandboxSchema | undefined;
@@ -18,6 +26,8 @@ export interface ServiceOptions extends AccessOptions, ObjectOptions, PutOptions
   maxPage?: number | undefined;
   /** So many pages at the end of a find are empty, although its answers count them. */
   missingPages?: number | undefined;
+  /** Only these answers are given. */
+  contract?: readonly FixedAnswer[] | undefined;
   /** Whether finds of reservations honour `modified`. */
   honoursModified?: boolean | undefined;
 }
@@ -52,19 +62,30 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
     },
   });
   const authenticate = '/v1/organizations/{}/api-keys/authenticate';
-  const answer = createRouter([
-    endpoint('POST', authenticate, undefined, (_body, organization, { headers }) =>
-      tokens.authenticate(organization, headers),
+  const fixed = options.contract?.map(({ method, path, status, answered }) =>
+    endpoint(
+      method,
+      path.split('?')[0] ?? '',
+      undefined,
+      () => answered,
+      () => status,
     ),
-    ...[
-      endpoint('PUT', '/v1/objects', putBody, put.putObjects, put.statusOf),
-      finding('objects', objectFind, objects.store, objects.selectObjects),
-      finding('types', find, schema.types, selectNames),
-      finding('fields', find, schema.fields, selectNames),
-      finding('reservations', reservationFind, reservations.stores.reservations, selectReservations),
-      finding('cancellations', reservationFind, reservations.stores.cancellations, selectReservations),
-    ].map(withToken),
-  ]);
+  );
+  const answer = createRouter(
+    fixed ?? [
+      endpoint('POST', authenticate, undefined, (_body, organization, { headers }) =>
+        tokens.authenticate(organization, headers),
+      ),
+      ...[
+        endpoint('PUT', '/v1/objects', putBody, put.putObjects, put.statusOf),
+        finding('objects', objectFind, objects.store, objects.selectObjects),
+        finding('types', find, schema.types, selectNames),
+        finding('fields', find, schema.fields, selectNames),
+        finding('reservations', reservationFind, reservations.stores.reservations, selectReservations),
+        finding('cancellations', reservationFind, reservations.stores.cancellations, selectReservations),
+      ].map(withToken),
+    ],
+  );
   const steps = createRequestSteps(options, answer, signal);
 
   return {

@@ -18,7 +18,7 @@ const faultsOf = (given: unknown) => {
 /** The error of a function of a dialect, as the destination throws it. */
 function errorOf(call: () => unknown): unknown {
   try {
-    return understand(CALL, call);
+    return understand(CALL, undefined, call);
   } catch (error) {
     return error;
   }
@@ -58,7 +58,7 @@ describe('a dialect of a configuration', () => {
     [Promise.resolve({}), 'service-dialect.ts: it exports no dialect'],
     [() => undefined, 'service-dialect.ts: it exports no dialect'],
     [{ finds: {} }, "service-dialect.ts finds: unknown; did you mean 'find'?"],
-    [{ find: { aks: () => ({}) } }, "service-dialect.ts find.aks: unknown; there are ask, read"],
+    [{ find: { aks: () => ({}) } }, 'service-dialect.ts find.aks: unknown; there are ask, read'],
     [{ find: { ask: 'POST' } }, 'service-dialect.ts find.ask: a function expected'],
     [{ find: () => ({}) }, 'service-dialect.ts find: an object with functions expected'],
     [{ write: { patches: 'yes' } }, 'service-dialect.ts write.patches: a boolean expected'],
