@@ -459,6 +459,10 @@ function addSandbox(program: Command): void {
     .option('--merges', 'keep what a PUT leaves out of an object')
     .option('--no-field-search', 'refuse finds of objects by fields')
     .option('--no-modified', 'ignore the filter `modified` of finds')
+    .option(
+      '--speaks <file>',
+      'a module that answers in another dialect, such as examples/dialects/keyed.sandbox.ts',
+    )
     .option('--latency <ms>', 'time until an answer', wholeNumber, 0)
     .option('--jitter <ms>', 'random variation of that time', wholeNumber, 0)
     .option('--latency-per-object <ms>', 'more time for each object of a PUT or a find', milliseconds, 0)

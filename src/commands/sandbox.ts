@@ -1,9 +1,16 @@
 import { once } from 'node:events';
-import { findConfiguration, loadConfiguration, type Configuration } from '../config/config-file.js';
+import path from 'node:path';
+import {
+  findConfiguration,
+  importFile,
+  loadConfiguration,
+  type Configuration,
+} from '../config/config-file.js';
 import { plural } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
 import type { Faults } from '../sandbox/faults.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
+import { playContract } from '../sandbox/service.js';
 import { findForeignFiles, readEnvironment } from '../config/environment.js';
 import { loadSettings } from '../config/settings.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
@@ -12,7 +19,7 @@ import type { CommonOptions } from './command.js';
 
 /** As they are typed. Those that are not named here are the sandbox's own, under the same names. */
 interface SandboxCommandOptions
-  extends CommonOptions, Omit<SandboxOptions, 'expiredStatus' | 'putStatus' | 'contract'>, Required<Faults> {
+  extends CommonOptions, Omit<SandboxOptions, 'expiredStatus' | 'putStatus'>, Required<Faults> {
   contract?: string;
   organization: string;
   apiKey: string;
@@ -21,6 +28,7 @@ interface SandboxCommandOptions
   modified: boolean;
   fieldSearch: boolean;
   assignExternalIds?: boolean;
+  speaks?: string;
   latency: number;
   jitter: number;
   latencyPerObject: number;
@@ -32,8 +40,14 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   for (const reason of findForeignFiles([options.envFile, file])) printNote(`slotsync: ${reason}`);
   const isConfigured = file !== undefined || findConfiguration() !== undefined;
   const schema = isConfigured ? schemaOf(await loadConfiguration(file)) : { types: [], fields: [] };
-  const contract = options.contract === undefined ? undefined : readContract(options.contract);
-  const opened = await startSandbox({ ...toSandboxOptions(options), schema, contract });
+  const { speaks, contract } = options;
+  const exported = speaks && (await importFile(path.resolve(speaks))).exported;
+  const speech = contract === undefined ? exported : playContract(readContract(contract));
+  const opened = await startSandbox({
+    ...toSandboxOptions(options),
+    schema,
+    speech: speech as SandboxOptions['speech'],
+  });
   const settings = {
     API_BASE_URL: opened.url,
     API_ORGANIZATION_ID: options.organization,
@@ -58,6 +72,7 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
     modified,
     fieldSearch,
     assignExternalIds,
+    speaks: _file,
     latency,
     jitter,
     latencyPerObject,

@@ -9,7 +9,7 @@ export interface Arrival {
   path: string;
   /** The status of the answer; 0 without one. */
   status: number;
-  /** Objects in the body of a PUT. */
+  /** Objects in the body of a write. */
   objects?: number;
   /** The lane the client named in `X-Slotsync-Lane`, if it did. The service knows no such header. */
   lane?: string;

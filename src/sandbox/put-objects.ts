@@ -29,6 +29,9 @@ export const putBody = z.strictObject({
   ),
 });
 
+/** `PATCH` keeps fields and properties that are not named. */
+export const upsertBody = putBody.extend({ importMode: z.enum(['PATCH', 'PUT']).default('PATCH') });
+
 export interface PutOptions {
   /** Fixed when given; else 207 when an object was refused and 200 when none was. */
   putStatus?: 200 | 207 | undefined;
@@ -149,8 +152,8 @@ export function createPutObjects(
   }
 
   return {
-    /** Checks and applies one `PUT /objects`; refusals of the whole call are thrown and change nothing. */
-    putObjects(call: z.infer<typeof putBody>) {
+    /** Checks and applies one `PUT /objects` or upsert; refusals of the whole call are thrown and change nothing. */
+    putObjects(call: z.infer<typeof putBody> & { importMode?: 'PATCH' | 'PUT' | undefined }) {
       if (call.objects.length > maxObjects)
         throw new Refusal(413, `${call.objects.length} objects, at most ${maxObjects} in one call`);
       const sent = new Map<string, SentObject>();
@@ -166,19 +169,26 @@ export function createPutObjects(
         const refusal = ordered.get(extId);
         if (refusal?.wholeCall) throw new Refusal(refusal.status, refusal.message);
         const type = schema.types.resolve(typeId, call.idFormat);
+        const keeps = merges || call.importMode === 'PATCH';
+        const was = keeps ? objects.controls.object(id ?? extId) : undefined;
+        const sentFields = fields.map(({ fieldId, values }) => {
+          const field = schema.fields.require(fieldId, call.idFormat);
+          return {
+            fieldId: field.extId ?? '',
+            values: field.reference === undefined ? values : toExtIds(values, call.idFormat),
+          };
+        });
+        const kept = (was?.fields ?? []).filter(
+          ({ fieldId }) => !sentFields.some((sent) => sent.fieldId === fieldId),
+        );
+        const all = { ...was?.properties, ...properties };
         const object = {
           id,
           extId,
           typeId: type?.extId ?? '',
-          active,
-          ...(Object.keys(properties).length > 0 && { properties }),
-          fields: fields.map(({ fieldId, values }) => {
-            const field = schema.fields.require(fieldId, call.idFormat);
-            return {
-              fieldId: field.extId ?? '',
-              values: field.reference === undefined ? values : toExtIds(values, call.idFormat),
-            };
-          }),
+          active: active ?? was?.active,
+          ...(Object.keys(all).length > 0 && { properties: all }),
+          fields: [...kept, ...sentFields],
         };
         sent.set(extId, object);
         const message = type === undefined ? `unknown type ${typeId}` : faultOf(object);
@@ -195,16 +205,7 @@ export function createPutObjects(
           fieldId,
           values: storedValues(values, schema.fields.get(fieldId)?.storedAs),
         }));
-        const was = merges ? objects.store.get(object.id ?? extId) : undefined;
-        const kept =
-          was?.fields.filter((field) => fields.every(({ fieldId }) => fieldId !== field.fieldId)) ?? [];
-        const properties = { ...was?.properties, ...object.properties };
-        const merged = { ...object, properties, fields: [...kept, ...fields] };
-        return {
-          extId,
-          id: objects.controls.putObject(merges ? merged : { ...object, fields }).id,
-          status: 200,
-        };
+        return { extId, id: objects.controls.putObject({ ...object, fields }).id, status: 200 };
       });
       return { results };
     },

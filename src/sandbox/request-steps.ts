@@ -52,7 +52,7 @@ export function createRequestSteps(
       const arrival = arrivals.note(request);
       const json = () => {
         const body = request.json();
-        const objects = request.method === 'PUT' ? lengthOf(body, 'objects') : undefined;
+        const objects = lengthOf(body, 'objects');
         if (objects !== undefined) arrival.objects = objects;
         return body;
       };

@@ -1,11 +1,18 @@
 // The service without its sockets: what it stores, the table of its endpoints, and what a rehearsal controls in it.
 import type { z } from 'zod';
 import { createSelectReservations, reservationFind } from './find-reservations.js';
-import { createRouter, endpoint, Refusal, type Endpoint } from './http.js';
+import {
+  createRouter,
+  endpoint,
+  Refusal,
+  type Endpoint,
+  type ReceivedRequest,
+  type SandboxAnswer,
+} from './http.js';
 import type { Identified, IdStore } from './id-store.js';
 import { createObjects, objectFind, type ObjectOptions } from './object-store.js';
 import { find, findPage, type FindRequest, type FindSelection } from './paging.js';
-import { createPutObjects, putBody, type PutOptions } from './put-objects.js';
+import { createPutObjects, putBody, upsertBody, type PutOptions } from './put-objects.js';
 import { createRequestSteps, type StepOptions } from './request-steps.js';
 import { createReservations } from './reservation-store.js';
 import { createSchema, type SandboxSchema } from './schema.js';
@@ -19,6 +26,8 @@ export interface FixedAnswer {
   answered?: unknown;
 }
 
+export type Answers = (request: ReceivedRequest) => SandboxAnswer;
+
 export interface ServiceOptions extends AccessOptions, ObjectOptions, PutOptions, StepOptions {
   /** Without one every type is unknown. */
   schema?: SandboxSchema | undefined;
@@ -26,8 +35,8 @@ export interface ServiceOptions extends AccessOptions, ObjectOptions, PutOptions
   maxPage?: number | undefined;
   /** So many pages at the end of a find are empty, although its answers count them. */
   missingPages?: number | undefined;
-  /** Only these answers are given. */
-  contract?: readonly FixedAnswer[] | undefined;
+  /** Answers in another dialect, with the help of the sandbox's own answers. */
+  speech?: ((native: Answers) => Answers) | undefined;
   /** Whether finds of reservations honour `modified`. */
   honoursModified?: boolean | undefined;
 }
@@ -62,30 +71,21 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
     },
   });
   const authenticate = '/v1/organizations/{}/api-keys/authenticate';
-  const fixed = options.contract?.map(({ method, path, status, answered }) =>
-    endpoint(
-      method,
-      path.split('?')[0] ?? '',
-      undefined,
-      () => answered,
-      () => status,
+  const native = createRouter([
+    endpoint('POST', authenticate, undefined, (_body, organization, { headers }) =>
+      tokens.authenticate(organization, headers),
     ),
-  );
-  const answer = createRouter(
-    fixed ?? [
-      endpoint('POST', authenticate, undefined, (_body, organization, { headers }) =>
-        tokens.authenticate(organization, headers),
-      ),
-      ...[
-        endpoint('PUT', '/v1/objects', putBody, put.putObjects, put.statusOf),
-        finding('objects', objectFind, objects.store, objects.selectObjects),
-        finding('types', find, schema.types, selectNames),
-        finding('fields', find, schema.fields, selectNames),
-        finding('reservations', reservationFind, reservations.stores.reservations, selectReservations),
-        finding('cancellations', reservationFind, reservations.stores.cancellations, selectReservations),
-      ].map(withToken),
-    ],
-  );
+    ...[
+      endpoint('PUT', '/v1/objects', putBody, put.putObjects, put.statusOf),
+      endpoint('POST', '/v1/objects/upsert', upsertBody, put.putObjects, put.statusOf),
+      finding('objects', objectFind, objects.store, objects.selectObjects),
+      finding('types', find, schema.types, selectNames),
+      finding('fields', find, schema.fields, selectNames),
+      finding('reservations', reservationFind, reservations.stores.reservations, selectReservations),
+      finding('cancellations', reservationFind, reservations.stores.cancellations, selectReservations),
+    ].map(withToken),
+  ]);
+  const answer = options.speech?.(native) ?? native;
   const steps = createRequestSteps(options, answer, signal);
 
   return {
@@ -109,4 +109,18 @@ export type SandboxControls = ReturnType<typeof createService>['controls'];
 /** Types and fields are shown by name. */
 function selectNames(): FindSelection<Identified & { name?: string | undefined }> {
   return { show: ({ id, extId, name = extId ?? undefined }) => ({ id, extId, name }) };
+}
+
+/** What to answer with, for `speech`: only these answers. */
+export function playContract(answers: readonly FixedAnswer[]): () => Answers {
+  const rows = answers.map(({ method, path, status, answered }) =>
+    endpoint(
+      method,
+      path.split('?')[0] ?? '',
+      undefined,
+      () => answered,
+      () => status,
+    ),
+  );
+  return () => createRouter(rows);
 }

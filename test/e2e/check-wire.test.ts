@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
+import { playContract } from '../../src/sandbox/service.js';
 import { contractSchema } from '../../src/sync/operator/probe-wire.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
@@ -45,7 +46,7 @@ it('records without values, and a sandbox plays it', async () => {
   expect(text).not.toMatch(/Anna|person_7|2026-05|eyJ/);
   expect(text).toContain('"fieldId": "room.name"');
   const { exchanges } = contractSchema.parse(JSON.parse(text));
-  const player = await startSandbox({ rate: 0, contract: exchanges });
+  const player = await startSandbox({ rate: 0, speech: playContract(exchanges) });
   try {
     const played = await world.run(['check', '--against', contract], { API_BASE_URL: player.url });
     expect([played.code, played.stdout]).toEqual([
@@ -75,7 +76,7 @@ it('names what it does not understand, with its keys and the place in a dialect'
   const renamed = JSON.stringify(recorded.exchanges).replaceAll('"results"', '"items"');
   const player = await startSandbox({
     rate: 0,
-    contract: contractSchema.shape.exchanges.parse(JSON.parse(renamed)),
+    speech: playContract(contractSchema.shape.exchanges.parse(JSON.parse(renamed))),
   });
   try {
     const { code, stdout } = await world.run(['check', '--wire'], { API_BASE_URL: player.url });
