@@ -197,6 +197,13 @@ export function checkConfiguration(
     : DEFAULT_DIALECT;
   if (!replaced && parsed.data?.service.dialect !== undefined)
     faults.push({ path: 'service.dialect', message: 'only a configuration that is a file can name one' });
+  for (const { name: stream, owns } of dialect.write.patches ? streams : [])
+    if (owns === 'object')
+      faults.push({
+        path: `streams.${stream}.owns`,
+        message:
+          "'object' replaces objects, and by `write.patches` of the dialect the service keeps what is not sent",
+      });
   if (!parsed.success || faults.length > 0) {
     throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
       faults: faults.map(describeFault),

@@ -221,16 +221,14 @@ function openDestination(
     return { ...object, id: found.id, extId: extId === '' ? undefined : extId };
   }
 
-  /** A dialect that reads another name than was asked for would hide the object. */
-  function requireAsked(extId: string | null | undefined, asked: readonly string[]): void {
+  /** A dialect that reads no external id, or another one, would hide every object. */
+  function requireAsked(found: number): void {
     const { file } = dialect;
-    if (file === undefined) return; // the default: others may be in the answer
-    if (extId && asked.some((one) => areAlike(one, extId))) return;
-    const what = extId ? 'an external id that was not asked for' : 'no external id, and one was asked for';
+    if (file === undefined || found === 0) return; // the default: others may be in the answer
     throw invalidAnswer(
       client.find('objects').call,
-      `object.read of ${file} returns ${what}`,
-      extId ?? undefined,
+      `object.read of ${file} returns none of the external ids that were asked for`,
+      undefined,
       `Correct object.read, or the filter extIds of find.ask, in ${file}, then: slotsync check`,
     );
   }
@@ -465,9 +463,10 @@ function openDestination(
       const wanted = new Set(extIds);
       const objects = new Map<string, ServiceObject>();
       const narrowing = { unreadable, suspects };
+      let others = 0;
       for (const found of await findNamed(finds.objects, { extIds }, context, narrowing)) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) {
-          requireAsked(found.extId, extIds);
+          others++;
           continue;
         }
         if (FAULT in found) {
@@ -477,6 +476,7 @@ function openDestination(
         const object = toDestinationObject(found, found.extId, typeId);
         objects.set(found.extId, { ...object, id: found.id });
       }
+      if (objects.size === 0) requireAsked(others);
       return objects;
     },
 
@@ -518,6 +518,8 @@ function openDestination(
         .filter(isWanted);
     },
 
+    /** Whether the service keeps fields that are not sent. */
+    patches: dialect.write.patches,
     /** Whether objects can be found by the values of their fields. */
     searchesByFields,
     /** Whether a PUT may give an object its external id by its number. */
@@ -636,12 +638,6 @@ function readAt<T>(at: number, read: () => T): T {
     const isPlace = /^[\w.]+: /.test(error.message) && !error.more.remedy;
     throw new NotUnderstood('', `results.${at}${isPlace ? '.' : ': '}${error.message}`, error.more);
   }
-}
-
-/** Whether a service may hold two external ids for one. */
-function areAlike(a: string, b: string): boolean {
-  const [one, other] = [a, b].map((id) => id.normalize().trim().toLowerCase());
-  return one === other;
 }
 
 const inMilliseconds = ({ from, to }: Period) => ({ from: from * 1000, to: to * 1000 });

@@ -70,6 +70,13 @@ export function mergeObject(
   return createObject(mapped.extId, mapped.typeId, mapped.active, fields, there.carried);
 }
 
+/** The owned part of an object, for a service that keeps what is not sent: an owned field without a value is emptied. */
+export function patchOf<T extends DestinationObject>(object: T, owned: ReadonlySet<string>): T {
+  const values = new Map(object.fields.map((given) => [given.fieldId, given.values]));
+  const fields = [...owned].map((fieldId) => ({ fieldId, values: values.get(fieldId) ?? [] }));
+  return { ...object, fields, carried: undefined };
+}
+
 /** Whether a write would change nothing: equal in type, state and every field. */
 export function isSameObject(a: DestinationObject, b: DestinationObject): boolean {
   return hashObject(a) === hashObject(b);

@@ -12,6 +12,7 @@ import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import { closeGate } from '../../state/gates/close-gate.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
+import { patchOf } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
@@ -42,6 +43,8 @@ export interface ApplyDeps extends ClaimDeps {
   earlier?: EarlierFailures;
 }
 
+/** The fields of a retirement that is a patch: it only deactivates. */
+const NOTHING: ReadonlySet<string> = new Set();
 /** A reading of the service decides for this time what is written; objects that are not sent by then are read again. */
 const READING_GOOD_FOR_MS = 10_000;
 
@@ -151,7 +154,7 @@ class RefusedTooOften extends SlotsyncError {
  * those of which a write was sent.
  */
 async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
-  const { clock = () => performance.now(), requests = openRequests(deps) } = deps;
+  const { destination, clock = () => performance.now(), requests = openRequests(deps) } = deps;
   const { batch, stream, claim, context, settle, refusals, answers } = work;
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: Attempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
@@ -181,11 +184,12 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
     const byExtId = new Map(toWrite.map((write) => [write.object.extId, write]));
     const written = await requests.put(stream, context, {
       // An object without an external id is named by its number, and gets one.
-      objects: toWrite.map(({ object, link, record }): PutObject =>
-        unnamed.has(object.extId)
+      objects: toWrite.map(({ object: whole, link, record, retires }): PutObject => {
+        const object = destination.patches ? patchOf(whole, retires ? NOTHING : stream.owned) : whole;
+        return unnamed.has(object.extId)
           ? { ...object, id: link?.destinationId ?? record.destinationId ?? undefined }
-          : object,
-      ),
+          : object;
+      }),
       suspects: suspectsOf(toWrite),
       attempt,
       goodUntil,

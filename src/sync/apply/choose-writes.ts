@@ -29,8 +29,8 @@ export interface Standing {
 }
 
 /**
- * Reads the objects that must be looked at before they are written: those the mapping does not own whole, those in doubt or
- * retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
+ * Reads the objects that must be looked at before they are written: those the mapping does not own whole, unless the service
+ * keeps what is not sent; those in doubt or retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
  * is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
  */
 export async function readStanding(
@@ -43,10 +43,11 @@ export async function readStanding(
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
   const unreadable: Unreadable = new Map();
+  const isMerged = stream.owns === 'fields' && !destination.patches;
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
-      (retires || link || stream.owns === 'fields' || record.objectHash === null || isLookedAt(record)),
+      (retires || link || isMerged || record.objectHash === null || isLookedAt(record)),
   );
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {

@@ -87,6 +87,7 @@ interface LineOptions {
 /** Failures of a write that the service cannot have carried out. */
 const NOT_CARRIED_OUT = new Set([
   'claim_lost',
+  'configuration',
   'forbidden',
   'limiter_closed',
   'quota_unavailable',

@@ -88,7 +88,8 @@ export async function previewStream(
     preview.holds = holds;
     preview.load = load && toLoadFacts(load);
     preview.renamed = renamed;
-    preview.requests = questions + countRequests(stream, chosen, Object.keys(holds));
+    preview.requests =
+      questions + countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
     preview.samples = await describe([...chosen.samples.values()].flat());
   } catch (error) {
     // An error of `each` is no fault of the stream.
@@ -193,14 +194,16 @@ function countRequests(
   stream: Stream,
   { records, unaccepted }: ReturnType<typeof createPreviewSink>['chosen'],
   held: readonly string[],
+  patches: boolean,
 ): number {
-  const { owns, unlessReserved, batchSize } = stream;
-  let requests = owns === 'object' ? Math.ceil(unaccepted / keysPerBatch(stream)) : 0;
+  const { unlessReserved, batchSize } = stream;
+  const isRead = stream.owns === 'fields' && !patches;
+  let requests = !isRead ? Math.ceil(unaccepted / keysPerBatch(stream)) : 0;
   for (const [limit, count] of Object.entries(records)) {
     if (held.includes(limit)) continue;
     const retires = limit === 'retire';
     const reads = Math.ceil(count / (batchSize === 'auto' ? AT_ONCE : batchSize));
-    const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
+    const looks = Number(retires || isRead) + Number(retires && unlessReserved);
     requests += countWrites(count, stream) + looks * reads;
   }
   return requests;

@@ -5,7 +5,7 @@ import type { Destination, FoundObject } from '../../destination/destination.js'
 
 export type TypeDestination = Pick<
   Destination,
-  'findObjects' | 'findObjectsByNumber' | 'countObjects' | 'listObjects' | 'pageSize'
+  'findObjects' | 'findObjectsByNumber' | 'countObjects' | 'listObjects' | 'pageSize' | 'patches'
 >;
 
 /** A type with more objects is not read whole: they are kept in memory. */
