@@ -4,7 +4,15 @@ import path from 'node:path';
 import { z } from 'zod';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
 import { nearestName } from '../text/nearest-name.js';
-import { createDefaultDialect, ID, TOKEN } from './default-dialect.js';
+import {
+  createDefaultDialect,
+  DEFINITION,
+  ID,
+  NAMES,
+  OBJECT,
+  RESERVATION,
+  TOKEN,
+} from './default-dialect.js';
 import { NotUnderstood, type Dialect } from './dialect.js';
 
 const headers = z.record(z.string(), z.string());
@@ -16,19 +24,8 @@ const asked = z.object({
   body: z.unknown().optional(),
 });
 const carried = z.record(z.string(), z.unknown()).optional();
-const names = z.object({ id: ID, extId: z.string().nullish() });
-const values = z.array(z.string()).nullish();
-const definition = names.extend({ name: z.string().nullish() });
 const time = z.number().min(0).max(253_402_300_799_000, 'milliseconds since 1970 expected');
-const optional = z.string().optional();
-const reservation = names.extend({
-  extId: optional,
-  begin: time,
-  end: time,
-  status: values,
-  objects: z.array(z.object({ typeId: optional, objectId: optional })).nullish(),
-  fields: z.array(z.object({ fieldId: optional, values })).nullish(),
-});
+const period = { begin: time, end: time };
 const cursor = z.union([z.string(), z.number()]);
 const count = z.int().min(0).nullish();
 
@@ -44,24 +41,23 @@ const SHAPES: Record<string, z.ZodType> = {
       ({ next, totalPages }) => next !== undefined || typeof totalPages === 'number',
       'it says neither `next` (null after the last page) nor `totalPages`',
     ),
-  'type.read': definition,
-  'field.read': definition,
-  'object.read': names.extend({
-    typeId: z.string().nullish(),
-    active: z.boolean().nullish(),
-    fields: z.array(z.object({ fieldId: z.string(), values, carried })),
-    carried,
-  }),
-  'object.identify': names,
+  'type.read': DEFINITION,
+  'field.read': DEFINITION,
+  'object.read': OBJECT.extend({ active: z.boolean().nullish(), carried }),
+  'object.identify': NAMES,
   'object.write': z.looseObject({}),
-  'reservation.read': reservation,
-  'cancellation.read': reservation.extend({ reservationId: ID.nullish(), cancelledAt: time.nullish() }),
+  'reservation.read': RESERVATION.extend(period),
+  'cancellation.read': RESERVATION.extend({
+    ...period,
+    reservationId: ID.nullish(),
+    cancelledAt: time.nullish(),
+  }),
   'write.read': z.array(
-    z.object({ extId: z.string(), id: ID.optional(), status: z.int(), reason: optional }),
+    z.object({ extId: z.string(), id: ID.optional(), status: z.int(), reason: z.string().optional() }),
   ),
   'active.read': z.boolean().nullish(),
   'active.write': z.looseObject({}),
-  'error.read': optional,
+  'error.read': z.string().optional(),
   'error.ask': asked,
   'write.method': method,
   'write.path': pathOfService,

@@ -34,26 +34,20 @@ const externalId = z.string().nullish();
 const field = z.looseObject({ fieldId: z.string(), values: listOf(z.string()).nullish() });
 
 /** Without `fields` a whole replacement could empty fields unseen: such an object is refused. Assumed: `typeId`. */
-const object = z.looseObject({
+export const OBJECT = z.looseObject({
   id: ID,
   extId: externalId,
   typeId: z.string().nullish(),
   fields: listOf(field),
 });
-const objectNames = z.object({ id: ID, extId: externalId });
+export const NAMES = z.object({ id: ID, extId: externalId });
 
 /** A type or a field. Assumed: `name`. */
-const definition = z.looseObject({ id: ID, extId: externalId, name: z.string().nullish() });
+export const DEFINITION = z.looseObject({ id: ID, extId: externalId, name: z.string().nullish() });
 
-/** Beyond this a number of seconds lies past the year 9999: it would be milliseconds. */
-const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
-const UNITS = {
-  seconds: {
-    read: seconds.transform((time) => time * 1000),
-    write: (time: number) => Math.floor(time / 1000),
-  },
-  milliseconds: { read: z.number().min(0), write: (time: number) => time },
-} as const;
+/** A greater number of seconds lies past the year 9999: it would be milliseconds. */
+const LAST_SECOND = 253_402_300_799;
+const time = z.number().min(0);
 
 // People make reservations at the service, of anything: what is not ours need not be understood.
 /** Undefined: an external id that is missing, or a number in its place, as of what was made by hand. Ours have one. */
@@ -62,34 +56,20 @@ const nameOrNone = z.string().min(1).optional().catch(undefined);
 const anyText = z.unknown().transform((given) => (typeof given === 'string' ? given : JSON.stringify(given)));
 
 /** Assumed: `extId`, and that booked objects of ours are named by external ids. */
-const reservationIn = (time: z.ZodType<number>) =>
-  z.looseObject({
-    id: ID,
-    extId: nameOrNone,
-    begin: time,
-    end: time,
-    status: listOf(anyText).nullish(),
-    objects: listOf(z.looseObject({ typeId: nameOrNone, objectId: nameOrNone }).catch({})).nullish(),
-    fields: listOf(
-      z.looseObject({ fieldId: nameOrNone, values: listOf(anyText).nullish() }).catch({}),
-    ).nullish(),
-  });
-const reservations = {
-  seconds: reservationIn(UNITS.seconds.read),
-  milliseconds: reservationIn(UNITS.milliseconds.read),
-};
+export const RESERVATION = z.looseObject({
+  id: ID,
+  extId: nameOrNone,
+  begin: time,
+  end: time,
+  status: listOf(anyText).nullish(),
+  objects: listOf(z.looseObject({ typeId: nameOrNone, objectId: nameOrNone }).catch({})).nullish(),
+  fields: listOf(
+    z.looseObject({ fieldId: nameOrNone, values: listOf(anyText).nullish() }).catch({}),
+  ).nullish(),
+});
 
 /** Assumed: a reservation's shape, with `reservationId` and `cancelled`. */
-const cancellations = {
-  seconds: reservations.seconds.extend({
-    reservationId: ID.nullish(),
-    cancelled: UNITS.seconds.read.nullish(),
-  }),
-  milliseconds: reservations.milliseconds.extend({
-    reservationId: ID.nullish(),
-    cancelled: UNITS.milliseconds.read.nullish(),
-  }),
-};
+const cancellation = RESERVATION.extend({ reservationId: ID.nullish(), cancelled: time.nullish() });
 
 const results = z.looseObject({
   results: z.array(z.unknown()),
@@ -113,10 +93,19 @@ const everyStatus = { reservationStatus: RESERVATION_STATUSES, sort: 'ASCID' } a
 
 /** The default dialect, whose functions ask `own` for the parts that a configuration may have replaced. */
 export function createDefaultDialect(own: () => Dialect): Dialect {
-  const dates = ({ from, to }: { from: number; to: number }) => {
-    const { write } = UNITS[own().times];
-    return { startDate: write(from), endDate: write(to) };
-  };
+  const inSeconds = () => own().times === 'seconds';
+  const writeTime = (ms: number) => (inSeconds() ? Math.floor(ms / 1000) : ms);
+  const dates = ({ from, to }: { from: number; to: number }) => ({
+    startDate: writeTime(from),
+    endDate: writeTime(to),
+  });
+  function readTime(place: string, given: number): number {
+    if (!inSeconds()) return given;
+    if (given > LAST_SECOND) throw new NotUnderstood(place, 'Unix seconds expected');
+    return given * 1000;
+  }
+  const inPeriod = <T extends { begin: number; end: number }>(found: T): T =>
+    Object.assign(found, { begin: readTime('begin', found.begin), end: readTime('end', found.end) });
 
   /** A find filters by one thing: together with another filter the service answers the union of both. */
   function propertiesOf(filter: Filter): object {
@@ -173,11 +162,11 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
       }),
       read: (body) => understood(results, body),
     },
-    type: { read: (found) => understood(definition, found) },
-    field: { read: (found) => understood(definition, found) },
+    type: { read: (found) => understood(DEFINITION, found) },
+    field: { read: (found) => understood(DEFINITION, found) },
     object: {
       read(found, carries) {
-        const read = understood(object, found);
+        const read = understood(OBJECT, found);
         const active = own().active.read(read);
         const { id, extId, typeId, fields, ...more } = read;
         if (!carries) return { id, extId, typeId, active, fields };
@@ -189,7 +178,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         }));
         return { id, extId, typeId, active, fields: carriedFields, carried: orNone(more) };
       },
-      identify: (found) => understood(objectNames, found),
+      identify: (found) => understood(NAMES, found),
       write({ carried, active, fields, ...rest }) {
         const isPlain = fields.every((given) => given.carried === undefined);
         return {
@@ -200,11 +189,12 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         };
       },
     },
-    reservation: { read: (found) => understood(reservations[own().times], found) },
+    reservation: { read: (found) => inPeriod(understood(RESERVATION, found)) },
     cancellation: {
       read(found) {
-        const { cancelled, ...rest } = understood(cancellations[own().times], found);
-        return { ...rest, cancelledAt: cancelled };
+        const read = inPeriod(understood(cancellation, found));
+        const { cancelled: at } = read;
+        return { ...read, cancelledAt: typeof at === 'number' ? readTime('cancelled', at) : undefined };
       },
     },
     // Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. Assumed, and off unless

@@ -54,19 +54,16 @@ export interface Results {
 /** A part of an answer, as its JSON was parsed. It may be something else than an object. */
 export type Json = Readonly<Record<string, unknown>>;
 
-/** The service's own number of something: an integer up to 2^53 - 1. A dialect may return it as a text of digits. */
-export type Id<Text extends string = never> = number | Text;
-
 /** A type or a field. Without an external id nothing can name it. */
-export interface FoundDefinition<Text extends string = never> {
-  id: Id<Text>;
+export interface FoundDefinition {
+  id: number;
   extId?: string | null | undefined;
   name?: string | null | undefined;
 }
 
 /** An object that was read. Without `typeId` it is taken for the type that was asked for, without `active` for active. */
-export interface FoundObject<Text extends string = never> {
-  id: Id<Text>;
+export interface FoundObject {
+  id: number;
   /** Null: none, because it was made by hand. */
   extId?: string | null | undefined;
   typeId?: string | null | undefined;
@@ -80,8 +77,8 @@ export interface FoundObject<Text extends string = never> {
   carried?: Carried | undefined;
 }
 
-export interface FoundReservation<Text extends string = never> {
-  id: Id<Text>;
+export interface FoundReservation {
+  id: number;
   extId?: string | undefined;
   begin: number;
   end: number;
@@ -96,8 +93,8 @@ export interface FoundReservation<Text extends string = never> {
 }
 
 /** `id` and `extId` are the cancellation's own. */
-export interface FoundCancellation<Text extends string = never> extends FoundReservation<Text> {
-  reservationId?: Id<Text> | null | undefined;
+export interface FoundCancellation extends FoundReservation {
+  reservationId?: number | null | undefined;
   cancelledAt?: number | null | undefined;
 }
 
@@ -105,9 +102,9 @@ export interface FoundCancellation<Text extends string = never> extends FoundRes
 export type PutObject = DestinationObject & { id?: number | undefined };
 
 /** The service's verdict on one object of a write. `extId` as the service named it; `status` as in HTTP. */
-export interface WriteResult<Text extends string = never> {
+export interface WriteResult {
   extId: string;
-  id?: Id<Text> | undefined;
+  id?: number | undefined;
   status: number;
   reason?: string | undefined;
 }
@@ -118,8 +115,8 @@ export interface Credentials {
   region: string;
 }
 
-/** `Text`: whether ids may be texts of digits, as what a configuration returns. */
-export interface Dialect<Text extends string = never> {
+/** `id` is the service's own number, an integer up to 2^53 - 1. A service that names it by a text of digits: `Number(text)`. */
+export interface Dialect {
   authenticate: {
     /** The request for a token. Its path stands below no prefix. */
     ask: (credentials: Credentials) => Asked & { headers: Readonly<Record<string, string>> };
@@ -132,24 +129,24 @@ export interface Dialect<Text extends string = never> {
     ask: (question: Question) => Asked;
     read: (body: Json, question: Question) => Results;
   };
-  type: { read: (found: Json) => FoundDefinition<Text> };
-  field: { read: (found: Json) => FoundDefinition<Text> };
+  type: { read: (found: Json) => FoundDefinition };
+  field: { read: (found: Json) => FoundDefinition };
   object: {
     /** `carries`: with the properties that are not understood. */
-    read: (found: Json, carries: boolean) => FoundObject<Text>;
+    read: (found: Json, carries: boolean) => FoundObject;
     /** The names of an object that `read` does not understand: only an object of ours must be. */
-    identify: (found: Json) => { id: Id<Text>; extId?: string | null | undefined };
+    identify: (found: Json) => { id: number; extId?: string | null | undefined };
     /** An object as `write.body` sends it. */
     write: (object: PutObject) => unknown;
   };
-  reservation: { read: (found: Json) => FoundReservation<Text> };
-  cancellation: { read: (found: Json) => FoundCancellation<Text> };
+  reservation: { read: (found: Json) => FoundReservation };
+  cancellation: { read: (found: Json) => FoundCancellation };
   write: {
     method: Method;
     path: string;
     body: (objects: readonly PutObject[]) => unknown;
     /** Returns a result for each object. `body` is undefined where the answer has none, as with 204. */
-    read: (body: unknown, sent: readonly PutObject[], status: number) => readonly WriteResult<Text>[];
+    read: (body: unknown, sent: readonly PutObject[], status: number) => readonly WriteResult[];
     /** Whether the service keeps fields that are not sent: then only owned ones are, and objects are not read before. */
     patches: boolean;
   };
@@ -176,7 +173,7 @@ export interface Dialect<Text extends string = never> {
 export type DialectParts = {
   [Section in keyof Dialect]?: Dialect[Section] extends readonly unknown[] | string
     ? Dialect[Section]
-    : Partial<Dialect<string>[Section]>;
+    : Partial<Dialect[Section]>;
 };
 
 /** The parts that replace the default's, or a function of the default's functions, which see the replaced ones. */

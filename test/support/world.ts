@@ -6,6 +6,8 @@ import postgres from 'postgres';
 import { createAppBase } from '../../src/app/app-base.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';
+import { completeDialect } from '../../src/dialect/complete-dialect.js';
+import type { DialectDefinition } from '../../src/dialect/dialect.js';
 import { createLimiter } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
@@ -72,6 +74,7 @@ export interface WorldOptions {
   /** The database of the test file: cleared first, and left to its owner. Without one the world makes its own. */
   database?: SharedDatabase;
   sandbox?: SandboxOptions;
+  dialect?: DialectDefinition;
   /** Times a batch, or a planning, is tried before it is given up. */
   attempts?: number;
   statementSeconds?: number;
@@ -115,7 +118,12 @@ export type SharedDatabase = Awaited<ReturnType<typeof createSharedDatabase>>;
 /** Opens a world over an empty mirror. The service knows every type and field of the configuration, unless told otherwise. */
 export async function openWorld(config: SlotsyncConfig, options: WorldOptions = {}) {
   const { attempts = 4 } = options;
-  let configuration = checkConfiguration(config);
+  const check = (declared: SlotsyncConfig) => {
+    const checked = checkConfiguration(declared);
+    const dialect = options.dialect && completeDialect(options.dialect, 'service-dialect.ts');
+    return { ...checked, service: { ...checked.service, ...(dialect && { dialect }) } };
+  };
+  let configuration = check(config);
   let aheadMs = 0;
 
   const database = options.database ?? (await createSharedDatabase());
@@ -401,7 +409,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
     /** As when the engineer edits the configuration file between two runs. */
     configure(next: SlotsyncConfig): void {
-      configuration = checkConfiguration(next);
+      configuration = check(next);
       current = createCurrentStreams(mirror, deps().streams);
     },
 
