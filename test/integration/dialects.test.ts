@@ -1,8 +1,8 @@
-// Guarantee 2, Guarantee 6
+// Guarantees 2, 6
 // Services that speak otherwise, each reached by a dialect alone: the two of examples/, and some that are wrong.
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { importFile } from '../../src/config/config-file.js';
+import { checkConfiguration, importFile } from '../../src/config/config-file.js';
 import { defineDialect, type DialectDefinition, type DialectParts } from '../../src/dialect/dialect.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -268,6 +268,49 @@ describe.each([
     const unheld = all.filter(({ held }) => held !== 'yes').map(({ name }) => name);
     expect(unheld).toEqual(['write', 'assign-external-ids']);
   });
+});
+
+it('an answer to a write that is 204 and nothing, or that names only failures, is read from what was sent', async () => {
+  const speech: SandboxOptions['speech'] = (native) => (request) => {
+    const answer = native(request);
+    if (request.method !== 'PUT' || answer.status >= 300) return answer;
+    const { results } = answer.body as { results: { extId: string; status: number; message?: string }[] };
+    const failed = results.filter(({ status }) => status !== 200);
+    return failed.length === 0 ? { status: 204 } : { status: 207, body: { failed } };
+  };
+  const dialect = defineDialect({
+    write: {
+      read(body, sent, status) {
+        const { failed = [] } = (body ?? {}) as { failed?: { extId: string; message: string }[] };
+        if (body === undefined && status !== 204) throw new Error('no body');
+        const reasons = new Map(failed.map(({ extId, message }) => [extId, message]));
+        return sent.map(({ extId }) => {
+          const reason = reasons.get(extId);
+          return { extId, status: reason === undefined ? 200 : 400, reason };
+        });
+      },
+    },
+  });
+  const world = await campus({ dialect, service: {}, sandbox: { speech } });
+  await world.sync();
+  expect(await world.statusesOf('rooms')).toMatchObject({ A: 'synced', B: 'synced' });
+  world.sandbox.refuseObject('room_B', { status: 409, message: 'B is locked' });
+  await world.sql`UPDATE rooms SET seats = 1`;
+  await world.sync();
+  const { A, B } = await world.recordsOf('rooms');
+  expect(A).toMatchObject({ status: 'synced', error_code: null });
+  expect(B?.error_message).toContain('B is locked');
+  expect(world.fieldsOf('room_A')?.['room.seats']).toBe('1');
+});
+
+it('owns: object is a fault beside a dialect that patches', () => {
+  const rooms = { ...OWN_ROOMS, owns: 'object' } as const;
+  const modules = { files: ['/etc/slotsync/own.ts'], hash: '' };
+  const check = () =>
+    checkConfiguration({ streams: { rooms } }, 'sync.config.ts', {
+      dialect: { exported: patchingService, modules },
+    });
+  expect(check).toThrow(expect.objectContaining({ faults: [expect.stringContaining('streams.rooms.owns')] }));
 });
 
 it('patching: an update sends only the fields of the mapping, and a retirement none', async () => {

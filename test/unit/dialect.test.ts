@@ -1,5 +1,9 @@
 // A dialect of a configuration: what it replaces, what is wrong with it, and what its functions may do.
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { importFile } from '../../src/config/config-file.js';
 import { completeDialect } from '../../src/dialect/complete-dialect.js';
 import { defineDialect, type Json, type PutObject, type Question } from '../../src/dialect/dialect.js';
 import { understand } from '../../src/destination/http-errors.js';
@@ -23,6 +27,29 @@ function errorOf(call: () => unknown): unknown {
     return error;
   }
 }
+
+it('the dialect of docs/service-contract.md for other names reads and writes them', async () => {
+  const page = readFileSync(new URL('../../docs/service-contract.md', import.meta.url), 'utf8');
+  const [code = ''] = /\/\/ service-dialect\.ts\n[\s\S]*?(?=```)/.exec(page) ?? [];
+  const folder = mkdtempSync(path.join(tmpdir(), 'dialect-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = path.join(folder, 'service-dialect.ts');
+  writeFileSync(file, code);
+  const faults: { path: string; message: string }[] = [];
+  const dialect = completeDialect((await importFile(file)).exported, file, faults);
+  expect(faults).toEqual([]);
+  const found = { id: 7, externalRef: 'room_1', category: 'room', active: false, fields: [], members: [1] };
+  const read = dialect.object.read(found, true);
+  expect(read).toMatchObject({ extId: 'room_1', typeId: 'room', carried: { members: [1] } });
+  const { id, ...written } = { ...read, id: undefined };
+  expect(dialect.write.body([written as PutObject])).toMatchObject({
+    objects: [{ externalRef: 'room_1', category: 'room', active: false, members: [1], fields: [] }],
+  });
+  const answer = { results: [{ externalRef: 'room_1', status: 200, id: 7 }] };
+  expect(dialect.write.read(answer, [], 200)).toMatchObject([{ extId: 'room_1', id: 7, status: 200 }]);
+  const filter = { by: 'extIds', extIds: ['room_1'] } as const;
+  expect(dialect.find.ask({ ...QUESTION, filter }).body).toMatchObject({ externalRefs: ['room_1'] });
+});
 
 describe('a dialect of a configuration', () => {
   it('replaces what it names, and the default functions see that', () => {
