@@ -186,6 +186,17 @@ describe('write probe', () => {
     expect(world.sandbox.object('room_1')).toEqual(object);
   });
 
+  it.each([
+    ['holds where the service merges', 'yes', { merges: true }],
+    ['does not hold where the service replaces', 'no', {}],
+  ])('of a dialect that patches %s', async (_, held, sandbox) => {
+    await open(sandbox);
+    const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    world.destination = { ...world.destination, findLagSeconds: 0, patches: true };
+    expect(await probe(object.id)).toMatchObject({ replace: { held } });
+    expect(world.sandbox.object('room_1')).toEqual(object);
+  });
+
   it('does not know it where the service accepts no object without the field', async () => {
     await open();
     const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });

@@ -266,7 +266,7 @@ describe.each([
     });
     const all = await probeAssumptions(world.destination, await world.destination.authenticate());
     const unheld = all.filter(({ held }) => held !== 'yes').map(({ name }) => name);
-    expect(unheld).toEqual(['write', 'assign-external-ids']);
+    expect(unheld).toEqual(['write', 'replace', 'assign-external-ids']);
   });
 });
 

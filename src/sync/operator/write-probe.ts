@@ -18,6 +18,7 @@ const CONTEXT = { lane: 'incremental' } as const;
 const WRITE = 'write';
 const REPLACE = 'replace';
 const ASSIGN = 'assign-external-ids';
+const PUT_BACK = '; it was put back';
 /** Seconds between readings of an object that may still be shown as it was before a write. */
 const READ_AGAIN_SECONDS = 1;
 
@@ -83,7 +84,7 @@ export async function probeWrite(
   const putBack = async (): Promise<string> => {
     const refusal = await write(destination, whole);
     const left = await readUntil([]);
-    if (left?.length === 0) return '; it was put back';
+    if (left?.length === 0) return PUT_BACK;
     const missing = left ? left.join(', ') : 'the whole object';
     return `; ${missing} could not be put back (${refusal ?? 'the write was accepted'}): enter it at the service`;
   };
@@ -109,19 +110,28 @@ export async function probeWrite(
       return assume(REPLACE, 'unknown', 'it has no field that could be left out: name another object');
     const fields = whole.fields.filter(({ fieldId }) => fieldId !== leftOut);
     const refused = await write(destination, { ...whole, fields });
-    const differing = refused === undefined ? await readUntil([leftOut]) : undefined;
+    const expected = destination.patches ? [] : [leftOut];
+    const differing = refused === undefined ? await readUntil(expected) : undefined;
     const end = await putBack();
     if (refused !== undefined)
       return assume(REPLACE, 'unknown', `without ${leftOut} it was not accepted: ${refused}${end}`);
-    if (differing?.length === 0)
+    const { patches } = destination;
+    if (differing?.length === 0) {
+      const kept = `the service merges: ${leftOut} was left out and kept its value`;
+      if (patches) return assume(REPLACE, 'yes', `${kept}, as write.patches of the dialect says`);
+      const lost = 'A value that a row loses would stay at the service, unless a dialect has write.patches';
+      return assume(REPLACE, 'no', `${kept}. ${lost}`);
+    }
+    if (!isDeepStrictEqual(differing, [leftOut]) || end !== PUT_BACK)
       return assume(
         REPLACE,
         'no',
-        `the service merges: ${leftOut} was left out and kept its value. A value that a row loses would stay at the service`,
+        `${leftOut} was left out, and ${differing?.join(', ') ?? 'it'} changed${end}`,
       );
-    return isDeepStrictEqual(differing, [leftOut]) && end === '; it was put back'
-      ? assume(REPLACE, 'yes', `replaced whole: ${leftOut} was left out and became empty${end}`)
-      : assume(REPLACE, 'no', `${leftOut} was left out, and ${differing?.join(', ') ?? 'it'} changed${end}`);
+    const emptied = `replaced whole: ${leftOut} was left out and became empty${end}`;
+    return patches
+      ? assume(REPLACE, 'no', `${emptied}. write.patches of the dialect says otherwise`)
+      : assume(REPLACE, 'yes', emptied);
   }
 
   async function judgeAssigned(): Promise<Assumption> {
