@@ -385,9 +385,9 @@ Requests below /sandbox/ do what people do at the service. They need no key, and
 are answered on this machine only. Times are Unix seconds; {id} is the number or
 the external id.
   PUT    /sandbox/schema                     types and fields:
-         {types: [{extId, name?}], fields: [{extId, name?, type?, mandatory?,
-         maxLength?, reference?, storedAs?}]}; extId null: without an external
-         id
+         {types: [{extId, name?, parent?}], fields: [{extId, name?, type?,
+         mandatory?, maxLength?, reference?, storedAs?, derived?}]};
+         extId null: without an external id
   GET    /sandbox/objects                    the objects it holds
   POST   /sandbox/objects                    {extId?, typeId, active?, fields?}:
          made by hand; without extId, an object without an external id
@@ -457,6 +457,7 @@ function addSandbox(program: Command): void {
       'take `id` beside `extId` in a PUT, and give that object the external id',
     )
     .option('--merges', 'keep what a PUT leaves out of an object')
+    .option('--change-types', 'let a PUT give an object another type')
     .option('--no-field-search', 'refuse finds of objects by fields')
     .option('--no-modified', 'ignore the filter `modified` of finds')
     .option(

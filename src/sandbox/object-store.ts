@@ -49,21 +49,26 @@ export const objectFind = find.extend({
     })
     .optional(),
   modified: period.optional(),
+  includeReferenceFields: z.boolean().optional(),
 });
 
 export interface ObjectOptions {
   /** False: a find of objects by fields is refused. `ignored`: it finds as if it named none. */
   searchesFields?: boolean | 'ignored' | undefined;
+  /** A find by a type finds the objects of its subtypes too. */
+  findsSubtypes?: boolean | undefined;
 }
 
-export function createObjects(schema: Schema, { searchesFields = true }: ObjectOptions = {}) {
+export function createObjects(schema: Schema, { searchesFields = true, findsSubtypes }: ObjectOptions = {}) {
   const store = createIdStore<StoredObject>('object', 1001, ({ typeId }) => typeId);
 
-  const show = ({ properties, ...stored }: StoredObject, format: IdFormat) => ({
+  const shownFields = ({ fields }: SandboxObject, derived = false) =>
+    fields.filter(({ fieldId }) => derived || !schema.fields.get(fieldId)?.derived);
+  const show = ({ properties, ...stored }: StoredObject, format: IdFormat, derived?: boolean) => ({
     ...properties,
     ...stored,
     typeId: schema.types.shown(stored.typeId, format),
-    fields: stored.fields.map(({ fieldId, values }) => ({
+    fields: shownFields(stored, derived).map(({ fieldId, values }) => ({
       fieldId: schema.fields.shown(fieldId, format),
       values: schema.fields.get(fieldId)?.reference
         ? values.map((value) => String(store.shown(value, format)))
@@ -115,7 +120,7 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
 
     /** The selection of a find of objects. */
     selectObjects(request: z.infer<typeof objectFind>) {
-      const { typeId, modified, idFormat: format } = request;
+      const { typeId, modified, idFormat: format, includeReferenceFields: derived } = request;
       if (request.fields !== undefined && searchesFields === false)
         throw new Refusal(400, 'fields: objects cannot be searched by fields');
       const searched = searchesFields === true ? (request.fields?.exactSearchFields ?? []) : [];
@@ -123,13 +128,16 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
       const byFields = searched.map(({ fieldId, values }) => {
         const { extId } = schema.fields.require(fieldId, format);
         const wanted = new Set(values);
-        return ({ fields }: StoredObject) =>
-          fields.some((field) => field.fieldId === extId && field.values.some((value) => wanted.has(value)));
+        return (object: StoredObject) =>
+          shownFields(object, derived).some(
+            (field) => field.fieldId === extId && field.values.some((value) => wanted.has(value)),
+          );
       });
+      const isOfType = (object: StoredObject) => type === undefined || schema.isA(object.typeId, type);
       return {
-        group: type,
-        filters: [modifiedWithin(modified), ...byFields],
-        show: (object: StoredObject) => show(object, format),
+        group: findsSubtypes ? undefined : type,
+        filters: [modifiedWithin(modified), findsSubtypes ? isOfType : undefined, ...byFields],
+        show: (object: StoredObject) => show(object, format, derived),
       };
     },
 

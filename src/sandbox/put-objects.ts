@@ -46,6 +46,8 @@ export interface PutOptions {
   assignsExternalIds?: boolean | 'ignored' | undefined;
   /** True: what an object has and a write leaves out stays, fields and other properties. */
   merges?: boolean | undefined;
+  /** A PUT may give an object another type. Otherwise the object is refused. */
+  changeTypes?: boolean | undefined;
 }
 
 /** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
@@ -78,6 +80,7 @@ export function createPutObjects(
     references = 'call',
     assignsExternalIds = false,
     merges = false,
+    changeTypes,
   }: PutOptions,
 ) {
   const ordered = new Map<string, ObjectRefusal>();
@@ -107,21 +110,22 @@ export function createPutObjects(
     const fault = id === undefined ? undefined : faultOfId(id, extId);
     if (fault !== undefined) return fault;
     const stored = objects.store.get(id ?? extId)?.typeId;
-    if (stored !== undefined && stored !== typeId)
+    if (stored !== undefined && stored !== typeId && !changeTypes)
       return `object is of type ${stored}, its type cannot be changed`;
     const filled = new Set<string>();
     for (const { fieldId, values } of fields) {
       const { type = typeId, maxLength = Infinity } = schema.fields.get(fieldId) ?? {};
       if (filled.has(fieldId)) return `field ${fieldId} is named twice`;
       if (values.length > 0) filled.add(fieldId);
-      if (type !== typeId) return `field ${fieldId} does not belong to type ${typeId}`;
+      if (!schema.isA(typeId, type)) return `field ${fieldId} does not belong to type ${typeId}`;
       if (values.some((value) => value.length > maxLength))
         return `field ${fieldId}: longer than ${maxLength} characters`;
     }
     const missing = schema.fields
       .list()
       .find(
-        ({ extId, mandatory, type = typeId }) => mandatory && type === typeId && !filled.has(extId ?? ''),
+        ({ extId, mandatory, type = typeId }) =>
+          mandatory && schema.isA(typeId, type) && !filled.has(extId ?? ''),
       );
     return missing && `mandatory field ${missing.extId ?? missing.id} is missing`;
   }
@@ -132,11 +136,11 @@ export function createPutObjects(
       fields.flatMap(({ fieldId, values }) => {
         const type = schema.fields.get(fieldId)?.reference;
         return values
-          .filter((value) => type !== undefined && objects.store.get(value)?.typeId !== type)
+          .filter((value) => type !== undefined && !schema.isA(objects.store.get(value)?.typeId, type))
           .map((value) => ({
             extId,
             value,
-            isSent: sent.get(value)?.typeId === type,
+            isSent: type !== undefined && schema.isA(sent.get(value)?.typeId, type),
             message: `field ${fieldId}: object ${value} of type ${type} does not exist`,
           }));
       }),

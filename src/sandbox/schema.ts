@@ -8,7 +8,8 @@ import { createIdStore, type Identified } from './id-store.js';
 const extId = z.string().min(1).nullable();
 
 export const schemaDefinition = z.strictObject({
-  types: z.array(z.strictObject({ extId, name: z.string().optional() })),
+  /** `parent`: the type that the subtype belongs to, and whose fields it has. */
+  types: z.array(z.strictObject({ extId, name: z.string().optional(), parent: z.string().optional() })),
   fields: z.array(
     z.strictObject({
       extId,
@@ -19,6 +20,8 @@ export const schemaDefinition = z.strictObject({
       maxLength: z.int().optional(),
       /** Values are changed like this before they are stored, and the service does not say so. */
       storedAs: z.enum(['trimmed', 'cut', 'sorted', 'dropped']).optional(),
+      /** An answer has its values only where `includeReferenceFields` asks for them. */
+      derived: z.boolean().optional(),
       /** Values must be external ids of objects of this type. */
       reference: z.string().optional(),
     }),
@@ -60,7 +63,11 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
   }
   defineSchema(initial);
 
-  return { types, fields, controls: { defineSchema } };
+  /** Whether a type is this one, or a subtype of it. */
+  const isA = (type: string | undefined, ancestor: string): boolean =>
+    type === ancestor || (type !== undefined && isA(types.get(type)?.parent, ancestor));
+
+  return { types, fields, isA, controls: { defineSchema } };
 }
 
 export type Schema = ReturnType<typeof createSchema>;

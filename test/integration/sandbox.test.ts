@@ -1261,3 +1261,56 @@ describe('control interface', () => {
     );
   });
 });
+
+describe('subtypes', () => {
+  const withClassroom = { ...SCHEMA, types: [...SCHEMA.types, { extId: 'classroom', parent: 'room' }] };
+  const classroom = { ...room('A'), typeId: 'classroom' };
+
+  it('have the fields of their parent, and are referred to as its objects', async () => {
+    const sandbox = await start({ schema: withClassroom });
+    const { put } = await connect(sandbox);
+    const course = {
+      extId: 'c',
+      typeId: 'course',
+      fields: [{ fieldId: 'course.room', values: ['room_A'] }],
+    };
+    expect((await put([classroom, course])).status).toBe(200);
+    expect((await put([{ ...classroom, fields: [] }])).status).toBe(207);
+  });
+
+  it.each([
+    [true, ['room_A', 'room_B']],
+    [undefined, ['room_B']],
+  ])('are found with their parent where the sandbox says so: %s', async (findsSubtypes, expected) => {
+    const sandbox = await start({ schema: withClassroom, findsSubtypes });
+    const { put, find } = await connect(sandbox);
+    await put([classroom, room('B')]);
+    const ids = (found: Found) => found.results.map(({ extId }) => extId);
+    expect(ids(await find('objects', { typeId: 'room' }))).toEqual(expected);
+    expect(ids(await find('objects', { typeId: 'classroom' }))).toEqual(['room_A']);
+  });
+
+  it.each([
+    [true, 200],
+    [undefined, 207],
+  ])('are given to an object by a PUT where types can be changed: %s', async (changeTypes, status) => {
+    const { put } = await connect(await start({ schema: withClassroom, changeTypes }));
+    await put([classroom]);
+    expect((await put([room('A')])).status).toBe(status);
+  });
+});
+
+describe('derived fields', () => {
+  it('are answered and searched only where they are asked for', async () => {
+    const fields = SCHEMA.fields.map((field) => ({ ...field, derived: field.extId === 'room.name' }));
+    const { put, find } = await connect(await start({ schema: { ...SCHEMA, fields } }));
+    await put([room('A')]);
+    const asked = { includeReferenceFields: true };
+    const search = { fields: { exactSearchFields: [{ fieldId: 'room.name', values: ['A'] }] } };
+    const fieldsOf = ({ results: [found] }: Found) => found?.fields.map(({ fieldId }) => fieldId);
+    expect(fieldsOf(await find('objects', {}))).not.toContain('room.name');
+    expect(fieldsOf(await find('objects', asked))).toContain('room.name');
+    expect((await find('objects', search)).results).toEqual([]);
+    expect((await find('objects', { ...search, ...asked })).results).toHaveLength(1);
+  });
+});
