@@ -109,6 +109,10 @@ function schemaOf({ streams, reservations }: Configuration): SandboxSchema {
     }
   }
   for (const extId of reservations?.rules.fields ?? []) fields.set(extId, fields.get(extId) ?? { extId });
-  const types = [...new Set(streams.map(({ type }) => type))].map((extId) => ({ extId }));
-  return { types, fields: [...fields.values()] };
+  const types = new Map<string, SandboxSchema['types'][number]>();
+  for (const { type, subtypes } of streams) {
+    if (!types.has(type)) types.set(type, { extId: type });
+    for (const extId of subtypes) if (!types.has(extId)) types.set(extId, { extId, parent: type });
+  }
+  return { types: [...types.values()], fields: [...fields.values()] };
 }

@@ -357,18 +357,18 @@ function openDestination(
   };
 
   /**
-   * Reads a type whole: `read` gets its objects page by page, in ascending number, inactive ones too. When objects come or
-   * go meanwhile, `read` is called again from the beginning; what it returns of a complete reading is the result. `pace` is
-   * awaited before each request.
+   * Reads types whole, one after the other: `read` gets their objects page by page, in ascending number, inactive ones too, each
+   * object once. When objects come or go meanwhile, `read` is called again from the beginning; what it returns of a complete
+   * reading is the result. `pace` is awaited before each request.
    */
-  function readType<T>(
-    typeId: string,
+  function readTypes<T>(
+    types: Iterable<string>,
     context: Context,
     read: (pages: AsyncIterable<readonly FoundObject[]>) => Promise<T>,
     { pace = async () => undefined }: { pace?: () => Promise<void> } = {},
   ): Promise<T> {
     const { call } = client.find('objects');
-    async function* pages(): AsyncGenerator<FoundObject[]> {
+    async function* pagesOf(typeId: string): AsyncGenerator<FoundObject[]> {
       const send = async (page: Page) => {
         await pace();
         return findPage(finds.listed, { by: 'type', typeId }, page, context);
@@ -386,16 +386,24 @@ function openDestination(
       const [first, second] = skipped;
       if (first && second && seen === 0) throw notUnderstood(first);
     }
+    /** An object of a subtype may be answered with its parent's too. */
+    async function* pages(): AsyncGenerator<FoundObject[]> {
+      const seen = new Set<number>();
+      const isFirst = ({ id }: FoundObject) => seen.size < seen.add(id).size;
+      const all = [...types];
+      for (const type of all)
+        for await (const page of pagesOf(type)) yield all.length > 1 ? page.filter(isFirst) : page;
+    }
     return readAgainWhenMoved(call, () => read(pages()));
   }
 
-  /** The objects of a type that are wanted, by default all. Reads the type whole, and keeps only these in memory. */
+  /** The objects of these types that are wanted, by default all. Reads the types whole, and keeps only these in memory. */
   const listObjects = (
-    typeId: string,
+    types: Iterable<string>,
     context: Context,
     isWanted: (object: FoundObject) => boolean = () => true,
   ): Promise<FoundObject[]> =>
-    readType(typeId, context, async (pages) => {
+    readTypes(types, context, async (pages) => {
       const objects: FoundObject[] = [];
       for await (const page of pages) for (const object of page) if (isWanted(object)) objects.push(object);
       return objects;
@@ -492,30 +500,44 @@ function openDestination(
       return new Map(found.filter(isUnderstood).map((object) => [object.id, toFoundObject(object, typeId)]));
     },
 
-    readType,
+    readTypes,
     listObjects,
 
-    /** How many objects a type has, inactive ones too. One request. Undefined: the service does not tell. */
-    async countObjects(typeId: string, context: Context): Promise<number | undefined> {
-      const { totalResults } = await findPage(finds.listed, { by: 'type', typeId }, ONE_RESULT, context);
-      return totalResults ?? undefined;
+    /** How many objects these types have, inactive ones too. One request for each. Undefined: the service does not tell. */
+    async countObjects(types: Iterable<string>, context: Context): Promise<number | undefined> {
+      let sum = 0;
+      for (const type of types) {
+        const { totalResults } = await findPage(
+          finds.listed,
+          { by: 'type', typeId: type },
+          ONE_RESULT,
+          context,
+        );
+        sum += totalResults ?? NaN;
+      }
+      return Number.isNaN(sum) ? undefined : sum;
     },
 
     /**
-     * The objects of a type that are wanted, each of which has one of the values in each of the fields: by the service's own
-     * search, or by reading the type whole where it has none. A search may answer more: `isWanted` is asked of every object.
+     * The objects of these types that are wanted, each of which has one of the values in each of the fields: by the service's own
+     * search, or by reading the types whole where it has none. A search may answer more: `isWanted` is asked of every object.
      */
     async findObjectsByFields(
-      typeId: string,
+      types: Iterable<string>,
       values: ReadonlyMap<string, readonly string[]>,
       isWanted: (object: FoundObject) => boolean,
       context: Context,
     ): Promise<FoundObject[]> {
-      if (!searchesByFields) return listObjects(typeId, context, isWanted);
-      const found = await readFind(finds.listed, fieldsFilter(typeId, values), context);
-      return skipNotUnderstood(found.results)
-        .map((object) => toFoundObject(object, typeId))
-        .filter(isWanted);
+      if (!searchesByFields) return listObjects(types, context, isWanted);
+      const wanted = new Map<number, FoundObject>();
+      for (const type of types) {
+        const found = await readFind(finds.listed, fieldsFilter(type, values), context);
+        for (const result of skipNotUnderstood(found.results)) {
+          const object = toFoundObject(result, type);
+          if (isWanted(object)) wanted.set(object.id, object);
+        }
+      }
+      return [...wanted.values()];
     },
 
     /** Whether the service keeps fields that are not sent. */

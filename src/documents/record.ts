@@ -212,16 +212,16 @@ function history({ batches }: KnownRecord): Section {
 }
 
 /** An object of the service that no row and no record of the stream owns. */
-export function unownedDocument({ name, type }: Stream, object: FoundObject): Document {
+export function unownedDocument({ name, objectTypes }: Stream, object: FoundObject): Document {
   const { id, extId, typeId, active, fields } = object;
   const known = extId === undefined ? 'no external id' : `external id ${extId}`;
   return {
     title: `Object ${id}`,
     lead: [
       `No row and no record of ${name} owns it.`,
-      typeId === type
+      objectTypes.has(typeId)
         ? `Next: to link a row to it: slotsync match ${name}`
-        : `Next: no action needed: ${name} has objects of type ${type}`,
+        : `Next: no action needed: ${name} has objects of type ${[...objectTypes].join(', ')}`,
     ],
     sections: [
       {

@@ -92,7 +92,7 @@ export function resolveReservations(
   );
   const booked = new Set(objects.map(({ stream }) => stream));
   const rules = {
-    types: new Set(streams.filter(({ name }) => booked.has(name)).map(({ type }) => type)),
+    types: new Set(streams.flatMap(({ name, objectTypes }) => (booked.has(name) ? [...objectTypes] : []))),
     fields: Object.keys(fields).sort(),
     status: new Set(status),
   };

@@ -109,6 +109,8 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   rowSecurity?: Optional<'filtered'>;
   /** External id of the object type at the service. */
   type: Service['type'];
+  /** Further types whose objects are the stream's, such as `classroom` beside `room`. New objects get `type`; others keep theirs. */
+  subtypes?: Optional<Service['type'][]>;
   /** Template of the external id. The columns it names must never change for a row. */
   externalId: string;
   /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several. */
@@ -472,6 +474,7 @@ export const streamSchema = z.strictObject({
   key,
   rowSecurity,
   type: serviceName("the external id of a type at the service, such as 'room'"),
+  subtypes: z.array(serviceName('the external id of a type'), 'a list of types').default([]),
   externalId: serviceName("a template such as 'room_{room_code}'", (text) =>
     text.includes('{__proto__}') ? PROTO_FAULT : undefined,
   ),

@@ -35,6 +35,8 @@ type SourceKey = 'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields' | 'row
 export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references'> {
   name: string;
   references: readonly Reference[];
+  /** External ids of the types that its objects may have at the service: `type`, and the subtypes. */
+  objectTypes: ReadonlySet<string>;
   /** Field ids that the mapping fills, references included. */
   owned: ReadonlySet<string>;
   /** 0 refers to nothing; a stream is sent after all of lower level. */
@@ -89,12 +91,33 @@ export function resolveStreams(
         String(stream.fingerprint),
         resolved
           .filter((other) => concerns(stream, other))
-          .map(({ name, source, key, externalId }) => [name, source, key, externalId]),
+          .map(({ name, source, key, externalId, objectTypes }) => [
+            name,
+            source,
+            key,
+            externalId,
+            [...objectTypes],
+          ]),
         ...(dialect === undefined ? [] : [dialect]),
       ]);
       return { ...stream, level, declaration, ownsIds: ownsIds(stream, resolved) };
     })
     .sort((a, b) => a.level - b.level);
+}
+
+/** Streams by the types of their objects: those that have one in common, or have it with a third one, are in one group. */
+export function groupByTypes(all: Iterable<Stream>): { types: Set<string>; streams: Stream[] }[] {
+  const streams = [...all];
+  const groups: Set<string>[] = [];
+  for (const { objectTypes } of streams) {
+    const [group = new Set<string>(), ...others] = groups.filter((types) =>
+      [...objectTypes].some((type) => types.has(type)),
+    );
+    for (const other of others) groups.splice(groups.indexOf(other), 1);
+    if (!groups.includes(group)) groups.push(group);
+    for (const type of [objectTypes, ...others].flatMap((types) => [...types])) group.add(type);
+  }
+  return groups.map((types) => ({ types, streams: streams.filter(({ type }) => types.has(type)) }));
 }
 
 type Identified = Pick<Stream, 'name' | 'key' | 'externalId'>;
@@ -153,6 +176,7 @@ function resolveStream(
         faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
       return { fieldId, ...resolveReference(reference, path, streams, faults) };
     }),
+    objectTypes: new Set([declaration.type, ...declaration.subtypes]),
     owned,
     fingerprint: fingerprint(declaration, source.lookups, streams),
   };

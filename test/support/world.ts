@@ -478,10 +478,13 @@ async function clear(sql: postgres.Sql): Promise<void> {
 
 /** A service whose administrator defined exactly what the streams name. */
 export function schemaOf(streams: readonly Stream[]): SandboxSchema {
-  const types = new Set(streams.map(({ type }) => type));
+  const parents = new Map(
+    streams.flatMap(({ type, subtypes }) => subtypes.map((subtype) => [subtype, type] as const)),
+  );
+  const types = new Set(streams.flatMap(({ objectTypes }) => [...objectTypes]));
   const fields = new Set(streams.flatMap(({ owned }) => [...owned]));
   return {
-    types: [...types].map((extId) => ({ extId })),
+    types: [...types].map((extId) => ({ extId, parent: parents.get(extId) })),
     fields: [...fields].map((extId) => ({ extId })),
   };
 }

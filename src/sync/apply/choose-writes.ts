@@ -29,8 +29,8 @@ export interface Standing {
 }
 
 /**
- * Reads the objects that must be looked at before they are written: those the mapping does not own whole, unless the service
- * keeps what is not sent; those in doubt or retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
+ * Reads the objects that must be looked at before they are written: those that keep fields, unless the service keeps what is not sent,
+ * or a type of their own, those in doubt or retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
  * is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
  */
 export async function readStanding(
@@ -43,11 +43,11 @@ export async function readStanding(
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
   const unreadable: Unreadable = new Map();
-  const isMerged = stream.owns === 'fields' && !destination.patches;
+  const readsAll = (stream.owns === 'fields' && !destination.patches) || stream.objectTypes.size > 1;
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
-      (retires || link || isMerged || record.objectHash === null || isLookedAt(record)),
+      (retires || link || readsAll || record.objectHash === null || isLookedAt(record)),
   );
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {
@@ -120,7 +120,7 @@ async function findRenamedThere(
   if (numbers.size === 0) return new Map();
   const asked = [...numbers.keys()];
   const objects = await deps.destination.findObjectsByNumber(asked, stream.type, context, unreadable);
-  const ofType = [...objects.values()].filter(({ typeId }) => typeId === stream.type);
+  const ofType = [...objects.values()].filter(({ typeId }) => stream.objectTypes.has(typeId));
   const ids = ofType.flatMap(({ extId }) => extId ?? []);
   const holderOf = await whoHas(deps, ids, { rows: 'all' });
   return new Map(
@@ -161,8 +161,8 @@ export function chooseWrites(
     // A reading that contradicts an acceptance of a moment ago may be older than it: the object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return settle(linkBroken(write, link));
-    if (standing && standing.typeId !== stream.type)
-      return settle(externalIdTaken(write, standing, stream.type));
+    if (standing && !stream.objectTypes.has(standing.typeId))
+      return settle(externalIdTaken(write, standing, stream));
     const merged = mergeWithService(stream, write.object, standing);
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);

@@ -33,8 +33,8 @@ interface Candidate {
 const NAMED = 5;
 
 /**
- * By key, what rows mean; a row that means no object is not in the answer. Sends one request, or reads the type whole,
- * unless `known` has all its objects. Throws what mirror, state and service throw.
+ * By key, what rows mean; a row that means no object is not in the answer. Sends one request for each type, or reads the types
+ * whole, unless `known` has all their objects. Throws what mirror, state and service throw.
  */
 export async function findMeant(
   deps: MatchDeps,
@@ -78,13 +78,13 @@ async function findCandidates(
   context: Context,
   known: readonly FoundObject[] | undefined,
 ): Promise<Map<string, Candidate[]>> {
-  const { type } = stream;
+  const { objectTypes: types } = stream;
   const isMatch = (object: FoundObject) =>
-    object.typeId === type && groups.has(matchValue(stream.match, object.fields) ?? '');
+    types.has(object.typeId) && groups.has(matchValue(stream.match, object.fields) ?? '');
   // A search answers any of the values of a field, and whole objects are compared here.
   const objects =
     known?.filter(isMatch) ??
-    (await deps.destination.findObjectsByFields(type, valuesToFind(stream, groups), isMatch, context));
+    (await deps.destination.findObjectsByFields(types, valuesToFind(stream, groups), isMatch, context));
   const holderOf = await whoHasObjects(deps, objects, { rows: 'all' });
   const candidates = objects.map((object): Candidate => {
     const { record, link, rows } = holderOf(object);

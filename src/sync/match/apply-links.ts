@@ -190,8 +190,8 @@ async function findNamed(
       number === undefined ? byExtId.get(externalId ?? '') : byNumber.get(number);
     const name = number === undefined ? `with the external id '${externalId}'` : `with the number ${number}`;
     if (!object) return `there is no object ${name} at the service`;
-    if (object.typeId !== stream.type)
-      return `the object ${name} is of type ${object.typeId}, and those of ${stream.name} are of type ${stream.type}`;
+    if (!stream.objectTypes.has(object.typeId))
+      return `the object ${name} is of type ${object.typeId}, and those of ${stream.name} are of type ${[...stream.objectTypes].join(', ')}`;
     if (externalId !== undefined && object.extId !== externalId)
       return `the object ${name} has ${object.extId === undefined ? 'no external id' : `the external id '${object.extId}'`}, not '${externalId}'`;
     return object;

@@ -1,4 +1,4 @@
-// Compares all objects of one type with all rows of its streams, in three steps: objects whose external id is known here,
+// Compares all objects of some types with all rows of their streams, in three steps: objects whose external id is known here,
 // rows whose object was not met, and what is left of both by the values of fields. Nothing is written but temporary
 // tables.
 import type { FoundObject } from '../../destination/destination.js';
@@ -28,9 +28,9 @@ export interface MatchedStream {
 }
 
 export interface TypeCounts {
-  /** Objects of the type. */
+  /** Objects of the types. */
   objects: number;
-  /** By stream; each stream of the type has an entry. */
+  /** By stream; each stream of the types has an entry. */
   streams: Map<string, RowCounts>;
 }
 
@@ -50,7 +50,7 @@ export function comparedDifferences(...compared: Parameters<typeof differencesOf
   return differencesOf(...compared).filter((change) => !change.new.includes(NOT_THERE_YET));
 }
 
-/** Fills the tables with what is not equal. `streams`: all of the type. */
+/** Fills the tables with what is not equal. `streams`: all of their types. */
 export async function compareType(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
@@ -61,11 +61,11 @@ export async function compareType(
     onRead,
   }: { context: Context; pace?: (() => Promise<void>) | undefined; onRead?: (objects: number) => void },
 ): Promise<TypeCounts> {
-  const type = streams[0]?.stream.type ?? '';
+  const types = new Set(streams.flatMap(({ stream }) => [...stream.objectTypes]));
   const none = () => ({ rows: 0, equal: 0, incomplete: 0 });
   const counts = await readBeside(
     deps,
-    { type, context, pace, placeholder },
+    { types, context, pace, placeholder },
     async () => {
       await tables.clear();
       return { objects: 0, streams: new Map(streams.map(({ stream }) => [stream.name, none()])) };
@@ -103,9 +103,9 @@ async function addObjects(
   await tables.addMet(page.flatMap(({ owner }) => keysOf(owner)));
   await tables.addObjects([...nobodys.map(toJoined), ...findings]);
   await tables.addCandidates(
-    nobodys.flatMap(({ id, fields }) =>
+    nobodys.flatMap(({ id, typeId, fields }) =>
       streams.flatMap(({ stream, by }) => {
-        const value = matchValue(by, fields);
+        const value = stream.objectTypes.has(typeId) ? matchValue(by, fields) : undefined;
         return value === undefined ? [] : { stream: stream.name, number: id, value };
       }),
     ),
@@ -137,7 +137,7 @@ function judge(
 ): Pick<JoinedObject, 'class' | 'stream' | 'key' | 'differs' | 'note'> | undefined {
   const named = { stream: stream.name, key };
   const notComparable = (note: string) => ({ ...named, class: 'not_comparable' as const, note });
-  if (stream.type !== object.typeId)
+  if (!stream.objectTypes.has(object.typeId))
     return notComparable(`its external id is that of a record of type ${stream.type}`);
   if (others.length > 0)
     return notComparable(

@@ -11,7 +11,7 @@ import {
 } from '../../state/match-temp-tables.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import { NOT_THERE_YET, valuesOf } from '../identity/match-values.js';
-import type { Stream } from '../../streams/stream.js';
+import { groupByTypes, type Stream } from '../../streams/stream.js';
 import {
   comparedDifferences,
   compareType,
@@ -55,6 +55,7 @@ export interface StreamMatches {
 }
 
 export interface TypeMatches {
+  /** The types of the streams, separated by commas. */
   type: string;
   /** Objects at the service, inactive ones too. */
   objects: number;
@@ -88,9 +89,7 @@ export async function matchStreams(
   const context: Context = { lane: 'verify', signal };
   const results: TypeMatches[] = [];
   let total = 0;
-  for (const [first] of types)
-    total +=
-      (request.onRead && first && (await deps.destination.countObjects(first.stream.type, context))) ?? 0;
+  if (request.onRead) total = (await deps.destination.countObjects(typesOf(types.flat()), context)) ?? 0;
   let read = 0;
   for (const streams of types) {
     results.push(
@@ -108,7 +107,7 @@ export async function matchStreams(
   return results;
 }
 
-/** The streams of each type of the request, with the fields by which each is matched. Throws UsageError. */
+/** The streams of the request in groups that share types, with the fields by which each is matched. Throws UsageError. */
 export function groupByType(
   all: ReadonlyMap<string, Stream>,
   { names, by }: Pick<MatchRequest, 'names' | 'by'>,
@@ -129,15 +128,15 @@ export function groupByType(
       faults,
       remedy: 'Name fields of the mapping, and with --by only the streams that have them.',
     });
-  const types = [...new Set(names.flatMap((name) => all.get(name)?.type ?? []))];
   const fieldsOf = (stream: Stream) =>
     [by, stream.match].find((fields) => fields?.every((field) => stream.owned.has(field))) ?? [];
-  return types.map((type) =>
-    [...all.values()]
-      .filter((stream) => stream.type === type)
-      .map((stream) => ({ stream, by: fieldsOf(stream) })),
-  );
+  return groupByTypes(all.values())
+    .filter(({ streams }) => streams.some(({ name }) => asked.has(name)))
+    .map(({ streams }) => streams.map((stream) => ({ stream, by: fieldsOf(stream) })));
 }
+
+const typesOf = (streams: readonly MatchedStream[]) =>
+  new Set(streams.flatMap(({ stream }) => [...stream.objectTypes]));
 
 async function report(
   streams: readonly MatchedStream[],
@@ -155,7 +154,7 @@ async function report(
     found.filter(isAsked).map((line) => toLine(line, streams, only));
 
   const result: TypeMatches = {
-    type: streams[0]?.stream.type ?? '',
+    type: [...typesOf(streams)].join(', '),
     objects,
     streams: asked.map(({ stream: { name }, by }) => {
       const { rows = 0, equal = 0, incomplete = 0 } = rowCounts.get(name) ?? {};

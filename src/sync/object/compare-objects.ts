@@ -70,9 +70,9 @@ export async function findOwners(
   });
 }
 
-/** How a type is read. */
+/** How types are read. */
 interface TypeReading {
-  type: string;
+  types: Iterable<string>;
   context: Context;
   /** Awaited before each request. */
   pace?: (() => Promise<void>) | undefined;
@@ -83,13 +83,13 @@ interface TypeReading {
 }
 
 /**
- * Reads a type whole, page by page, with each object beside its owner. `begin` makes the result, to which `add` adds a page;
+ * Reads types whole, page by page, with each object beside its owner. `begin` makes the result, to which `add` adds a page;
  * `askedAt` is when the page was asked for, by the clock. When objects come or go meanwhile, `begin` makes another result,
- * and the type is read again from the beginning.
+ * and the types are read again from the beginning.
  */
 export function readBeside<T>(
   deps: CompareDeps & Pick<SyncDeps, 'destination'>,
-  { type, context, pace, placeholder, clock = () => performance.now() }: TypeReading,
+  { types, context, pace, placeholder, clock = () => performance.now() }: TypeReading,
   begin: () => T | Promise<T>,
   add: (result: T, page: readonly ObjectBeside[], askedAt: number) => Promise<void>,
 ): Promise<T> {
@@ -109,7 +109,7 @@ export function readBeside<T>(
     asked.push(clock());
     await pace?.();
   };
-  return deps.destination.readType(type, context, read, { pace: pacing });
+  return deps.destination.readTypes(types, context, read, { pace: pacing });
 }
 
 /** Rows as they are now, and what they become, by key. */

@@ -140,8 +140,9 @@ export function externalIdChanged(
   return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
 }
 
-export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
-  const message = `'${extId}' exists at the service as a ${typeId}, not a ${type}`;
+export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, stream: Stream): Outcome {
+  const types = [...stream.objectTypes].join(' or ');
+  const message = `'${extId}' exists at the service as a ${typeId}, not a ${types}`;
   return { localKey: write.record.localKey, ...dead('external_id_taken', message, write.sourceHash) };
 }
 

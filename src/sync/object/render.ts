@@ -77,13 +77,14 @@ function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): M
   }
 }
 
-/** The object as it is written: the rendered one, with what stands at the service kept where the mapping does not own it. */
+/** The object as it is written: rendered, with what the mapping does not own kept from the service, and a type of the stream. */
 export function mergeWithService(
   stream: Stream,
   object: DestinationObject,
   found: ServiceObject | undefined,
 ): DestinationObject {
-  return stream.owns === 'object' ? object : mergeObject(object, found, stream.owned);
+  const typed = found && stream.objectTypes.has(found.typeId) ? { ...object, typeId: found.typeId } : object;
+  return stream.owns === 'object' ? typed : mergeObject(typed, found, stream.owned);
 }
 
 export function describeMissing({ fieldId, stream, localKey }: NeededReference): string {

@@ -1,7 +1,7 @@
 // Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
 // operation that takes something away from people, so every step may stop it and only the last one writes.
 import type { Context } from '../../destination/client.js';
-import type { FoundObject, ServiceObject } from '../../destination/destination.js';
+import type { FoundObject, ServiceObject, UpcomingReservation } from '../../destination/destination.js';
 import type { State } from '../../state/database.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import { readLongGone } from '../../state/records/gone-rows.js';
@@ -89,8 +89,8 @@ export async function chooseRetirements(
     const { record, object } = retirement;
     const standing = found.get(object.extId);
     // 7. The object is of another type: it is not this record's.
-    if (standing && standing.typeId !== stream.type)
-      return settle(outcome.externalIdTaken(retirement, standing, stream.type));
+    if (standing && !stream.objectTypes.has(standing.typeId))
+      return settle(outcome.externalIdTaken(retirement, standing, stream));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
     // 8. The object is gone, and no write is under way any more that could bring it back.
@@ -152,16 +152,21 @@ async function leaveToRows<T extends Write>(
  */
 async function deferReserved<T extends Write>(
   deps: SyncDeps,
-  { type, unlessReserved }: Stream,
+  { objectTypes, unlessReserved }: Stream,
   retirements: readonly T[],
   isInactive: (retirement: T) => boolean,
   context: Context,
   settle: Settle,
 ): Promise<readonly T[]> {
-  const extIds = retirements.flatMap((retirement) => (isInactive(retirement) ? [] : retirement.object.extId));
-  if (!unlessReserved || extIds.length === 0) return retirements;
+  const active = retirements.filter((retirement) => !isInactive(retirement)).map(({ object }) => object);
+  if (!unlessReserved || active.length === 0) return retirements;
   const seconds = Math.floor((await timeOf(deps)) / 1000);
-  const reservations = await deps.destination.findUpcomingReservations(type, extIds, seconds, context);
+  const reservations = new Map<string, readonly UpcomingReservation[]>();
+  for (const type of objectTypes) {
+    const extIds = active.flatMap(({ extId, typeId }) => (typeId === type ? extId : []));
+    const found = await deps.destination.findUpcomingReservations(type, extIds, seconds, context);
+    for (const [extId, upcoming] of found) reservations.set(extId, upcoming);
+  }
   return retirements.filter((retirement) => {
     const upcoming = reservations.get(retirement.object.extId);
     if (upcoming) settle(outcome.stillReserved(retirement, upcoming));

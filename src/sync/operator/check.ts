@@ -131,7 +131,7 @@ async function requireUnfrozen(
   { configuration: { streams, freezes }, timeZone }: CheckDeps,
   type: string,
 ): Promise<void> {
-  const ofType = streams.filter((stream) => stream.type === type);
+  const ofType = streams.filter(({ objectTypes }) => objectTypes.has(type));
   const names = (ofType.length > 0 ? ofType : streams).map(({ name }) => name);
   const [frozen] = await findFrozen(db, names, freezes);
   if (!frozen) return;

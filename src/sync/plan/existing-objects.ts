@@ -27,7 +27,7 @@ export function createExistingObjectFinder(deps: ExistingObjectDeps, stream: Str
     ...context,
     noteSent: () => void requests++,
   };
-  const reading = createTypeObjects(deps.destination, stream.type, counting);
+  const reading = createTypeObjects(deps.destination, stream, counting);
   return {
     /**
      * Looks for the objects of these rows: one request for a thousand of them, or none where the type is known by then. A
@@ -64,7 +64,7 @@ async function meetObjects(
     const matching = match && 'object' in match ? match.object : undefined;
     const standing = matching ?? byNumber.get(numberOf(link) ?? NaN) ?? found.get(object.extId);
     // An object of another type is not overwritten: its record says so.
-    if (standing?.typeId !== stream.type) continue;
+    if (!standing || !stream.objectTypes.has(standing.typeId)) continue;
     const externalId = matching?.extId ?? object.extId;
     met.set(key, {
       key,

@@ -1,7 +1,8 @@
-// The objects of one type at the service, for a plan that asks about many creates: list by list, until it is cheaper to
-// read the type whole. A first load of 100 000 objects into an empty type takes two requests here instead of 100.
+// The objects of a stream's types at the service, for a plan that asks about many creates: list by list, until it is cheaper to
+// read the types whole. A first load of 100 000 objects into an empty type takes two requests here instead of 100.
 import type { Context } from '../../destination/client.js';
 import type { Destination, FoundObject } from '../../destination/destination.js';
+import type { Stream } from '../../streams/stream.js';
 
 export type TypeDestination = Pick<
   Destination,
@@ -14,11 +15,12 @@ const MOST_READ = 20_000;
 export type TypeObjects = ReturnType<typeof createTypeObjects>;
 
 /**
- * Answers from the service, for as long as one plan of one stream lasts. After the first list the objects of the type are
- * counted. Of an empty type nothing more is asked for; another is read once there were as many lists as it has pages. So
+ * Answers from the service, for as long as one plan of one stream lasts. After the first list the objects of the types are
+ * counted. Of empty types nothing more is asked for; others are read once there were as many lists as they have pages. So
  * there are at most twice as many requests as would have been the fewest, and one more, however many lists come.
  */
-export function createTypeObjects(destination: TypeDestination, typeId: string, context: Context) {
+export function createTypeObjects(destination: TypeDestination, stream: Stream, context: Context) {
+  const { type, objectTypes } = stream;
   /** Lists asked for, and the external ids of the type found by them: a reading without one of these is not believed. */
   let lists = 0;
   const found = new Set<string>();
@@ -40,9 +42,9 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
 
   async function readWhenCheaper(): Promise<void> {
     if (whole || lists === 0) return;
-    count ??= (await unlessFailing(destination.countObjects(typeId, context))) ?? Infinity;
+    count ??= (await unlessFailing(destination.countObjects(objectTypes, context))) ?? Infinity;
     if (count > Math.min(lists * destination.pageSize, MOST_READ)) return;
-    const objects = count === 0 ? [] : await unlessFailing(destination.listObjects(typeId, context));
+    const objects = count === 0 ? [] : await unlessFailing(destination.listObjects(objectTypes, context));
     byExtId = new Map(
       objects?.flatMap((object) => (object.extId === undefined ? [] : [[object.extId, object]])),
     );
@@ -58,14 +60,14 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
       if (whole) return byExtId;
       lists++;
       // The batch of an object that cannot be read says so.
-      const objects = await destination.findObjects(extIds, typeId, context, new Map());
-      for (const { typeId: type, extId } of objects.values()) if (type === typeId) found.add(extId);
+      const objects = await destination.findObjects(extIds, type, context, new Map());
+      for (const { typeId, extId } of objects.values()) if (objectTypes.has(typeId)) found.add(extId);
       return objects;
     },
 
     /** The objects with these numbers; of another type as above. */
     findByNumber: async (numbers: readonly number[]): Promise<ReadonlyMap<number, FoundObject>> =>
-      whole ? byNumber : destination.findObjectsByNumber(numbers, typeId, context, new Map()),
+      whole ? byNumber : destination.findObjectsByNumber(numbers, type, context, new Map()),
 
     /** Every object of the type; undefined while lists are asked for. */
     whole: (): readonly FoundObject[] | undefined => whole,

@@ -15,7 +15,7 @@ export async function findUnknownNames(
   streams: readonly Stream[],
   context: Context,
 ) {
-  const types = namesBy(streams, ({ type }) => [type]);
+  const types = namesBy(streams, ({ objectTypes }) => [...objectTypes]);
   const fields = namesBy(streams, ({ owned }) => [...owned]);
   return [
     ...(await findUnknown('type', types, destination.findTypes, context)),

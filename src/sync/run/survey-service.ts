@@ -47,7 +47,7 @@ export async function surveyService(
   for (const { extId } of types) {
     if (extId === undefined) continue;
     await pace();
-    total += (await destination.countObjects(extId, context)) ?? 0;
+    total += (await destination.countObjects([extId], context)) ?? 0;
   }
 
   /** By type, the objects that have a value in each field. */
@@ -74,7 +74,7 @@ export async function surveyService(
       }
       return { seen, inFields };
     };
-    const { seen, inFields } = await destination.readType(type.extId, context, read, { pace });
+    const { seen, inFields } = await destination.readTypes([type.extId], context, read, { pace });
     readBefore += seen.objects;
     filled.set(type.extId, inFields);
     surveyed.push({ ...type, ...seen });

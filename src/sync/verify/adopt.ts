@@ -4,7 +4,7 @@
 import type { FoundObject } from '../../destination/destination.js';
 import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
 import { hashObject } from '../../streams/destination-object.js';
-import type { Stream } from '../../streams/stream.js';
+import { groupByTypes, type Stream } from '../../streams/stream.js';
 import { differencesOf, readBeside, type Owner } from '../object/compare-objects.js';
 import type { Pass } from './verify-pass.js';
 
@@ -27,18 +27,18 @@ const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
 export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Promise<Map<string, Adopted>> {
   const adopted = new Map<string, Adopted>();
   const counted = new Set<string>();
-  for (const { type, level } of streams.toSorted((a, b) => a.level - b.level)) {
-    const those = streams.filter((stream) => stream.type === type && stream.level === level);
-    if (those.some(({ name }) => adopted.has(name))) continue;
-    await adoptType(pass, { type, streams: those, isFirst: !counted.has(type) }, adopted);
-    counted.add(type);
-  }
+  for (const level of new Set(streams.map((stream) => stream.level).toSorted((a, b) => a - b)))
+    for (const group of groupByTypes(streams.filter((stream) => stream.level === level))) {
+      await adoptTypes(pass, { ...group, counted }, adopted);
+      for (const type of group.types) counted.add(type);
+    }
   return adopted;
 }
 
-async function adoptType(
+/** `counted`: types whose objects without a row were counted before. */
+async function adoptTypes(
   pass: Pass,
-  { type, streams, isFirst }: { type: string; streams: readonly Stream[]; isFirst: boolean },
+  { types, streams, counted }: ReturnType<typeof groupByTypes>[number] & { counted: ReadonlySet<string> },
   adopted: Map<string, Adopted>,
 ): Promise<void> {
   const { state, pace, signal } = pass;
@@ -46,19 +46,19 @@ async function adoptType(
     stream && streams.includes(stream) ? adopted.get(stream.name) : undefined;
   await readBeside(
     pass,
-    { type, context: { lane: 'verify', signal }, pace: () => pace(signal) },
+    { types, context: { lane: 'verify', signal }, pace: () => pace(signal) },
     () => {
-      // Records that were made stay made when the type is read again.
+      // Records that were made stay made when the types are read again.
       for (const { name } of streams) {
         const { equal = 0, differing = 0 } = adopted.get(name) ?? {};
         adopted.set(name, { equal, differing, ambiguous: 0, unowned: 0 });
       }
     },
     async (_, page) => {
-      const ofFirst = isFirst ? countsOf(streams[0]) : undefined;
+      const ofFirst = countsOf(streams[0]);
       const records: AdoptedRecord[] = [];
       for (const { object, owner } of page) {
-        if (!owner && ofFirst) ofFirst.unowned++;
+        if (!owner && ofFirst && !counted.has(object.typeId)) ofFirst.unowned++;
         const counts = countsOf(owner?.stream);
         const { extId } = object;
         // A row is linked to an object without an external id, and the next sync assigns it.
@@ -83,7 +83,7 @@ function recordOf(
   if (!row || !rendered || !('object' in rendered) || rendered.object.extId !== extId)
     return { ...named, ...NEVER_ACCEPTED };
   const isEqual =
-    object.typeId === stream.type &&
+    stream.objectTypes.has(object.typeId) &&
     differencesOf(stream, rendered.object, { ...object, id, extId }).length === 0;
   if (!isEqual) return { ...named, ...NEVER_ACCEPTED };
   return { ...named, sourceHash: row.hash, objectHash: hashObject(rendered.object) };

@@ -76,7 +76,7 @@ function judgeActive(
   object: FoundObject | undefined,
 ): Judgement {
   if (!object) return { kind: 'missing', fields: undefined };
-  if (object.typeId !== stream.type) return { kind: 'wrong_type', fields: undefined };
+  if (!stream.objectTypes.has(object.typeId)) return { kind: 'wrong_type', fields: undefined };
   const differences = differencesOf(stream, expected, object);
   if (differences.length === 0) return 'fine';
   const fields = Object.fromEntries(
@@ -88,6 +88,7 @@ function judgeActive(
 /** Its object is to be inactive. One that is gone, or another type's, is nobody's concern. */
 function judgeRetired({ stream, row }: Compared, object: FoundObject | undefined): Judgement {
   if (row) return 'waiting';
-  if (!object?.active || object.typeId !== stream.type || stream.retire !== 'deactivate') return 'fine';
+  if (!object?.active || !stream.objectTypes.has(object.typeId) || stream.retire !== 'deactivate')
+    return 'fine';
   return { kind: 'changed', fields: { active: { here: ['false'], there: ['true'] } } };
 }

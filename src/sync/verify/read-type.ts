@@ -1,4 +1,4 @@
-// A type read back whole: each of its objects beside the record that owns it, and then each record whose object was not met,
+// Types read back whole: each of their objects beside the record that owns it, and then each record whose object was not met,
 // asked for by its external id. Memory grows with the type by the external ids alone: 56 MB for a million.
 import type { FoundObject } from '../../destination/destination.js';
 import { readDriftingKeys } from '../../state/drift/read-drift.js';
@@ -12,24 +12,24 @@ import { count, isOutdated, record, type Judged, type Pass, type Tallies } from 
 /** Records walked through at once, and asked for in one request. */
 const AT_ONCE = 1000;
 
-/** The part of a type that is verified. */
+/** Types that are read back together. */
 interface TypeRequest {
-  type: string;
-  /** The streams of the type that are verified. */
+  types: ReadonlySet<string>;
+  /** The streams of these types that are verified. */
   streams: readonly Stream[];
   /** Objects that are nobody's record are written down; they are counted always. */
   extras: boolean;
 }
 
 /**
- * Reads a type back, compares it and writes down what drifts. Objects that are nobody's record count with the first stream of
- * their type that is configured, and only where that one is verified. Throws what the sides throw, or the signal's reason.
+ * Reads types back, compares them and writes down what drifts. Objects that are nobody's record count with the first stream of
+ * these types that is configured, and only where that one is verified. Throws what the sides throw, or the signal's reason.
  */
-export async function readTypeBack(pass: Pass, request: TypeRequest): Promise<Tallies> {
+export async function readTypesBack(pass: Pass, request: TypeRequest): Promise<Tallies> {
   const { clock, signal } = pass;
   const { met, tallies } = await readBeside(
     pass,
-    { type: request.type, context: { lane: 'verify', signal }, pace: () => pass.pace(signal), clock },
+    { types: request.types, context: { lane: 'verify', signal }, pace: () => pass.pace(signal), clock },
     () => ({ met: new Set<string>(), tallies: new Map() as Tallies }),
     async (result, page, askedAt) => {
       for (const { object } of page) if (object.extId !== undefined) result.met.add(object.extId);
@@ -43,7 +43,7 @@ export async function readTypeBack(pass: Pass, request: TypeRequest): Promise<Ta
 
 async function comparePage(
   pass: Pass,
-  { type, streams, extras }: TypeRequest,
+  { types, streams, extras }: TypeRequest,
   { page, askedAt }: { page: readonly ObjectBeside[]; askedAt: number },
   tallies: Tallies,
 ): Promise<void> {
@@ -56,7 +56,7 @@ async function comparePage(
     }
     const { stream } = owner;
     // An object that is of another type than its record's is met when the record is asked for.
-    const into = stream.type === type ? seen.get(stream) : undefined;
+    const into = types.has(stream.type) ? seen.get(stream) : undefined;
     if (!into) continue;
     if (!owner.record) {
       count(tallies, stream, { waiting: 1 });
@@ -67,7 +67,7 @@ async function comparePage(
     into.push({ record: owner.record, judgement });
   }
   for (const [stream, judged] of seen) await record(pass, stream, judged, tallies);
-  const first = [...pass.streams.values()].find((stream) => stream.type === type);
+  const first = [...pass.streams.values()].find((stream) => types.has(stream.type));
   if (!first || !streams.includes(first) || unowned.length === 0) return;
   count(tallies, first, { extra: unowned.length });
   const source = { runId: pass.runId, stream: first.name };

@@ -13,13 +13,13 @@ import { failRun, finishRun } from '../../state/runs/end-run.js';
 import { readRun } from '../../state/runs/read-runs.js';
 import { alreadyRunning, startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
-import type { Stream } from '../../streams/stream.js';
+import { groupByTypes, type Stream } from '../../streams/stream.js';
 import { inSpan } from '../../process/tracing.js';
 import { readLookupTables, requireLookups } from '../run/current-streams.js';
 import type { Pace } from '../run/request-pace.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { adoptObjects, type Adopted } from './adopt.js';
-import { readTypeBack } from './read-type.js';
+import { readTypesBack } from './read-type.js';
 import { count, record, type Pass, type Tallies, type Tally } from './verify-pass.js';
 
 export interface VerifyDeps extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams' | 'log'> {
@@ -127,9 +127,8 @@ export const countRepairable = ({ changed = 0, missing = 0, inactive = 0 }: Part
 
 async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean): Promise<Tallies> {
   const tallies: Tallies = new Map();
-  for (const type of new Set(streams.map((stream) => stream.type))) {
-    const those = streams.filter((stream) => stream.type === type);
-    const found = await readTypeBack(pass, { type, streams: those, extras });
+  for (const { types, streams: those } of groupByTypes(streams)) {
+    const found = await readTypesBack(pass, { types, streams: those, extras });
     for (const [name, tally] of found) tallies.set(name, tally);
     const { db } = pass.state;
     for (const { name } of those) {
@@ -205,9 +204,9 @@ async function inRun<T extends object>(
     );
     await finishRun(db, runId);
     await pruneDrift(db);
-    const counts = streams.flatMap(({ name, type }) => {
+    const counts = streams.flatMap(({ name, objectTypes }) => {
       const found = counted.get(name);
-      return found ? [{ stream: name, type, ...found }] : [];
+      return found ? [{ stream: name, type: [...objectTypes].join(', '), ...found }] : [];
     });
     return { runId, streams: counts, requests: destination.requests() - requestsBefore };
   } catch (error) {

@@ -1,0 +1,226 @@
+// Objects of the subtypes of a stream are the stream's: written with the type that they have, and read back with the others.
+import { describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config/config-file.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { groupByTypes } from '../../src/streams/stream.js';
+import { matchStreams } from '../../src/sync/match/match-streams.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import { adopt, verify } from '../../src/sync/verify/verify.js';
+import { COURSES } from '../support/campus.js';
+import {
+  ROOMS,
+  addRooms,
+  codes,
+  expectNothingToSend,
+  isActive,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import type { World, WorldOptions } from '../support/world.js';
+
+const openWorld = keepRoomWorlds();
+
+const SUBTYPED_FIELDS = Object.keys(ROOMS.fields);
+const SUBTYPED = { ...ROOMS, subtypes: ['classroom', 'lab'] };
+const subtyped = (changes: Parameters<typeof rooms>[0] = {}): SlotsyncConfig =>
+  rooms({ ...SUBTYPED, ...changes });
+
+/** A world in which A is a classroom that somebody made by hand, and B is nowhere yet. */
+async function open(config = subtyped(), options: WorldOptions = {}): Promise<World> {
+  const world = await openWorld(config, options);
+  addObject(world, 'room_A', 'classroom', 'by hand');
+  await addRooms(world, 'A', 'B');
+  return world;
+}
+const addObject = (world: World, extId: string | null, typeId: string, name: string) =>
+  world.sandbox.addObject({ extId, typeId, fields: [{ fieldId: 'room.name', values: [name] }] });
+const typeOf = (world: World, code: string) => world.sandbox.object(`room_${code}`)?.typeId;
+const remove = (world: World, code: string) => world.sql`DELETE FROM rooms WHERE code = ${code}`;
+
+const OWNS = [['fields'], ['object']] as const;
+
+describe('subtypes: an object of one', () => {
+  it.each(OWNS)(
+    'keeps its type when it is written, where the stream owns %s; a new one gets `type`',
+    async (owns) => {
+      const world = await open(subtyped({ owns }));
+      expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+      expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'classroom' });
+      expect(nameAtService(world, 'A')).toBe('Room A');
+      expect(typeOf(world, 'B')).toBe('room');
+      await expectNothingToSend(world);
+      await rename(world, 'A', 'Renamed');
+      expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+      expect([typeOf(world, 'A'), nameAtService(world, 'A')]).toEqual(['classroom', 'Renamed']);
+    },
+  );
+
+  it('is another type’s where the stream does not name its type', async () => {
+    const types = ['room', 'classroom', 'lab'].map((extId) => ({ extId }));
+    const fields = [...SUBTYPED_FIELDS].map((extId) => ({ extId }));
+    const world = await open(subtyped({ subtypes: ['lab'] }), { sandbox: { schema: { types, fields } } });
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'dead', error_message: expect.stringContaining('as a classroom, not a room or lab') },
+      B: { status: 'synced' },
+    });
+    expect(nameAtService(world, 'A')).toBe('by hand');
+  });
+
+  it('is deactivated with its type', async () => {
+    const world = await open(subtyped({ retire: 'deactivate' }));
+    await world.sync();
+    await remove(world, 'A');
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+    expect([isActive(world, 'room_A'), typeOf(world, 'A')]).toEqual([false, 'classroom']);
+  });
+
+  it('is not deactivated while it is booked', async () => {
+    const world = await open(subtyped({ retire: 'deactivate' }));
+    await world.sync();
+    const begin = Math.floor(Date.now() / 1000) + 3600;
+    world.sandbox.addReservation({
+      extId: 'res_1',
+      begin,
+      end: begin + 3600,
+      objects: [{ typeId: 'classroom', objectId: 'room_A' }],
+    });
+    await remove(world, 'A');
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { error_code: 'still_reserved' } });
+    expect(isActive(world, 'room_A')).toBe(true);
+  });
+
+  it('is referred to as an object of the stream, and its bookings are compared', async () => {
+    const world = await open({ streams: { rooms: SUBTYPED, courses: COURSES } });
+    await world.sql`INSERT INTO courses VALUES ('c', 'Course', 'A')`;
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+    expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_A' });
+    const { reservations } = checkConfiguration({
+      streams: { rooms: SUBTYPED, courses: COURSES },
+      reservations: {
+        from: 'bookings',
+        key: 'id',
+        externalId: 'res_{id}',
+        begin: 'starts_at',
+        end: 'ends_at',
+        objects: [{ stream: 'rooms', key: 'room' }],
+      },
+    });
+    expect([...(reservations?.rules.types ?? [])]).toEqual(['room', 'classroom', 'lab']);
+  });
+});
+
+describe('subtypes: what creates would overwrite', () => {
+  it('is found in each of the types, also where these are read whole', async () => {
+    const world = await openWorld(subtyped());
+    const all = codes(1500);
+    for (const code of all) addObject(world, `room_${code}`, 'classroom', 'by hand');
+    await addRooms(world, ...all);
+    const preview = await previewStream(world.deps(), world.stream('rooms'));
+    expect(preview).toMatchObject({ holds: { overwrite: { count: 1500 } } });
+  });
+});
+
+describe('subtypes: verify', () => {
+  // A service may answer objects of subtypes to a find by their parent, too.
+  it.each([[true], [false]])(
+    'reads each type and each object once; finds answer subtypes: %s',
+    async (findsSubtypes) => {
+      const world = await open(subtyped(), { sandbox: { findsSubtypes } });
+      await world.sync();
+      addObject(world, 'hand', 'classroom', 'nobody’s');
+      expect(await verify(world.verifying())).toMatchObject({
+        drifting: 0,
+        extra: 1,
+        streams: [{ stream: 'rooms', compared: 2, waiting: 0 }],
+      });
+      world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.name', values: ['changed'] }] });
+      world.sandbox.changeObject('room_B', { active: false });
+      await world.passLateWrites();
+      await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 minute'`;
+      expect(await verify(world.verifying())).toMatchObject({
+        drifting: 2,
+        streams: [{ compared: 2, changed: 1, inactive: 1 }],
+      });
+    },
+  );
+
+  it('adopts objects of each type', async () => {
+    const world = await open(subtyped());
+    await rename(world, 'B', 'x');
+    addObject(world, 'room_B', 'lab', 'x');
+    addObject(world, 'hand', 'lab', 'nobody’s');
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, differing: 1, unowned: 1 }]);
+  });
+
+  it('counts an object that is nobody’s with the first stream of these types', async () => {
+    const labs = { ...ROOMS, type: 'lab', subtypes: ['store'], externalId: 'lab_{code}' };
+    const world = await openWorld({ streams: { rooms: SUBTYPED, labs } });
+    for (const type of ['room', 'lab', 'store']) addObject(world, null, type, 'x');
+    const { streams } = await verify(world.verifying(), { extras: true });
+    expect(streams).toMatchObject([{ type: 'room, classroom, lab', extra: 3 }, { stream: 'labs' }]);
+  });
+});
+
+describe('subtypes: match', () => {
+  const matching = subtyped({ match: ['room.name'] });
+
+  it.each([[true], [false]])(
+    'links a row to an object of one in a run; searched by fields: %s',
+    async (searchByFields) => {
+      const world = await openWorld(
+        { ...matching, service: { searchByFields } },
+        { sandbox: { searchesFields: searchByFields } },
+      );
+      addObject(world, 'hand_7', 'lab', 'Room A');
+      await addRooms(world, 'A');
+      expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+      expect(world.sandbox.objects()).toMatchObject([{ extId: 'hand_7', typeId: 'lab' }]);
+      expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'hand_7' } });
+    },
+  );
+
+  it('compares objects of each type with the rows', async () => {
+    const world = await open(matching);
+    addObject(world, 'hand_7', 'lab', 'Room B');
+    const [found, ...others] = await matchStreams(world.deps(), {
+      names: ['rooms'],
+      by: undefined,
+      samples: 3,
+    });
+    expect(others).toEqual([]);
+    expect(found).toMatchObject({
+      type: 'room, classroom, lab',
+      objects: 2,
+      streams: [{ rows: 2, counts: { differs: 1, match: 1 } }],
+    });
+  });
+});
+
+describe('groups of streams by types', () => {
+  const groups = (types: Record<string, string[]>) =>
+    groupByTypes(
+      checkConfiguration({
+        streams: Object.fromEntries(
+          Object.entries(types).map(([name, [type = '', ...subtypes]]) => [
+            name,
+            { ...ROOMS, externalId: `${name}_{code}`, type, subtypes },
+          ]),
+        ),
+      }).streams,
+    ).map(({ types: all, streams }) => [[...all].join(), streams.map(({ name }) => name).join()]);
+
+  it('have the streams that share a type, directly or through a third one', () => {
+    expect(groups({ a: ['x'], b: ['y'], c: ['x'] })).toEqual([
+      ['x', 'a,c'],
+      ['y', 'b'],
+    ]);
+    expect(groups({ a: ['x'], b: ['y'], c: ['z'], d: ['y', 'x'] })).toEqual([
+      ['x,y', 'a,b,d'],
+      ['z', 'c'],
+    ]);
+  });
+});
