@@ -42,6 +42,7 @@ export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
   pageSize: number;
   searchByFields?: boolean;
   assignExternalIds?: boolean;
+  canChangeTypes?: boolean;
   /** Seconds, beyond the request timeout, within which a write whose answer was lost may still be carried out. */
   lateWriteSeconds: number;
 }
@@ -546,6 +547,8 @@ function openDestination(
     searchesByFields,
     /** Whether a PUT may give an object its external id by its number. */
     assignsExternalIds: options.assignExternalIds ?? false,
+    /** Whether a PUT may change the type of an object. */
+    canChangeTypes: options.canChangeTypes ?? false,
 
     /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */
     findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {

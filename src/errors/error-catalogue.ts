@@ -310,7 +310,7 @@ export const ERRORS = {
   ),
   external_id_taken: givenUp(
     'an object of another type has this external id',
-    'Correct the template, or the object at the service, then: {retry}',
+    'Correct the object at the service (another external id, the type, or remove it), the template or `subtypes`, or set `service.canChangeTypes`, then: {retry}',
   ),
   match_ambiguous: givenUp(
     'several objects at the service, or several rows, have the same values of the fields in `match`',

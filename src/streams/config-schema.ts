@@ -312,6 +312,8 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     searchByFields?: Optional<boolean>;
     /** Whether a PUT that names an object's number assigns the object its external id; false by default. */
     assignExternalIds?: Optional<boolean>;
+    /** Whether a PUT may change the type of an object whose row moves to a stream of another type; false by default. */
+    canChangeTypes?: Optional<boolean>;
     /** The bodies of errors that are the service's: `json` by default, and the rest is a gateway's; or `any`. */
     errorBodies?: Optional<'json' | 'any'>;
   }>;
@@ -670,6 +672,7 @@ export const configSchema = z.strictObject({
       pageSize: z.number().int().min(1).max(10_000).default(1000),
       searchByFields: flag.default(true),
       assignExternalIds: flag.default(false),
+      canChangeTypes: flag.default(false),
       errorBodies: z.enum(['json', 'any']).default('json'),
     } satisfies Section<'service'>)
     .prefault({}),

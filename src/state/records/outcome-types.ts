@@ -22,6 +22,13 @@ interface SecondLook {
   secondLookAfterSeconds: number | undefined;
 }
 
+/** `changedId`: its external id is another one now, in its row or at the service; records that refer to it wait. */
+interface Loss {
+  changedId?: { former: string; now: string };
+  /** The stream that keeps its object from here on. */
+  keptBy?: string | undefined;
+}
+
 /** The outcome of one record. Hashes are of the row and the object that the service accepted. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
@@ -39,8 +46,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   /** `isUnanswered`: a write was sent, and may be carried out. */
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<SecondLook> &
       Omit<Reason, 'waitsFor'>)
-  /** `changedId`: its external id is another one now, in its row or at the service; records that refer to it wait. */
-  | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
+  | ({ outcome: 'dead'; sourceHash: string } & Loss & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
   /** Its row is gone, and this batch may not retire it: the next plan decides. */
@@ -53,6 +59,8 @@ export const STILL_RESERVED = 'still_reserved';
 export const RETIREMENT_POSTPONED = 'retirement_postponed';
 /** Code of records that are not sent because several rows have one external id. */
 export const EXTERNAL_ID_SHARED = 'external_id_shared';
+/** Code of records that are not sent because an object of another type has their external id. */
+export const EXTERNAL_ID_TAKEN = 'external_id_taken';
 /** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };

@@ -112,17 +112,17 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
 /**
  * Takes their objects from records whose rows have other external ids now. Each object is kept by a record of its own, with all that is
  * known of it. It counts as an object whose row is gone, and its key goes into the inbox; `undecided`: nothing is planned of
- * it before an operator decides. Call it in a transaction that has locked or claimed the records.
+ * it before an operator decides. `keptBy`: the stream that keeps the object, by default its own. Call it in a transaction that has locked or claimed the records.
  */
 export async function letGo(
   tx: Queries,
-  records: readonly RecordKey[],
+  records: readonly (RecordKey & { keptBy?: string | undefined })[],
   { undecided, ...claim }: Pick<Claim, 'token' | 'lateSeconds'> & { undecided: boolean },
 ): Promise<void> {
   if (records.length === 0) return;
-  const chosen = sql`${recordset(records)} AS t(stream text, "localKey" text)`;
-  const facts = await query<ObjectFacts & RecordKey>(tx)`
-    SELECT ${factsOf(claim)}, r.stream, r.local_key AS "localKey" FROM slotsync.records AS r JOIN ${chosen}
+  const chosen = sql`${recordset(records)} AS t(stream text, "localKey" text, "keptBy" text)`;
+  const facts = await query<ObjectFacts & RecordKey & { keptBy: string }>(tx)`
+    SELECT ${factsOf(claim)}, r.stream, r.local_key AS "localKey", coalesce(t."keptBy", r.stream) AS "keptBy" FROM slotsync.records AS r JOIN ${chosen}
       ON r.stream = t.stream AND r.local_key = t."localKey"
     WHERE r.external_id IS NOT NULL AND (${claim.token} = '' OR r.claimed_by = ${claim.token}) ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
   await query(tx)`
@@ -132,17 +132,17 @@ export async function letGo(
   await query(tx)`
     INSERT INTO slotsync.records (stream, local_key, former_key, external_id, destination_id, source_hash,
       object_hash, status, in_doubt, check_after, synced_at, gone_since)
-    SELECT stream, key, "localKey", "externalId", "destinationId", CASE WHEN NOT ${undecided} THEN 0 END,
+    SELECT "keptBy", key, "localKey", "externalId", "destinationId", CASE WHEN NOT ${undecided} THEN 0 END,
       coalesce("objectHash", ''),
       CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt",
       CASE WHEN ${undecided} THEN now() END
-    FROM ${recordset(kept)} AS t(stream text, key text, "localKey" text, "externalId" text, "destinationId" bigint,
+    FROM ${recordset(kept)} AS t("keptBy" text, key text, "localKey" text, "externalId" text, "destinationId" bigint,
       "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
     ON CONFLICT (stream, local_key) DO UPDATE SET former_key = excluded.former_key, external_id = excluded.external_id,
       destination_id = excluded.destination_id, source_hash = excluded.source_hash, object_hash = excluded.object_hash,
       status = excluded.status, in_doubt = excluded.in_doubt, check_after = excluded.check_after,
       synced_at = excluded.synced_at, gone_since = excluded.gone_since`;
-  if (!undecided) for (const { stream, key } of kept) await addChanges(tx, stream, [key]);
+  if (!undecided) for (const { keptBy, key } of kept) await addChanges(tx, keptBy, [key]);
   await wakeSharers(
     tx,
     kept.map(({ externalId }) => externalId),

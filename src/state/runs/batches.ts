@@ -3,6 +3,7 @@
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { isFrozen, reasonFrozen } from '../freezes.js';
+import { EXTERNAL_ID_TAKEN } from '../records/outcome-types.js';
 import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
 import { batches, type BatchState } from '../schema.js';
 
@@ -98,7 +99,8 @@ export async function hasUnsentWrites(
       OR EXISTS (SELECT FROM slotsync.held
         WHERE stream = ${stream} AND coalesce(operation IN ('create', 'update', 'overwrite'), true))
       OR EXISTS (SELECT FROM slotsync.records AS r
-        WHERE r.stream = ${stream} AND r.${UNSETTLED} AND r.status IN ('failed', 'dead') AND r.gone_since IS NULL AND NOT ${IS_FORMER})
+        WHERE r.stream = ${stream} AND r.${UNSETTLED} AND r.status IN ('failed', 'dead') AND r.gone_since IS NULL AND NOT ${IS_FORMER}
+          AND r.error_code IS DISTINCT FROM ${EXTERNAL_ID_TAKEN})
       OR EXISTS (SELECT FROM slotsync.records AS r
         WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER}) AS unsent`;
   return unsent;

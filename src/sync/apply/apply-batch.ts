@@ -7,6 +7,7 @@ import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js
 import type { ClosedGate } from '../../state/gates/held.js';
 import { noMeter } from '../../process/meter.js';
 import { noteInSpan } from '../../process/tracing.js';
+import { letGo } from '../../state/records/transfer-objects.js';
 import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
@@ -95,6 +96,10 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   // A renewal locks the same rows, in an order of its own.
   await claim.stopRenewing();
   await claim.doubt([...unanswered]);
+  const kept = [...outcomes.values()].flatMap((one) =>
+    'keptBy' in one && one.keptBy ? { stream: stream.name, localKey: one.localKey, keptBy: one.keptBy } : [],
+  );
+  if (kept.length > 0) await state.db.transaction((tx) => letGo(tx, kept, { ...claim, undecided: false }));
   const settled = await settleBatch(state, batch, {
     token: claim.token,
     outcomes: [...outcomes.values()],
@@ -240,7 +245,9 @@ function settleWritten(
 function listChanged({ name }: Stream, outcomes: ReadonlyMap<string, Outcome>): RecordKey[] {
   return [...outcomes.values()].flatMap((one) => {
     const isLost =
-      one.outcome === 'forgotten' ? one.externalId !== undefined : 'changedId' in one && one.changedId;
+      one.outcome === 'forgotten'
+        ? one.externalId !== undefined
+        : one.outcome === 'dead' && (one.changedId ?? one.keptBy);
     return isLost ? [{ stream: name, localKey: one.localKey }] : [];
   });
 }

@@ -152,6 +152,7 @@ export function chooseWrites(
   prepared: readonly Write[],
   { found, unnamed, renamed }: Standing,
 ): Write[] {
+  const streams = [...deps.streams.values()];
   return prepared.flatMap((write) => {
     if (write.retires) return [];
     const { record, link } = write;
@@ -161,13 +162,18 @@ export function chooseWrites(
     // A reading that contradicts an acceptance of a moment ago may be older than it: the object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return settle(linkBroken(write, link));
-    if (standing && !stream.objectTypes.has(standing.typeId))
-      return settle(externalIdTaken(write, standing, stream));
-    const merged = mergeWithService(stream, write.object, standing);
+    const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
+    if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))
+      return settle(externalIdTaken(write, formerType));
+    const keeper = streams.find(({ objectTypes }) => objectTypes.has(formerType ?? ''));
+    // Fields of the former mapping may not belong to the new type.
+    const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
+    const merged = mergeWithService(mapping, write.object, standing);
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
       return settle(unchanged(write, standing.id));
-    return [{ ...write, object: merged }];
+    const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
+    return [{ ...write, object: merged, former }];
   });
 }

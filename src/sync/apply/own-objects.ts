@@ -1,21 +1,24 @@
 // Before anything is written, each record of a batch owns its row's object, or it is not written. Where another
 // record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
 // hands, with all that is known of it. Called under the claims on records and objects.
+import type { Unreadable } from '../../destination/destination.js';
 import { queryTogether } from '../../state/database.js';
 import { letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
-import type { RecordKey } from '../../state/records/outcome-types.js';
+import type { Outcome, RecordKey } from '../../state/records/outcome-types.js';
 import { formerKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findReferrers } from '../identity/referrers.js';
-import { whoHas, type Holder } from '../identity/who-has.js';
+import { mayBecome, whoHas, type Holder } from '../identity/who-has.js';
+import * as outcome from '../object/outcome-reasons.js';
+import type { Write } from '../object/outcome-reasons.js';
 import type { Identified, Rendered } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchClaim } from './batch-claim.js';
 import type { BatchWork } from './batch-work.js';
 
-/** The reason that a record may not own its row's object: the row of another record has it too, or a link names it. */
-export type Obstacle = Pick<Holder, 'link'> & { owner?: RecordKey };
+/** The outcome of a record that may not own its row's object. */
+export type Obstacle = (write: Write) => Outcome;
 
 interface Wanting {
   record: ClaimedRecord;
@@ -31,10 +34,11 @@ interface Wanting {
  */
 export async function ownObjects(
   deps: SyncDeps,
-  { stream, claim }: BatchWork,
+  { stream, claim, context }: BatchWork,
   rendered: ReadonlyMap<string, Rendered>,
   isShared: (key: string) => boolean,
 ): Promise<Map<string, Obstacle>> {
+  const { destination, streams } = deps;
   const obstacles = new Map<string, Obstacle>();
   const wanting = [...claim.records.values()].flatMap((record): Wanting[] => {
     const result = rendered.get(record.localKey);
@@ -47,13 +51,28 @@ export async function ownObjects(
   const holderOf = await whoHas(deps, extIds, { ownerRows: true });
   const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
   const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf);
+  // An object that is of another type at the service stays with its record. The service is asked, since people may correct it.
+  const foreign = wanting.flatMap(({ result: { extId }, isWritten }) => {
+    const { record: owner } = holderOf(extId);
+    if (!isWritten || !owner?.mayBeAtService) return [];
+    return mayBecome(destination, owner, streams.get(owner.stream)?.objectTypes, stream) ? [] : extId;
+  });
+  const unreadable: Unreadable = new Map();
+  const standing = await destination.findObjects(foreign, stream.type, context, unreadable);
   const takings = wanting.flatMap(({ record, result, isWritten }): Taking[] => {
     const { extId } = result;
     const { record: owner, link, ownerRow } = holderOf(extId);
     const isOwnLink = link?.stream === stream.name && link.localKey === record.localKey;
-    if (link && !isOwnLink) obstacles.set(record.localKey, { link });
+    const [error, there] = [unreadable.get(extId), standing.get(extId)];
+    const refuse = (obstacle: Obstacle) => void obstacles.set(record.localKey, obstacle);
+    if (link && !isOwnLink) refuse((write) => outcome.externalIdLinked(write, link));
     else if (owner && ownerRow === 'same' && owner.mayBeAtService)
-      obstacles.set(record.localKey, { link: undefined, owner });
+      refuse((write) => outcome.externalIdShared(write, owner));
+    else if (error) refuse((write) => outcome.objectUnreadable(write, error));
+    else if (owner && there && !stream.objectTypes.has(there.typeId))
+      refuse((write) =>
+        outcome.externalIdTaken(write, there.typeId, `; it is that of ${owner.stream} '${owner.localKey}'`),
+      );
     else if (isWritten && (givenUp.has(record) || !ownsAnother(record, result))) {
       const taking = { ...nameOf(record), externalId: extId };
       if (!owner) return [taking];

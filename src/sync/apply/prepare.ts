@@ -43,9 +43,8 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     const beside = shared.get(key);
     if (beside !== undefined)
       return settle(outcome.externalIdShared(write, { stream: stream.name, localKey: beside }));
-    const { link: other, owner } = obstacles.get(key) ?? {};
-    if (other) return settle(outcome.externalIdLinked(write, other));
-    return owner ? settle(outcome.externalIdShared(write, owner)) : [write];
+    const obstacle = obstacles.get(key);
+    return obstacle ? settle(obstacle(write)) : [write];
   });
   const own = await refuseLinkedIds(deps, work, writes, linksTo);
   const open = own.filter((write) => isWanted(write.record) || !isAccepted(write, settle));

@@ -1,11 +1,12 @@
 // The one answer to "who has this external id". At most one record owns the object, and at most one key is linked to it.
 // The mirror says which rows have the id now: so a row that came back under another key, or in another stream, takes its
 // object over.
-import type { FoundObject } from '../../destination/destination.js';
+import type { Destination, FoundObject } from '../../destination/destination.js';
 import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { readOwners, type OwnerRecord } from '../../state/records/read/owners.js';
-import { isStorable } from '../../streams/local-key.js';
+import { isReservedKey, isStorable } from '../../streams/local-key.js';
+import type { Stream } from '../../streams/stream.js';
 import { readRowIds, type IdentityDeps } from './row-ids.js';
 
 /** Who has an object. */
@@ -36,6 +37,18 @@ export const isNobodys = ({ record, link, rows }: Holder): boolean => !record &&
 /** Whether a record of a configured stream owns the object, and has not lost its row to another external id. */
 export const ownedBy = ({ streams }: Pick<IdentityDeps, 'streams'>, { record }: Holder) =>
   record && !record.isFormer && streams.has(record.stream) ? record : undefined;
+
+/**
+ * Whether the object of a record, which has one of these types, may become that of a row of the stream: it is of its types, or
+ * the service is to be asked for another type. The service has been asked for an object that is kept without a row.
+ */
+export const mayBecome = (
+  { canChangeTypes }: Pick<Destination, 'canChangeTypes'>,
+  { localKey }: Pick<RecordKey, 'localKey'>,
+  types: Iterable<string> = [],
+  stream?: Stream,
+): boolean =>
+  (canChangeTypes && !isReservedKey(localKey)) || [...types].every((type) => stream?.objectTypes.has(type));
 
 /** Who has each of these external ids: a few queries for all of them. Throws what mirror and state throw. */
 export async function whoHas(

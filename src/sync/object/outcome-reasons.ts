@@ -1,16 +1,12 @@
 // Outcomes with their reasons: every outcome of a batch is made here, with the code and the message that the state keeps.
 // Here a record becomes dead, deferred, failed or synced.
-import type {
-  FoundObject,
-  UpcomingReservation,
-  ServiceObject,
-  PutResult,
-} from '../../destination/destination.js';
+import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import type { Link } from '../../state/records/links.js';
 import {
   EXTERNAL_ID_SHARED,
+  EXTERNAL_ID_TAKEN,
   RETIREMENT_POSTPONED,
   RETIREMENT_REFUSED,
   STILL_RESERVED,
@@ -35,6 +31,8 @@ export interface Write {
   retires: boolean;
   /** The record is linked to the object, whatever its template makes. */
   link?: Link | undefined;
+  /** The write changes this type of the object. Where the service refuses that, the stream `keptBy` keeps the object. */
+  former?: { typeId: string; keptBy: string | undefined } | undefined;
 }
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -56,13 +54,15 @@ export function unchanged(write: Write, destinationId?: number): Outcome {
  * once more some minutes later: refused again, it is given up.
  */
 export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
-  const { record, sourceHash, retires } = write;
+  const { record, sourceHash, retires, former } = write;
   if (result.accepted) {
     const operation = retires ? 'retire' : record.objectHash === null ? 'create' : 'update';
     return { ...acceptance(write, result.id), outcome: 'synced', operation };
   }
   const { status, message } = result;
   if (!isFinal(status)) return undefined;
+  if (former)
+    return { ...externalIdTaken(write, former.typeId, `, and stays one: ${message}`), keptBy: former.keptBy };
   const code = refusedCode(retires, status);
   const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
   if (isAnyAccepted || (isSecond && !record.isCheckPending))
@@ -140,10 +140,10 @@ export function externalIdChanged(
   return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
 }
 
-export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, stream: Stream): Outcome {
-  const types = [...stream.objectTypes].join(' or ');
-  const message = `'${extId}' exists at the service as a ${typeId}, not a ${types}`;
-  return { localKey: write.record.localKey, ...dead('external_id_taken', message, write.sourceHash) };
+/** An object of this type has the external id. `why`: what else is to be said of it. */
+export function externalIdTaken(write: Write, typeId: string, why = '') {
+  const message = `'${write.object.extId}' exists at the service as a ${typeId}, not a ${write.object.typeId}${why}`;
+  return { ...named(write), ...dead(EXTERNAL_ID_TAKEN, message, write.sourceHash) };
 }
 
 /** The object cannot be read from the service, so nothing is written in its place. */

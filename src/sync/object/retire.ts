@@ -5,13 +5,14 @@ import type { FoundObject, ServiceObject, UpcomingReservation } from '../../dest
 import type { State } from '../../state/database.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import { readLongGone } from '../../state/records/gone-rows.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
 import { wasSent } from '../../state/records/record-state.js';
 import { hasUnsentWrites, type Batch } from '../../state/runs/batches.js';
 import type { RunKind, RunRange } from '../../state/schema.js';
 import { createObject, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
-import { whoHas } from '../identity/who-has.js';
+import { mayBecome, whoHas } from '../identity/who-has.js';
 import * as outcome from './outcome-reasons.js';
 import type { Settle, Write } from './outcome-reasons.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
@@ -90,7 +91,7 @@ export async function chooseRetirements(
     const standing = found.get(object.extId);
     // 7. The object is of another type: it is not this record's.
     if (standing && !stream.objectTypes.has(standing.typeId))
-      return settle(outcome.externalIdTaken(retirement, standing, stream));
+      return settle(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
     // 8. The object is gone, and no write is under way any more that could bring it back.
@@ -122,8 +123,8 @@ function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
 }
 
 /**
- * Returns those retirements whose object no row has. Where one has, the record is left alone: its object changes hands
- * when that row is written.
+ * Returns those retirements whose object no row has or may get. Where one does, the record is left alone: its object changes
+ * hands when that row is written.
  */
 async function leaveToRows<T extends Write>(
   deps: SyncDeps,
@@ -140,7 +141,9 @@ async function leaveToRows<T extends Write>(
     return [];
   }
   return retirements.filter(({ record, object }) => {
-    if (holderOf(object.extId).rows.length === 0) return true;
+    const isTaken = ({ stream }: RecordKey) =>
+      mayBecome(deps.destination, record, [object.typeId], deps.streams.get(stream));
+    if (!holderOf(object.extId).rows.some(isTaken)) return true;
     settle(outcome.skipped(record));
     return false;
   });

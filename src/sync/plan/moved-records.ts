@@ -1,5 +1,6 @@
 // Rows that only change their key: a row with another key has the external id of a record whose row is gone. Nothing is
 // taken away and nothing is new at the service, so it is neither a retirement nor a create, and falls under no limit.
+import type { Destination } from '../../destination/destination.js';
 import { isReadingFault } from '../../errors/errors.js';
 import { hasAccepted } from '../../state/records/read/count-records.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
@@ -8,19 +9,21 @@ import { hashObject } from '../../streams/destination-object.js';
 import { mayCollide } from '../../streams/external-id.js';
 import type { Stream } from '../../streams/stream.js';
 import { readIdsOfKeys } from '../identity/row-ids.js';
-import { whoHas } from '../identity/who-has.js';
+import { mayBecome, whoHas } from '../identity/who-has.js';
 import type { Rendered } from '../object/render.js';
 import { renderWithParents } from '../object/render-with-parents.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-type MoveDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
+interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
+  destination: Pick<Destination, 'canChangeTypes'>;
+}
 
 /** The record that has the object now, and whether the row that takes it over changes it. */
 export type Takeover = OwnerRecord & { isChanged: boolean };
 
 /** Looks for moves in the plan of one stream. Throws what the readings throw. */
 export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => Promise<string[]>) {
-  const { mirror, state, streams } = deps;
+  const { mirror, state, streams, destination } = deps;
   let sources: Promise<boolean> | undefined;
 
   /**
@@ -51,7 +54,9 @@ export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => 
       });
       const others = open.map(({ localKey, externalId }) => {
         const rows = holderOf?.(externalId).rows ?? [];
-        const isOther = (row: RecordKey) => row.stream !== stream.name || row.localKey !== localKey;
+        const isOther = (row: RecordKey) =>
+          (row.stream !== stream.name || row.localKey !== localKey) &&
+          mayBecome(destination, { localKey }, stream.objectTypes, streams.get(row.stream));
         return [localKey, rows.filter(isOther)] as const;
       });
       return new Map(others.filter(([, rows]) => rows.length > 0));
@@ -69,7 +74,9 @@ export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => 
       for (const [key, id] of ids) {
         const { record, ownerRow } = holderOf(id);
         const isOurs = record?.mayBeAtService && record.status !== 'retired';
-        if (isOurs && ownerRow !== 'same') moved.set(key, record);
+        const isFit =
+          record && mayBecome(destination, record, streams.get(record.stream)?.objectTypes, stream);
+        if (isOurs && ownerRow !== 'same' && isFit) moved.set(key, record);
       }
       const { rows } = await mirror.readRows(stream, [...moved.keys()]);
       const rendered = await renderWithParents(deps, stream, rows);

@@ -6,7 +6,13 @@ import type { Stream } from '../../streams/stream.js';
 
 export type TypeDestination = Pick<
   Destination,
-  'findObjects' | 'findObjectsByNumber' | 'countObjects' | 'listObjects' | 'pageSize' | 'patches'
+  | 'findObjects'
+  | 'findObjectsByNumber'
+  | 'countObjects'
+  | 'listObjects'
+  | 'pageSize'
+  | 'patches'
+  | 'canChangeTypes'
 >;
 
 /** A type with more objects is not read whole: they are kept in memory. */
