@@ -43,6 +43,7 @@ export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
   searchByFields?: boolean;
   assignExternalIds?: boolean;
   canChangeTypes?: boolean;
+  derivedFields?: boolean;
   /** Seconds, beyond the request timeout, within which a write whose answer was lost may still be carried out. */
   lateWriteSeconds: number;
 }
@@ -164,6 +165,8 @@ function openDestination(
       return undefined;
     }
   };
+
+  const { derivedFields: derived } = options;
   const finds = {
     objects: objectsOf(true),
     /** Without what is not understood: they are not written. */
@@ -372,7 +375,7 @@ function openDestination(
     async function* pagesOf(typeId: string): AsyncGenerator<FoundObject[]> {
       const send = async (page: Page) => {
         await pace();
-        return findPage(finds.listed, { by: 'type', typeId }, page, context);
+        return findPage(finds.listed, { by: 'type', typeId, derived }, page, context);
       };
       const reading = { call, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE };
       let seen = 0;
@@ -532,7 +535,8 @@ function openDestination(
       if (!searchesByFields) return listObjects(types, context, isWanted);
       const wanted = new Map<number, FoundObject>();
       for (const type of types) {
-        const found = await readFind(finds.listed, fieldsFilter(type, values), context);
+        const filter = { ...fieldsFilter(type, values), derived };
+        const found = await readFind(finds.listed, filter, context);
         for (const result of skipNotUnderstood(found.results)) {
           const object = toFoundObject(result, type);
           if (isWanted(object)) wanted.set(object.id, object);
@@ -668,8 +672,8 @@ function readAt<T>(at: number, read: () => T): T {
 const inMilliseconds = ({ from, to }: Period) => ({ from: from * 1000, to: to * 1000 });
 const inSeconds = ({ begin, end }: FoundReservation) => ({ begin: begin / 1000, end: end / 1000 });
 
-const fieldsFilter = (typeId: string, values: ReadonlyMap<string, readonly string[]>): Filter => ({
-  by: 'fields',
+const fieldsFilter = (typeId: string, values: ReadonlyMap<string, readonly string[]>) => ({
+  by: 'fields' as const,
   typeId,
   fields: [...values].map(([fieldId, wanted]) => ({ fieldId, values: wanted })),
 });

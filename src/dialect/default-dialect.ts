@@ -89,6 +89,10 @@ const EXTERNAL = { idFormat: 'EXTERNAL' } as const;
 /** Statuses of a reservation that is to take place. */
 const STANDING_STATUSES = RESERVATION_STATUSES.filter((status) => status !== 'C_REJECTED');
 
+/** Assumed: fields that the service derives are answered only where they are asked for. */
+const derivedFields = ({ derived }: { derived?: boolean | undefined }) =>
+  derived ? { includeReferenceFields: true } : {};
+
 const everyStatus = { reservationStatus: RESERVATION_STATUSES, sort: 'ASCID' } as const;
 
 /** The default dialect, whose functions ask `own` for the parts that a configuration may have replaced. */
@@ -118,11 +122,16 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         return { ids: own().ids === 'texts' ? filter.ids.map(String) : filter.ids };
       // Every object, inactive ones too. Assumed: `typeId` selects; `sort` is honoured.
       case 'type':
-        return { typeId: filter.typeId, sort: 'ASCID' };
+        return { typeId: filter.typeId, sort: 'ASCID', ...derivedFields(filter) };
       // Assumed: several values of a field match any, several fields must all match, and text fields can be searched:
       // `service.searchByFields`.
       case 'fields':
-        return { typeId: filter.typeId, fields: { exactSearchFields: filter.fields }, sort: 'ASCID' };
+        return {
+          typeId: filter.typeId,
+          fields: { exactSearchFields: filter.fields },
+          sort: 'ASCID',
+          ...derivedFields(filter),
+        };
       // Assumed: ascending ids can be asked for, as with objects.
       case 'window':
         return { date: dates(filter), ...everyStatus };

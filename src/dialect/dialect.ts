@@ -19,10 +19,10 @@ export type Filter =
   | { by: 'extIds'; extIds: readonly string[] }
   /** The service's own numbers. */
   | { by: 'ids'; ids: readonly number[] }
-  /** Every object of a type, inactive ones too, in ascending `id`. */
-  | { by: 'type'; typeId: string }
+  /** Every object of a type, inactive ones too, in ascending `id`. `derived`: with the fields that the service derives. */
+  | { by: 'type'; typeId: string; derived?: boolean | undefined }
   /** Objects of a type that have one of the values in each of the fields. */
-  | { by: 'fields'; typeId: string; fields: readonly FieldValues[] }
+  | { by: 'fields'; typeId: string; fields: readonly FieldValues[]; derived?: boolean | undefined }
   /** Reservations or cancellations, in every status, that overlap a period, or that were changed in it. */
   | { by: 'window' | 'modified'; from: number; to: number }
   /** Reservations of any of these objects that are to take place and overlap the period. */

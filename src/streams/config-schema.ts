@@ -310,6 +310,8 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     pageSize?: Optional<number>;
     /** Whether objects can be found by the values of their fields; true by default. Otherwise `match` reads types whole. */
     searchByFields?: Optional<boolean>;
+    /** Whether readings of types, by which `match` compares, ask for derived fields too (`includeReferenceFields`); false by default. */
+    derivedFields?: Optional<boolean>;
     /** Whether a PUT that names an object's number assigns the object its external id; false by default. */
     assignExternalIds?: Optional<boolean>;
     /** Whether a PUT may change the type of an object whose row moves to a stream of another type; false by default. */
@@ -671,6 +673,7 @@ export const configSchema = z.strictObject({
       tokenSeconds: z.number().int().min(10).max(86_400).default(300),
       pageSize: z.number().int().min(1).max(10_000).default(1000),
       searchByFields: flag.default(true),
+      derivedFields: flag.default(false),
       assignExternalIds: flag.default(false),
       canChangeTypes: flag.default(false),
       errorBodies: z.enum(['json', 'any']).default('json'),

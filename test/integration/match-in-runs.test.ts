@@ -498,3 +498,22 @@ describe('link: an external id that the template of another row makes', () => {
     expect(objectNames(world)).toEqual(['hand_7', 'room_1']);
   });
 });
+
+describe('match: a field that the service derives', () => {
+  const derived = { fields: [{ extId: 'room.name', derived: true }, { extId: 'room.seats' }] };
+  const schema = { types: [{ extId: 'room' }], ...derived };
+
+  it.each([
+    [true, true, ['hand_7']],
+    [true, false, ['hand_7']],
+    [false, true, ['hand_7', 'room_A']],
+    [false, false, ['hand_7', 'room_A']],
+  ])('names an object where it is asked for: %s; searched: %s', async (asks, searches, expected) => {
+    const service = { derivedFields: asks, searchByFields: searches };
+    const world = await open(matching({}, { service }), { sandbox: { schema } });
+    addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(objectNames(world)).toEqual(expected);
+  });
+});

@@ -6,7 +6,7 @@ import { unlinkRecords } from '../../src/state/records/link-records.js';
 import { applyLinks } from '../../src/sync/match/apply-links.js';
 import { matchStreams, type MatchLine, type MatchRequest } from '../../src/sync/match/match-streams.js';
 import { COURSES, ROOMS } from '../support/campus.js';
-import type { World } from '../support/world.js';
+import type { World, WorldOptions } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
 
 const open = keepWorlds();
@@ -15,8 +15,12 @@ const CONFIG: SlotsyncConfig = {
   service: { assignExternalIds: true },
 };
 
-async function campus(rooms: [code: string, name: string | null][], config = CONFIG): Promise<World> {
-  const world = await open(config);
+async function campus(
+  rooms: [code: string, name: string | null][],
+  config = CONFIG,
+  options: WorldOptions = {},
+): Promise<World> {
+  const world = await open(config, options);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
   for (const [code, name] of rooms) await world.sql`INSERT INTO rooms VALUES (${code}, ${name})`;
@@ -469,5 +473,24 @@ describe('match: a file that is applied', () => {
       ],
     });
     expect(await links(world)).toHaveLength(1);
+  });
+});
+
+describe('match of rows and objects by a field that the service derives', () => {
+  it.each([
+    [true, 1],
+    [false, 0],
+  ])('finds them where it is asked for: %s', async (derivedFields, matches) => {
+    const schema = {
+      types: [{ extId: 'room' }, { extId: 'course' }],
+      fields: [{ extId: 'room.name', derived: true }, { extId: 'course.name' }, { extId: 'course.room' }],
+    };
+    const world = await campus(
+      [['A', 'Aula']],
+      { ...CONFIG, service: { derivedFields } },
+      { sandbox: { schema } },
+    );
+    room(world, 'hand_7', 'Aula');
+    expect((await find(world)).stream.counts.match).toBe(matches);
   });
 });
