@@ -417,6 +417,7 @@ CREATE INDEX "gates_run" ON "slotsync"."gates" USING btree ("run_id");--> statem
 CREATE UNIQUE INDEX "links_external_id" ON "slotsync"."links" USING btree ("external_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "links_destination_id" ON "slotsync"."links" USING btree ("destination_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "records_external_id" ON "slotsync"."records" USING btree ("external_id");--> statement-breakpoint
+CREATE INDEX "records_destination_id" ON "slotsync"."records" USING btree ("destination_id");--> statement-breakpoint
 CREATE INDEX "records_row_external_id" ON "slotsync"."records" USING btree ("row_external_id") WHERE row_external_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "records_unsettled" ON "slotsync"."records" USING btree ("stream","status") WHERE status NOT IN ('synced', 'retired');--> statement-breakpoint
 CREATE INDEX "records_waits_for" ON "slotsync"."records" USING btree ("waits_for") WHERE waits_for IS NOT NULL;--> statement-breakpoint

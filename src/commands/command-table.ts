@@ -458,6 +458,15 @@ function addSandbox(program: Command): void {
     )
     .option('--merges', 'keep what a PUT leaves out of an object')
     .option('--change-types', 'let a PUT give an object another type')
+    .addOption(
+      choice('--external-ids <way>', 'how external ids are treated that differ little (default: as others)', [
+        'ignore-case',
+        'lower-case',
+        'trim',
+        'normalize',
+        'cut',
+      ]),
+    )
     .option('--no-field-search', 'refuse finds of objects by fields')
     .option('--no-modified', 'ignore the filter `modified` of finds')
     .option(

@@ -23,6 +23,7 @@ import {
   type StreamDeclaration,
 } from '../streams/config-schema.js';
 import { nearestName } from '../text/nearest-name.js';
+import { toRule } from '../streams/external-id-rule.js';
 import { fingerprintsOf, type Fingerprints } from '../streams/fingerprints.js';
 import { resolveFreezes, type Freeze } from '../streams/freezes.js';
 import { resolveLookups } from '../streams/lookups.js';
@@ -181,15 +182,18 @@ export function checkConfiguration(
   };
   const declaredLookups = parsed.data?.lookups ?? nameLookups(exported);
   const lookups = resolveLookups(declaredLookups, readFile, faults);
+  const rule = toRule(parsed.data?.service.externalIds);
   const streams = resolveStreams(withFreshness(readable, parsed.data?.freshness), faults, {
     unreadable,
     lookups,
+    rule,
     modules: modules.hash,
     dialect: replaced?.modules.hash,
   });
   for (const fault of parsed.success ? findScheduleFaults(parsed.data) : []) faults.push(fault);
   const reservations =
-    parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
+    parsed.data?.reservations &&
+    resolveReservations(parsed.data.reservations, streams, { lookups, rule }, faults);
   const names = [...streams.map(({ name }) => name), ...unreadable];
   const freezes = parsed.data ? resolveFreezes(parsed.data, names, faults) : [];
   const dialect = replaced

@@ -1,6 +1,5 @@
 // The scheduling service, as the use cases call it: one function for each request, in our own types.
 import { DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
-import { isAccepted } from '../dialect/default-dialect.js';
 import {
   NotUnderstood,
   type Filter,
@@ -10,7 +9,6 @@ import {
   type Json,
   type Kind,
   type PutObject,
-  type WriteResult,
 } from '../dialect/dialect.js';
 import { codeOf, type SlotsyncError } from '../errors/errors.js';
 import {
@@ -20,17 +18,27 @@ import {
   type FieldValues,
 } from '../streams/destination-object.js';
 import { isStorable } from '../streams/local-key.js';
+import { isSimilarId, keyOf, toRule, type ExternalIdRule } from '../streams/external-id-rule.js';
 import type { Place } from '../process/tracing.js';
 import { retryDelayMs } from '../time/retry-delay.js';
 import { createClient, ONE_RESULT, untilAnswered, type Client, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
-import { answerTooLarge, failsOnFound, invalidAnswer, isSpoiled, refusedContent } from './http-errors.js';
+import {
+  answeredOtherwise,
+  answerTooLarge,
+  failsOnFound,
+  invalidAnswer,
+  isSpoiled,
+  refusedContent,
+} from './http-errors.js';
+import { knownAs, matchResults, type PutResult } from './match-results.js';
 import { askInParts, countKept, eachPage, readAgainWhenMoved, readPages, type Page } from './paging.js';
 import { createPatience, noPatience, pause, type Patience } from './patience.js';
 import { findUpcoming, type Period } from './upcoming-reservations.js';
 
 export type { PutObject } from '../dialect/dialect.js';
 export type { Period, UpcomingReservation } from './upcoming-reservations.js';
+export type { PutResult } from './match-results.js';
 
 /** Assumed: nothing is published, and a find that is served by a copy of the service's database lags. */
 const FIND_LAG_SECONDS = 10;
@@ -44,13 +52,11 @@ export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
   assignExternalIds?: boolean;
   canChangeTypes?: boolean;
   derivedFields?: boolean;
+  /** How the service compares external ids. */
+  externalIds?: ExternalIdRule | undefined;
   /** Seconds, beyond the request timeout, within which a write whose answer was lost may still be carried out. */
   lateWriteSeconds: number;
 }
-
-/** The service's answer about one object of a PUT. */
-export type PutResult =
-  { accepted: true; id: number | undefined } | { accepted: false; status: number; message: string };
 
 export interface ServiceObject extends DestinationObject {
   id: number;
@@ -167,6 +173,29 @@ function openDestination(
   };
 
   const { derivedFields: derived } = options;
+  const rule = toRule(options.externalIds);
+  const toKey = (extId: string) => keyOf(rule, extId);
+  /** An object by the form of its external id that the service compares. */
+  const byKey = <T extends FoundObject | ServiceObject>(found: T): T =>
+    rule && found.extId !== undefined
+      ? { ...found, extId: toKey(found.extId), spelling: found.extId }
+      : found;
+  /** A reservation and its objects in the same way. */
+  const bookedByKey = <
+    T extends {
+      extId?: string | undefined;
+      objects?: readonly { objectId?: string | undefined }[] | null | undefined;
+    },
+  >(
+    found: T,
+  ): T =>
+    rule
+      ? {
+          ...found,
+          extId: found.extId && toKey(found.extId),
+          objects: found.objects?.map((one) => ({ ...one, objectId: one.objectId && toKey(one.objectId) })),
+        }
+      : found;
   const finds = {
     objects: objectsOf(true),
     /** Without what is not understood: they are not written. */
@@ -222,7 +251,7 @@ function openDestination(
   function toFoundObject(found: ReadObject, ofType: string): FoundObject {
     const extId = found.extId ?? '';
     const object = toDestinationObject(found, extId, ofType);
-    return { ...object, id: found.id, extId: extId === '' ? undefined : extId };
+    return byKey({ ...object, id: found.id, extId: extId === '' ? undefined : extId });
   }
 
   /** A dialect that reads no external id, or another one, would hide every object. */
@@ -413,28 +442,27 @@ function openDestination(
       return objects;
     });
 
-  const toResult = ({ id, status, reason = `refused with ${status}` }: WriteResult): PutResult =>
-    isAccepted(status)
-      ? { accepted: true, id }
-      : { accepted: false, status, message: client.toMessage(reason) };
-
   /** A PUT of which its sender decides with the slot in hand what is written; see `openRequest`. */
   function openPut(context: Context) {
     const call = client.callOf('objects', dialect.write);
     const request = client.openRequest(call, context);
+    const toMessage = (result: PutResult): PutResult =>
+      result.accepted ? result : { ...result, message: client.toMessage(result.message) };
     return {
       takeSlot: request.takeSlot,
       hasSlot: request.hasSlot,
-      /** Results by external id. An object of which the service answered nothing has none. */
-      send: (objects: readonly PutObject[], sharedBy: readonly Place[] = []) =>
-        request.send(
-          dialect.write.body(objects),
-          (body, { status }) =>
-            new Map(
-              dialect.write.read(body, objects, status).map((one) => [one.extId, toResult(one)] as const),
-            ),
+      /** Results by external id: see `matchResults`. */
+      send: (objects: readonly PutObject[], sharedBy: readonly Place[] = []) => {
+        const written = rule ? objects.map(spell) : objects;
+        return request.send(
+          dialect.write.body(written),
+          (body, { status }) => {
+            const results = matchResults(objects, dialect.write.read(body, written, status), toKey);
+            return new Map([...results].map(([extId, result]) => [extId, toMessage(result)]));
+          },
           { attributes: { 'slotsync.objects': objects.length }, links: sharedBy },
-        ),
+        );
+      },
       end: request.end,
     };
   }
@@ -462,8 +490,8 @@ function openDestination(
     pageSize: options.pageSize,
 
     /**
-     * The objects with these external ids; one the service does not have is not in the answer. One that cannot be read is noted
-     * in `unreadable`, or thrown unless that is given. `suspects`: those at which the service failed before.
+     * The objects with these external ids; one the service does not have is not in the answer. One that cannot be read, or is
+     * answered by another name, is noted in `unreadable`, or thrown unless that is given. `suspects`: those at which the service failed before.
      */
     async findObjects(
       extIds: readonly string[],
@@ -474,21 +502,30 @@ function openDestination(
     ) {
       const wanted = new Set(extIds);
       const objects = new Map<string, ServiceObject>();
+      const strays: string[] = [];
       const narrowing = { unreadable, suspects };
-      let others = 0;
       for (const found of await findNamed(finds.objects, { extIds }, context, narrowing)) {
-        if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) {
-          others++;
-          continue;
+        if (found.extId === null || found.extId === undefined) continue;
+        const extId = toKey(found.extId);
+        const other = objects.get(extId);
+        if (!wanted.has(extId)) strays.push(found.extId);
+        else if (FAULT in found) note(unreadable, extId, notUnderstood(found));
+        else if (other && other.id !== found.id)
+          note(
+            unreadable,
+            extId,
+            answeredOtherwise(`'${extId}' is that of objects ${other.id} and ${found.id}`),
+          );
+        else {
+          const object = toDestinationObject(found, found.extId, typeId);
+          objects.set(extId, byKey({ ...object, id: found.id }));
         }
-        if (FAULT in found) {
-          note(unreadable, found.extId, notUnderstood(found));
-          continue;
-        }
-        const object = toDestinationObject(found, found.extId, typeId);
-        objects.set(found.extId, { ...object, id: found.id });
       }
-      if (objects.size === 0) requireAsked(others);
+      if (objects.size === 0) requireAsked(strays.length);
+      for (const stray of strays)
+        for (const extId of wanted)
+          if (!objects.has(extId) && isSimilarId(stray, extId))
+            note(unreadable, extId, answeredOtherwise(knownAs(extId, stray)));
       return objects;
     },
 
@@ -547,6 +584,7 @@ function openDestination(
 
     /** Whether the service keeps fields that are not sent. */
     patches: dialect.write.patches,
+    externalIds: rule,
     /** Whether objects can be found by the values of their fields. */
     searchesByFields,
     /** Whether a PUT may give an object its external id by its number. */
@@ -560,7 +598,10 @@ function openDestination(
       const ask = async (some: readonly string[], period: Period) => {
         const filter = { by: 'upcoming', typeId, extIds: some, ...inMilliseconds(period) } as const;
         const answer = await findPage(finds.reservations, filter, { page: 1, limit: pageSize }, context);
-        return { ...answer, results: answer.results.map((one) => ({ ...one, ...inSeconds(one) })) };
+        return {
+          ...answer,
+          results: answer.results.map((one) => bookedByKey({ ...one, ...inSeconds(one) })),
+        };
       };
       return findUpcoming(ask, extIds, { now, pageSize, call: client.find('reservations').call });
     },
@@ -580,10 +621,10 @@ function openDestination(
 
     /** The reservations that are selected. */
     findReservations: (selection: ReservationSelection, context: Context) =>
-      findSelected(finds.reservations, toReservation, selection, context),
+      findSelected(finds.reservations, (found) => bookedByKey(toReservation(found)), selection, context),
     /** The cancellations that are selected. */
     findCancellations: (selection: ReservationSelection, context: Context) =>
-      findSelected(finds.cancellations, toCancellation, selection, context),
+      findSelected(finds.cancellations, (found) => bookedByKey(toCancellation(found)), selection, context),
 
     /**
      * Whether finds of reservations honour `modified`: asked for what was changed the day after tomorrow, a service that
@@ -728,3 +769,9 @@ const slice = <T>(list: readonly T[], length: number): (readonly T[])[] =>
   Array.from({ length: Math.ceil(list.length / length) }, (_, at) =>
     list.slice(at * length, (at + 1) * length),
   );
+
+/** An object under the external id as it is written. */
+const spell = ({ spelling, ...object }: PutObject): PutObject => ({
+  ...object,
+  extId: spelling ?? object.extId,
+});

@@ -175,6 +175,13 @@ export function answerTooLarge({ method, path }: Named, what: string, detail?: s
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
 
+/** The answer names another object than was asked for. */
+export function answeredOtherwise(what: string): SlotsyncError {
+  return new SlotsyncError('answer_contradicts', 'the answer names another object than was asked for', {
+    detail: what,
+  });
+}
+
 /** The service fails, or refuses, each time this object is asked for, and answers others. */
 export function failsOnFound(error: unknown, id: string | number): SlotsyncError {
   const { facts = {}, detail = '' } = error instanceof SlotsyncError ? error : {};

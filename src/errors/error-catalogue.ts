@@ -125,6 +125,14 @@ export const ERRORS = {
     `${NEXT_RUN}. Look at the service why the object or booking that the message names is so large. Where it names none, lower \`service.pageSize\`.`,
   ),
   reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
+  answer_contradicts: retry(
+    'the service answers for an object by another external id, twice, or with the number of another object',
+    'If the message shows two spellings of one id, slotsync check proposes `service.externalIds`. Then: slotsync sync',
+    {
+      recordRemedy:
+        'The next run looks at the object, and sends it again only when its row changes. If the message shows two spellings of one id, slotsync check proposes `service.externalIds`',
+    },
+  ),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
   service_fails_on_object: retry(
     'the service fails, or does not answer, each time this object is sent or asked for, and answers others',

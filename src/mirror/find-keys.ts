@@ -65,12 +65,12 @@ function narrowToColumn(
 ): string[] {
   const [name, more] = templateColumns(template);
   const type = types.get(name ?? '') ?? 'text';
-  if (name === undefined || more !== undefined || !isSingleValue(type)) return ['true'];
-  const at = template.findIndex((part) => 'column' in part);
-  const literal = (parts: ExternalIdTemplate) =>
+  if (name === undefined || more !== undefined || template.rule || !isSingleValue(type)) return ['true'];
+  const at = template.parts.findIndex((part) => 'column' in part);
+  const literal = (parts: ExternalIdTemplate['parts']) =>
     parts.map((part) => ('literal' in part ? part.literal : '')).join('');
-  const prefix = literal(template.slice(0, at)).length;
-  const suffix = literal(template.slice(at + 1)).length;
+  const prefix = literal(template.parts.slice(0, at)).length;
+  const suffix = literal(template.parts.slice(at + 1)).length;
   const values = externalIds
     .map((externalId) => externalId.slice(prefix, externalId.length - suffix))
     .filter((value) => mayBeText(value, type));

@@ -155,13 +155,14 @@ export function createBookingReader(reader: SourceReader) {
 
   /** A template of one column can be undone, so that the column's index serves. */
   function matchTemplate(bookings: Described<BookingSource>, extIds: readonly string[]): string[] {
-    const at = bookings.externalId.findIndex((part) => 'column' in part);
-    const part = bookings.externalId[at];
-    if (!part || !('column' in part) || templateColumns(bookings.externalId).length > 1) return [];
-    const literal = (parts: BookingSource['externalId']) =>
-      parts.map((other) => ('literal' in other ? other.literal : '')).join('');
-    const prefix = literal(bookings.externalId.slice(0, at));
-    const suffix = literal(bookings.externalId.slice(at + 1));
+    const { parts, rule } = bookings.externalId;
+    const at = parts.findIndex((part) => 'column' in part);
+    const part = parts[at];
+    if (!part || !('column' in part) || rule || templateColumns(bookings.externalId).length > 1) return [];
+    const literal = (literals: typeof parts) =>
+      literals.map((other) => ('literal' in other ? other.literal : '')).join('');
+    const prefix = literal(parts.slice(0, at));
+    const suffix = literal(parts.slice(at + 1));
     const values = extIds
       .filter((extId) => extId.length > prefix.length + suffix.length)
       .filter((extId) => extId.startsWith(prefix) && extId.endsWith(suffix))

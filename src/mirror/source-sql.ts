@@ -2,6 +2,7 @@
 // is.
 import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
+import { keySql } from '../streams/external-id-rule.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
 import type { DeclaredSource, Source, Stream } from '../streams/stream.js';
 import { mappedText } from './mapped-text.js';
@@ -231,12 +232,12 @@ export function externalIdExpression({
   externalId,
   types,
 }: Pick<Described<Stream>, 'externalId' | 'types'>): string {
-  const parts = externalId.map((part) =>
+  const parts = externalId.parts.map((part) =>
     'literal' in part
       ? quoteLiteral(part.literal)
       : `nullif(${mappedText(column(part.column), types.get(part.column) ?? 'text')}, '')`,
   );
-  return `(${parts.join(' || ')}) COLLATE "C"`;
+  return `(${keySql(externalId.rule, parts.join(' || '))}) COLLATE "C"`;
 }
 
 type Identified = Pick<Described<Stream>, 'key' | 'externalId' | 'source' | 'types'>;

@@ -16,11 +16,15 @@ export interface Identified {
   extId: string | null;
 }
 
-/** A store of `noun`s, empty at first. Ids ascend from `first` in the order of creation. `groupOf` names a record's group. */
+/**
+ * A store of `noun`s, empty at first. Ids ascend from `first` in the order of creation. `groupOf` names a record's group.
+ * Records are found by external ids whose `compared` is the same.
+ */
 export function createIdStore<T extends Identified>(
   noun: string,
   first: number,
   groupOf: (record: T) => string = () => '',
+  compared: (extId: string) => string = (extId) => extId,
 ) {
   const byId = new Map<number, T>();
   const byExtId = new Map<string, T>();
@@ -29,7 +33,7 @@ export function createIdStore<T extends Identified>(
   let nextId = first;
 
   const get = (key: ObjectReference): T | undefined =>
-    typeof key === 'number' ? byId.get(key) : byExtId.get(key);
+    typeof key === 'number' ? byId.get(key) : byExtId.get(compared(key));
   /** The record that a reference names, if any; a 400 when it is not of the kind that `idFormat` announced. */
   const resolve = (key: ObjectReference, format: IdFormat): T | undefined => {
     const [kind, expected] = format === 'EXTERNAL' ? ['string', 'a string'] : ['number', 'an integer'];
@@ -38,7 +42,7 @@ export function createIdStore<T extends Identified>(
   };
   const remove = (record: T): void => {
     byId.delete(record.id);
-    if (record.extId !== null && byExtId.get(record.extId) === record) byExtId.delete(record.extId);
+    if (record.extId !== null && get(record.extId) === record) byExtId.delete(compared(record.extId));
     lists.clear();
   };
 
@@ -67,7 +71,7 @@ export function createIdStore<T extends Identified>(
       const replaced = byId.get(record.id);
       if (replaced !== undefined && replaced.extId !== record.extId) remove(replaced);
       byId.set(record.id, record);
-      if (record.extId !== null) byExtId.set(record.extId, record);
+      if (record.extId !== null) byExtId.set(compared(record.extId), record);
       nextId = Math.max(nextId, record.id + 1);
       lists.clear();
       return record;
@@ -75,7 +79,7 @@ export function createIdStore<T extends Identified>(
     remove,
     /** The reference by which an answer shows it; 0 for what is not stored. */
     shown: (extId: string, format: IdFormat): ObjectReference =>
-      format === 'EXTERNAL' ? extId : (byExtId.get(extId)?.id ?? 0),
+      format === 'EXTERNAL' ? extId : (get(extId)?.id ?? 0),
   };
 }
 

@@ -18,12 +18,15 @@ export const objectInput = z.strictObject({
 });
 export type SandboxObjectInput = z.infer<typeof objectInput>;
 
-/** An object made by hand: without an external id unless one is entered. */
-export const addedObject = objectInput.extend({ extId: z.string().min(1).nullish() });
+/** An object made by hand: without an external id unless one is entered. With `id` it gets this number, as after a restore. */
+export const addedObject = objectInput.extend({
+  extId: z.string().min(1).nullish(),
+  id: z.int().positive().optional(),
+});
 export type AddedObject = z.infer<typeof addedObject>;
 
 /** A change by hand: what is not named stays; `properties` are named together. A field without values is emptied; null takes the external id away. */
-export const objectChange = addedObject.omit({ typeId: true });
+export const objectChange = addedObject.omit({ typeId: true, id: true });
 export type ObjectChange = z.infer<typeof objectChange>;
 
 export interface SandboxObject {
@@ -57,10 +60,30 @@ export interface ObjectOptions {
   searchesFields?: boolean | 'ignored' | undefined;
   /** A find by a type finds the objects of its subtypes too. */
   findsSubtypes?: boolean | undefined;
+  /** How external ids are treated that differ little; by default each is another one. */
+  externalIds?: keyof typeof ID_WAYS | undefined;
 }
 
-export function createObjects(schema: Schema, { searchesFields = true, findsSubtypes }: ObjectOptions = {}) {
-  const store = createIdStore<StoredObject>('object', 1001, ({ typeId }) => typeId);
+const lower = (extId: string) => extId.toLowerCase();
+const trimmed = (extId: string) => extId.trim();
+const composed = (extId: string) => extId.normalize('NFC');
+const cut = (extId: string) => extId.slice(0, 12);
+/** `compared`: ids are one for which it is the same. `stored`: the form in which an id is stored, found and answered. */
+export const ID_WAYS = {
+  'ignore-case': { compared: lower },
+  'lower-case': { stored: lower },
+  trim: { compared: trimmed, stored: trimmed },
+  normalize: { compared: composed, stored: composed },
+  cut: { compared: cut, stored: cut },
+} as const satisfies Record<string, Partial<Record<'compared' | 'stored', (extId: string) => string>>>;
+
+export function createObjects(
+  schema: Schema,
+  { searchesFields = true, findsSubtypes, externalIds }: ObjectOptions = {},
+) {
+  const ways: { compared?: typeof lower; stored?: typeof lower } = externalIds ? ID_WAYS[externalIds] : {};
+  const { compared, stored: toStored = (extId: string) => extId } = ways;
+  const store = createIdStore<StoredObject>('object', 1001, ({ typeId }) => typeId, compared);
 
   const shownFields = ({ fields }: SandboxObject, derived = false) =>
     fields.filter(({ fieldId }) => derived || !schema.fields.get(fieldId)?.derived);
@@ -156,14 +179,15 @@ export function createObjects(schema: Schema, { searchesFields = true, findsSubt
        * emptied. With `id` it is that object, whatever external id it had.
        */
       putObject(input: SandboxObjectInput & { id?: number | undefined }): NamedObject {
-        const { extId, active = true, fields = [], ...object } = input;
+        const { active = true, fields = [], ...object } = input;
+        const extId = toStored(input.extId);
         const id = input.id ?? store.get(extId)?.id ?? store.nextId();
         return { ...put({ ...object, id, extId, active, fields }), extId };
       },
       /** An object as a scheduler makes it by hand, without an external id unless one is entered. */
-      addObject({ extId = null, active = true, fields = [], ...object }: AddedObject): SandboxObject {
+      addObject({ extId = null, id, active = true, fields = [], ...object }: AddedObject): SandboxObject {
         requireFree(extId);
-        return put({ ...object, id: store.nextId(), extId, active, fields });
+        return put({ ...object, id: id ?? store.nextId(), extId, active, fields });
       },
       /** A change by hand, by number or external id. */
       changeObject(key: ObjectReference, change: ObjectChange): SandboxObject {

@@ -209,7 +209,8 @@ export function createPutObjects(
           fieldId,
           values: storedValues(values, schema.fields.get(fieldId)?.storedAs),
         }));
-        return { extId, id: objects.controls.putObject({ ...object, fields }).id, status: 200 };
+        const stored = objects.controls.putObject({ ...object, fields });
+        return { extId: stored.extId, id: stored.id, status: 200 };
       });
       return { results };
     },

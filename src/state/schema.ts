@@ -497,6 +497,7 @@ export const records = slotsync.table(
     oneOf('records', 'resend', RESEND_REASONS),
     oneOf('records', 'counted_as', LIMITED_OPERATIONS),
     uniqueIndex('records_external_id').on(table.externalId),
+    index('records_destination_id').on(table.destinationId),
     partialIndex('records_row_external_id', 'row_external_id IS NOT NULL', table.rowExternalId),
     partialIndex('records_unsettled', "status NOT IN ('synced', 'retired')", table.stream, table.status),
     partialIndex('records_waits_for', 'waits_for IS NOT NULL', table.waitsFor),

@@ -6,7 +6,6 @@ import { renderExternalId } from './external-id.js';
 import type { Fault } from './config-schema.js';
 import { guardColumns, readField, referencedKeys } from './map-row.js';
 import type { FieldValues } from './destination-object.js';
-import type { Lookup } from './lookups.js';
 import { resolveDeclared, resolveReference, type DeclaredSource, type Stream } from './stream.js';
 
 /** The source of the bookings in the mirror, and how a row of theirs is read. */
@@ -81,7 +80,7 @@ export const NO_RESERVATIONS: ReservationConfig = {
 export function resolveReservations(
   declaration: Declaration,
   streams: readonly Stream[],
-  lookups: ReadonlyMap<string, Lookup>,
+  surroundings: Parameters<typeof resolveDeclared>[2],
   faults: Fault[],
 ): ReservationConfig {
   const { window, everyMinutes, status, fields, from, key, rowSecurity, externalId, begin, end } =
@@ -102,7 +101,7 @@ export function resolveReservations(
   const { timezone, cancelled } = declaration;
   const rowLimitMegabytes = ROW_LIMIT_MEGABYTES;
   const declared = { from, key, rowSecurity, externalId, fields, rowLimitMegabytes };
-  const source = resolveDeclared(declared, 'reservations', lookups, faults);
+  const source = resolveDeclared(declared, 'reservations', surroundings, faults);
   return { ...config, bookings: { ...source, begin, end, timezone, cancelled, objects } };
 }
 

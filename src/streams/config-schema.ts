@@ -6,6 +6,7 @@ import { isTimeZone, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
 import { ROW_LIMIT_MEGABYTES } from './source.js';
 import { findPatternFault } from '../time/cron-schedule.js';
+import type { ExternalIdRule } from './external-id-rule.js';
 import { AFTER_SYNC } from '../time/schedule.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
@@ -316,6 +317,17 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     assignExternalIds?: Optional<boolean>;
     /** Whether a PUT may change the type of an object whose row moves to a stream of another type; false by default. */
     canChangeTypes?: Optional<boolean>;
+    /** How the service compares external ids. Without it two ids are equal when every character is. */
+    externalIds?: Optional<{
+      /** `insensitive`: `A1` and `a1` are one id. */
+      case?: Optional<'sensitive' | 'insensitive'>;
+      /** Whether blanks at both ends do not count; false by default. */
+      trim?: Optional<boolean>;
+      /** `NFC`: composed and decomposed letters are equal. */
+      normalize?: Optional<'NFC'>;
+      /** Characters that count; what follows them does not. */
+      maxLength?: Optional<number>;
+    }>;
     /** The bodies of errors that are the service's: `json` by default, and the rest is a gateway's; or `any`. */
     errorBodies?: Optional<'json' | 'any'>;
   }>;
@@ -676,6 +688,14 @@ export const configSchema = z.strictObject({
       derivedFields: flag.default(false),
       assignExternalIds: flag.default(false),
       canChangeTypes: flag.default(false),
+      externalIds: z
+        .strictObject({
+          case: z.enum(['sensitive', 'insensitive'], "'sensitive' or 'insensitive'").optional(),
+          trim: flag.optional(),
+          normalize: z.literal('NFC', "'NFC'").optional(),
+          maxLength: z.number('a whole number of characters from 1 on').int().min(1).max(1024).optional(),
+        } satisfies Shape<ExternalIdRule>)
+        .optional(),
       errorBodies: z.enum(['json', 'any']).default('json'),
     } satisfies Section<'service'>)
     .prefault({}),

@@ -18,6 +18,8 @@ export interface DestinationObject {
   typeId: string;
   active: boolean;
   fields: readonly FieldValues[];
+  /** The external id as it is written, where the service compares another form of it. In no hash and in no comparison. */
+  spelling?: string | undefined;
   /** Properties of the object that a write sends back as they are, for example its members. */
   carried?: Carried | undefined;
 }

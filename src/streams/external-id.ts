@@ -1,13 +1,18 @@
 // External ids are made from a template of literals and columns. It is a template, not a function, so that SQL can find two
 // rows with the same id before anything is sent.
 import type { Row } from './config-schema.js';
+import { keyOf, type ExternalIdRule } from './external-id-rule.js';
 import { toValues } from './field-values.js';
 
 export type TemplatePart = { literal: string } | { column: string };
-export type ExternalIdTemplate = readonly TemplatePart[];
+export interface ExternalIdTemplate {
+  parts: readonly TemplatePart[];
+  /** How the service compares the ids; undefined: character by character. */
+  rule: ExternalIdRule | undefined;
+}
 
 /** Parses `room_{room_code}`; returns the fault as text when it cannot. */
-export function parseTemplate(template: string): ExternalIdTemplate | string {
+export function parseTemplate(template: string, rule?: ExternalIdRule): ExternalIdTemplate | string {
   const parts: TemplatePart[] = [];
   let rest = template;
   while (rest !== '') {
@@ -25,16 +30,21 @@ export function parseTemplate(template: string): ExternalIdTemplate | string {
   }
   if (!parts.some((part) => 'column' in part))
     return `'${template}' names no column: every row would get one id`;
-  return parts;
+  return { parts, rule };
 }
 
-export function templateColumns(template: ExternalIdTemplate): string[] {
-  return template.flatMap((part) => ('column' in part ? [part.column] : []));
+export function templateColumns({ parts }: Pick<ExternalIdTemplate, 'parts'>): string[] {
+  return parts.flatMap((part) => ('column' in part ? [part.column] : []));
 }
 
-/** The external id of a row. Throws a plain Error when a column it needs is empty. */
+/** The external id of a row, in the form that the service compares. Throws as `spellExternalId`. */
 export function renderExternalId(template: ExternalIdTemplate, row: Row): string {
-  return template
+  return keyOf(template.rule, spellExternalId(template, row));
+}
+
+/** The external id of a row as it is written. Throws a plain Error when a column it needs is empty. */
+export function spellExternalId({ parts }: ExternalIdTemplate, row: Row): string {
+  return parts
     .map((part) => {
       if ('literal' in part) return part.literal;
       const [text, more] = toValues(row[part.column]);
@@ -65,14 +75,16 @@ export function mayCollide(a: ExternalIdTemplate, b: ExternalIdTemplate): boolea
   return isPrefix && isSuffix;
 }
 
-/** The texts every external id of the template begins and ends with. */
-function literalEnds(template: ExternalIdTemplate): { prefix: string; suffix: string } {
-  const textOf = (part: TemplatePart | undefined) => (part && 'literal' in part ? part.literal : '');
-  return { prefix: textOf(template[0]), suffix: textOf(template.at(-1)) };
+/** The texts every external id of the template begins and ends with. A rule may compose, or cut, what a column adds to them. */
+function literalEnds({ parts, rule }: ExternalIdTemplate): { prefix: string; suffix: string } {
+  if (rule?.normalize || rule?.maxLength !== undefined) return { prefix: '', suffix: '' };
+  const textOf = (part: TemplatePart | undefined) =>
+    part && 'literal' in part ? keyOf(rule, part.literal) : '';
+  return { prefix: textOf(parts[0]), suffix: textOf(parts.at(-1)) };
 }
 
 /** Whether different keys always give different external ids, and a key always the same one. */
 export function isIdentifiedByKey(key: readonly string[], template: ExternalIdTemplate): boolean {
   const columns = templateColumns(template);
-  return key.length === 1 && columns.length === 1 && columns[0] === key[0];
+  return !template.rule && key.length === 1 && columns.length === 1 && columns[0] === key[0];
 }

@@ -1,7 +1,8 @@
 // From a row to an object. Pure: references are named here and resolved by callers that know the state.
 import type { Row } from './config-schema.js';
 import { messageOf } from '../errors/errors.js';
-import { renderExternalId } from './external-id.js';
+import { spellExternalId } from './external-id.js';
+import { keyOf } from './external-id-rule.js';
 import { isTooLong, joinKey, MAX_ID_BYTES } from './local-key.js';
 import { createObject, type DestinationObject } from './destination-object.js';
 import type { Stream } from './stream.js';
@@ -16,6 +17,8 @@ export interface NeededReference {
 
 export interface MappedRow {
   extId: string;
+  /** As it is written, where the service compares another form of it. */
+  spelling: string | undefined;
   values: ReadonlyMap<string, readonly string[]>;
   references: readonly NeededReference[];
 }
@@ -41,7 +44,8 @@ export type MappingErrorCode = 'mapping_failed' | 'key_too_long' | 'external_id_
 export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
   const guarded = guardColumns(row);
   const idPath = `${stream.name}.externalId`;
-  const extId = linkedId ?? place(idPath, () => renderExternalId(stream.externalId, guarded));
+  const spelling = linkedId ?? place(idPath, () => spellExternalId(stream.externalId, guarded));
+  const extId = keyOf(stream.externalId.rule, spelling);
   refuseTooLong(extId, idPath, 'external_id_too_long', 'the external id');
   const values = new Map<string, readonly string[]>();
   for (const [fieldId, from] of stream.fields) {
@@ -58,7 +62,7 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
       return { fieldId, stream: parent, localKey };
     });
   });
-  return { extId, values, references };
+  return { extId, spelling: spelling === extId ? undefined : spelling, values, references };
 }
 
 /** The values of one field. The row is guarded: see `guardColumns`. Throws a plain Error. */
@@ -87,7 +91,9 @@ export function toObject(
     if (extId === undefined) return { missing: reference };
     values.set(reference.fieldId, [...(values.get(reference.fieldId) ?? []), extId]);
   }
-  return { object: createObject(mapped.extId, stream.type, true, values) };
+  const { extId, spelling } = mapped;
+  const object = createObject(extId, stream.type, true, values);
+  return { object: spelling === undefined ? object : { ...object, spelling } };
 }
 
 /** No key when a column is null; several when a single column holds a list. */

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import type { KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
 import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
+import type { ExternalIdRule } from './external-id-rule.js';
 import type { Fault } from './config-schema.js';
 import { levelStreams } from './dependency-order.js';
 import { fingerprintOf } from './fingerprints.js';
@@ -60,6 +61,8 @@ interface Surroundings {
   /** Streams that are declared with faults of their own: they may be referred to. */
   unreadable?: ReadonlySet<string>;
   lookups?: ReadonlyMap<string, Lookup>;
+  /** How the service compares external ids. */
+  rule?: ExternalIdRule | undefined;
   /** A hash of the configuration file and of what it imports: a function may use all of it. */
   modules?: string;
   /** A hash of the dialect and of what it imports. */
@@ -70,7 +73,7 @@ interface Surroundings {
 export function resolveStreams(
   streams: ParsedConfig['streams'],
   faults: Fault[],
-  { unreadable = new Set(), lookups = new Map(), modules = '', dialect }: Surroundings = {},
+  { unreadable = new Set(), lookups = new Map(), modules = '', dialect, rule }: Surroundings = {},
 ): Stream[] {
   const declarations = Object.entries(streams);
   const parents = declarations.map(
@@ -80,7 +83,7 @@ export function resolveStreams(
   const known = new Map(declarations.map(([name, { key }]) => [name, toList(key)]));
   const templates = new Map(declarations.map(([name, { externalId }]) => [name, externalId]));
   const resolved = declarations.map(([name, declaration]) =>
-    resolveStream(name, declaration, { known, templates, unreadable, lookups, modules }, faults),
+    resolveStream(name, declaration, { known, templates, unreadable, lookups, modules, rule }, faults),
   );
   return resolved
     .map((stream) => {
@@ -159,7 +162,7 @@ function resolveStream(
   const { from, key, rowSecurity, externalId, fields, rowLimitMegabytes, references, ...declared } =
     declaration;
   const given = { from, key, rowSecurity, externalId, fields, rowLimitMegabytes };
-  const source = resolveDeclared(given, at, streams.lookups, faults);
+  const source = resolveDeclared(given, at, streams, faults);
   const owned = new Set([...Object.keys(fields), ...Object.keys(references)]);
   for (const [place, fieldId] of (declared.match ?? []).entries())
     if (!owned.has(fieldId)) {
@@ -190,7 +193,7 @@ function toList(value: string | string[]): string[] {
 export function resolveDeclared(
   { from, key, rowSecurity, externalId, fields, rowLimitMegabytes }: Pick<StreamDeclaration, SourceKey>,
   path: string,
-  lookups: ReadonlyMap<string, Lookup>,
+  { lookups, rule }: Pick<Declared, 'lookups' | 'rule'>,
   faults: Fault[],
 ): DeclaredSource {
   const orFault = <T>(parsed: T | string, of: SourceKey, otherwise: T): T => {
@@ -204,7 +207,7 @@ export function resolveDeclared(
       rowSecurity,
     },
     key: toList(key),
-    externalId: orFault(parseTemplate(externalId), 'externalId', []),
+    externalId: orFault(parseTemplate(externalId, rule), 'externalId', { parts: [], rule }),
     fields: new Map(Object.entries(fields)),
     lookups: useLookups(fields, lookups, path, faults),
     rowLimitMegabytes,
@@ -236,12 +239,13 @@ export function resolveReference(
 function fingerprint(
   { key, type, externalId, fields, references }: StreamDeclaration,
   { contents, tables }: UsedLookups,
-  { modules, templates }: Pick<Declared, 'modules' | 'templates'>,
+  { modules, templates, rule }: Pick<Declared, 'modules' | 'templates' | 'rule'>,
 ): bigint {
   const isComputed = Object.values(fields).some((from) => typeof from === 'function');
   const surroundings = [
     ...(isComputed && modules !== '' ? [modules] : []),
     ...(contents.size + tables.size > 0 ? [[...contents].map(listContent), [...tables]] : []),
+    ...(rule ? [rule] : []),
   ];
   const referred = Object.entries(references).map(([field, { stream, key: of }]) => [
     field,

@@ -8,6 +8,7 @@ import { checkAll } from '../../src/sync/operator/check.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
 import { probeWrite } from '../../src/sync/operator/write-probe.js';
 import { COURSES, ROOMS } from '../support/campus.js';
+import type { ExternalIdRule } from '../../src/streams/external-id-rule.js';
 import { openWorld, type World } from '../support/world.js';
 
 let world: World;
@@ -52,6 +53,51 @@ describe('field-search', () => {
     expect(await probe()).toMatchObject({ held: 'unknown' });
     world.sandbox.addObject({ typeId: 'room' });
     expect(await probe()).toMatchObject({ held: 'unknown' });
+  });
+});
+
+describe('external-ids', () => {
+  async function probe(sandbox: SandboxOptions, externalIds: ExternalIdRule = {}) {
+    world = await openWorld({ streams: { rooms: ROOMS }, service: { externalIds } }, { sandbox });
+    const token = await world.destination.authenticate();
+    world.sandbox.addObject({ extId: 'room_\u00c51', typeId: 'room', fields });
+    const all = await probeAssumptions(world.destination, token);
+    return all.find(({ name }) => name === 'external-ids');
+  }
+
+  it('hold when no other spelling finds the object', async () => {
+    expect(await probe({})).toMatchObject({ held: 'yes' });
+    expect(puts()).toEqual([]);
+  });
+
+  it.each([
+    ['ignore-case', { case: 'insensitive' }, "{ case: 'insensitive' }"],
+    ['trim', { trim: true }, '{ trim: true }'],
+    ['normalize', { normalize: 'NFC' }, "{ normalize: 'NFC' }"],
+  ] as const)(
+    'do not hold for a service with the way %s before the setting says so',
+    async (way, rule, text) => {
+      const found = `the service finds an object by another spelling; set service.externalIds to ${text}`;
+      expect(await probe({ externalIds: way })).toMatchObject({ held: 'no', found });
+      await world.close();
+      expect(await probe({ externalIds: way }, rule)).toMatchObject({ held: 'yes' });
+    },
+  );
+
+  it('are proposed by the write probe where only a write shows them', async () => {
+    await open({ externalIds: 'lower-case' });
+    const { id } = world.sandbox.addObject({ extId: 'room_A', typeId: 'room', fields });
+    const [write] = await probeWrite(
+      world.destination,
+      { number: id, externalId: 'room_X' },
+      async () => undefined,
+    );
+    expect(write).toMatchObject({
+      held: 'no',
+      found: expect.stringContaining(
+        "the service knows 'room_A' as 'room_a'; if both are one: service.externalIds: { case: 'insensitive' }",
+      ),
+    });
   });
 });
 

@@ -217,7 +217,10 @@ describe('references', () => {
           values.map((_, id) => String(id)),
         )) {
           try {
-            const named = mapRow({ ...child, externalId: [{ literal: 'x' }] }, row).references;
+            const named = mapRow(
+              { ...child, externalId: { parts: [{ literal: 'x' }], rule: undefined } },
+              row,
+            ).references;
             for (const { localKey } of named)
               referrers.set(localKey, [...(referrers.get(localKey) ?? []), key]);
           } catch {

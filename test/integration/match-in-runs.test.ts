@@ -361,6 +361,41 @@ describe('match: an object without an external id', () => {
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced' } });
   });
 
+  it.each([
+    ['without an external id', { extId: null }],
+    ['with another external id', { extId: 'by_hand' }],
+    ['of another type', { extId: null, typeId: 'hall' }],
+  ])('made by hand %s, with the number of ours since a restore: is never written', async (_, given) => {
+    const world = await open(assigned({ retire: 'deactivate' }), assigning);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'hall' }],
+      fields: [{ extId: 'room.name' }, { extId: 'room.seats' }],
+    });
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.passLateWrites();
+    const fields = [{ fieldId: 'room.name', values: ['of others'] }];
+    for (const extId of ['room_A', 'room_B']) {
+      const { id } = world.sandbox.object(extId) ?? {};
+      world.sandbox.removeObject(extId);
+      world.sandbox.addObject({
+        typeId: 'room',
+        fields,
+        ...given,
+        ...(extId === 'room_B' && { extId: null }),
+        id,
+      });
+    }
+    await world.sql`UPDATE rooms SET name = 'anew' WHERE code = 'A'`;
+    await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+    for (let runs = 0; runs < 2; runs++) await world.sync();
+    const others = [...world.sandbox.objects(), ...world.sandbox.unnamedObjects()];
+    expect(others.filter(({ id }) => id < 1003)).toMatchObject([
+      { active: true, fields },
+      { active: true, fields },
+    ]);
+  });
+
   it('that got it by a write whose answer was lost is not named by its number again', async () => {
     const world = await open(assigned(), assigning);
     const { id } = addObject(world, 'Room A', null);

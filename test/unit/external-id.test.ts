@@ -17,14 +17,14 @@ function parse(template: string) {
 
 describe('a template of external ids', () => {
   it('is literals and columns', () => {
-    expect(parse('group_{programme_code}_{year group}!')).toEqual([
+    expect(parse('group_{programme_code}_{year group}!').parts).toEqual([
       { literal: 'group_' },
       { column: 'programme_code' },
       { literal: '_' },
       { column: 'year group' },
       { literal: '!' },
     ]);
-    expect(parse('{id}')).toEqual([{ column: 'id' }]);
+    expect(parse('{id}').parts).toEqual([{ column: 'id' }]);
   });
 
   it('names its columns, each place once', () => {
@@ -51,7 +51,9 @@ describe('a template of external ids', () => {
     fc.assert(
       fc.property(fc.array(part), text, (parts, column) => {
         const template = `${parts.join('')}{${column}}`;
-        const written = parse(template).map((one) => ('literal' in one ? one.literal : `{${one.column}}`));
+        const written = parse(template).parts.map((one) =>
+          'literal' in one ? one.literal : `{${one.column}}`,
+        );
         expect(written.join('')).toBe(template);
       }),
     );

@@ -10,7 +10,7 @@ import { AWAITS_SECOND_ANSWER, IS_FREE, WAS_SENT } from './record-state.js';
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
   | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
-  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash' | 'resend')
+  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'errorMessage' | 'refusedHash' | 'resend')
 > & {
   /**
    * A write whose answer was lost may still be carried out, also after the next one; or a refusal is not yet to be taken
@@ -37,7 +37,7 @@ const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
   r.destination_id::float8 AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
   r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
-  r.refused_hash::text AS "refusedHash", r.resend, r.check_after IS NOT NULL AS "isCheckPending",
+  r.error_message AS "errorMessage", r.refused_hash::text AS "refusedHash", r.resend, r.check_after IS NOT NULL AS "isCheckPending",
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**

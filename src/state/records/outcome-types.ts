@@ -61,6 +61,8 @@ export const RETIREMENT_POSTPONED = 'retirement_postponed';
 export const EXTERNAL_ID_SHARED = 'external_id_shared';
 /** Code of records that are not sent because an object of another type has their external id. */
 export const EXTERNAL_ID_TAKEN = 'external_id_taken';
+/** Code of records of whose objects the service answered something else than was sent. */
+export const ANSWER_CONTRADICTS = 'answer_contradicts';
 /** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };

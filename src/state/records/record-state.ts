@@ -91,7 +91,14 @@ export async function checkAgain(db: Queries, records: RecordKeys): Promise<void
   if (records.keys.length > 0) await query(db)`${checkingAgain(records)}`;
 }
 
-/** The statement that does so. */
+/** The same of records whose number another record has as well: neither has one before the service answers it anew. */
+export async function doubtNumber(db: Queries, records: RecordKeys): Promise<void> {
+  await checkAgain(db, records);
+  await query(db)`UPDATE slotsync.records SET destination_id = NULL
+    WHERE stream = ${records.stream} AND local_key = ${anyOf(records.keys)}`;
+}
+
+/** The statement of `checkAgain`. */
 export const checkingAgain = ({ stream, keys }: RecordKeys, isMeant: SQL = MAY_BE_AT_SERVICE): SQL => sql`
   UPDATE slotsync.records AS r SET in_doubt = true, check_after = coalesce(r.check_after, now())
   WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isMeant}`;

@@ -24,6 +24,7 @@ import { claimBatch, type ClaimDeps } from './batch-claim.js';
 import type { BatchWork } from './batch-work.js';
 import { chooseWrites, readStanding } from './choose-writes.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
+import { doubtSharedNumbers, refuseForeignNumbers } from './foreign-numbers.js';
 import { matchObjects } from './match-objects.js';
 import {
   FAILS_ON_OBJECT,
@@ -110,6 +111,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
+  await doubtSharedNumbers(deps, { stream, claim }, outcomes.values());
   let isLeft = false;
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {
@@ -213,6 +215,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
         if (refusal) Object.assign(answers, { ...refusal, refused: answers.refused + 1 });
       },
     });
+    await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
     settleWritten(toWrite, written, settle);
     const keysOf = (extIds: ReadonlySet<string>) =>
       new Set(toWrite.flatMap(({ object, record }) => (extIds.has(object.extId) ? record.localKey : [])));

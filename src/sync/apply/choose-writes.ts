@@ -2,11 +2,14 @@
 // object that is there already is not written.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
-import { isSameObject } from '../../streams/destination-object.js';
+import { hashObject, isSameObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
+  contradicted,
   externalIdChangedThere,
   externalIdTaken,
+  isContradicted,
   linkBroken,
   objectUnreadable,
   unchanged,
@@ -69,10 +72,11 @@ export async function readStanding(
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
   const renamed = await findRenamedThere(deps, work, absent, unreadable);
-  // An object that has lost its external id gets it back, where the service takes that.
+  // An object that has lost its external id gets it back, where the service takes that. Another one may have its number since.
+  const hashes = new Map(absent.map(({ object, record }) => [object.extId, record.objectHash]));
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
-      if (object.extId === undefined) {
+      if (object.extId === undefined && hasHash(stream, { ...object, extId }, hashes.get(extId))) {
         found.set(extId, { ...object, extId });
         unnamed.add(extId);
         renamed.delete(extId);
@@ -97,6 +101,12 @@ export async function readStanding(
     return !error;
   });
   return { found, unnamed, renamed, isRead, readable };
+}
+
+/** Whether an object has the hash that was accepted last: of what the mapping owns, or of a retired object as a whole. */
+function hasHash({ owned }: Stream, object: ServiceObject, hash: string | null | undefined): boolean {
+  const fields = object.fields.filter(({ fieldId }) => owned.has(fieldId));
+  return [hashObject({ ...object, fields }), hashObject(object)].some((one) => one === hash);
 }
 
 /**
@@ -165,6 +175,7 @@ export function chooseWrites(
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
     if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))
       return settle(externalIdTaken(write, formerType));
+    if (!standing && isContradicted(write)) return settle(contradicted(write, record.errorMessage ?? ''));
     const keeper = streams.find(({ objectTypes }) => objectTypes.has(formerType ?? ''));
     // Fields of the former mapping may not belong to the new type.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;

@@ -260,7 +260,8 @@ export function createLine(destination: Puts, options: LineOptions) {
     { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: { error: unknown } },
   ): void {
     const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
-    if ([...results.values()].some((result) => result.accepted || result.status < 500)) narrowing?.answered();
+    if ([...results.values()].some((result) => result.accepted || (result.status ?? 0) < 500))
+      narrowing?.answered();
     for (const { order, objects } of parts) {
       const { written } = order;
       for (const { extId } of objects) {

@@ -3,8 +3,8 @@
 // object over.
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
-import type { RecordKey } from '../../state/records/outcome-types.js';
-import { readOwners, type OwnerRecord } from '../../state/records/read/owners.js';
+import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
+import { readOwners, readOwnersByNumber, type OwnerRecord } from '../../state/records/read/owners.js';
 import { isReservedKey, isStorable } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { readRowIds, type IdentityDeps } from './row-ids.js';
@@ -89,6 +89,28 @@ export async function whoHasObjects(
     const holder = extId === undefined ? NOBODY : holderOf(extId);
     return { ...holder, link: linkOf.get(id) ?? holder.link };
   };
+}
+
+/** Returns the records whose number is that of another record, the owner, if the row of the owner is still there. */
+export async function readOtherOwners<T extends RecordKey & { destinationId: number | null }>(
+  deps: IdentityDeps,
+  records: readonly T[],
+): Promise<(T & { owner: OwnerRecord })[]> {
+  const numbers = records.flatMap(({ destinationId }) => destinationId ?? []);
+  const owners = await readOwnersByNumber(deps.state.db, numbers);
+  const others = records.flatMap((record) =>
+    owners
+      .filter(
+        (owner) => owner.destinationId === record.destinationId && recordName(owner) !== recordName(record),
+      )
+      .map((owner) => ({ ...record, owner })),
+  );
+  if (others.length === 0) return [];
+  const rowOf = await readOwnerRows(
+    deps,
+    others.map(({ owner }) => owner),
+  );
+  return others.filter(({ owner }) => rowOf(owner) === 'same');
 }
 
 async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]) {

@@ -6,6 +6,7 @@ import { messageOf, UsageError } from '../../errors/errors.js';
 import { linkRecords, undoLinks, type NewLink } from '../../state/records/link-records.js';
 import { recordName } from '../../state/records/outcome-types.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
+import { keyOf } from '../../streams/external-id-rule.js';
 import type { Stream } from '../../streams/stream.js';
 import { findOwners, type Owner } from '../object/compare-objects.js';
 import { idsOf } from '../identity/row-ids.js';
@@ -179,20 +180,22 @@ function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): st
 async function findNamed(
   { destination }: MatchDeps,
   stream: Stream,
-  lines: readonly WantedLink[],
+  given: readonly WantedLink[],
 ): Promise<(line: WantedLink) => FoundObject | string> {
+  const toKey = (externalId: string | undefined) => externalId && keyOf(stream.externalId.rule, externalId);
+  const lines = given.map((line) => ({ ...line, externalId: toKey(line.externalId) }));
   const numbers = lines.flatMap(({ number }) => number ?? []);
   const extIds = lines.flatMap(({ number, externalId }) => (number === undefined ? (externalId ?? []) : []));
   const byNumber = await destination.findObjectsByNumber(numbers, stream.type, CONTEXT);
   const byExtId = await destination.findObjects(extIds, stream.type, CONTEXT);
   return ({ number, externalId }) => {
     const object: FoundObject | undefined =
-      number === undefined ? byExtId.get(externalId ?? '') : byNumber.get(number);
+      number === undefined ? byExtId.get(toKey(externalId) ?? '') : byNumber.get(number);
     const name = number === undefined ? `with the external id '${externalId}'` : `with the number ${number}`;
     if (!object) return `there is no object ${name} at the service`;
     if (!stream.objectTypes.has(object.typeId))
       return `the object ${name} is of type ${object.typeId}, and those of ${stream.name} are of type ${[...stream.objectTypes].join(', ')}`;
-    if (externalId !== undefined && object.extId !== externalId)
+    if (externalId !== undefined && object.extId !== toKey(externalId))
       return `the object ${name} has ${object.extId === undefined ? 'no external id' : `the external id '${object.extId}'`}, not '${externalId}'`;
     return object;
   };

@@ -5,6 +5,7 @@ import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import type { Link } from '../../state/records/links.js';
 import {
+  ANSWER_CONTRADICTS,
   EXTERNAL_ID_SHARED,
   EXTERNAL_ID_TAKEN,
   RETIREMENT_POSTPONED,
@@ -59,6 +60,7 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     const operation = retires ? 'retire' : record.objectHash === null ? 'create' : 'update';
     return { ...acceptance(write, result.id), outcome: 'synced', operation };
   }
+  if (result.status === undefined) return contradicted(write, result.message);
   const { status, message } = result;
   if (!isFinal(status)) return undefined;
   if (former)
@@ -79,6 +81,16 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
   };
 }
 
+/** The answer contradicts what was sent. Its object is looked at by the next run, and not written again before its row changes. */
+export function contradicted(write: Write, message: string): Outcome {
+  const { sourceHash } = write;
+  return { ...named(write), outcome: 'failed', code: ANSWER_CONTRADICTS, message, sourceHash, inDoubt: true };
+}
+
+/** Whether the last answer about this object of the row contradicted what was sent, and no operator wants it sent again. */
+export const isContradicted = ({ record, sourceHash }: Write): boolean =>
+  record.errorCode === ANSWER_CONTRADICTS && record.refusedHash === sourceHash;
+
 /** Whether the status of an answer is about the object; all others are about the moment. */
 const isFinal = (status: number) => status < 500 && status !== 408 && status !== 425 && status !== 429;
 
@@ -90,9 +102,10 @@ export function newRefusal(
   { record, sourceHash, retires }: Write,
   result: PutResult,
 ): { code: string; message: string } | undefined {
-  if (result.accepted || !isFinal(result.status)) return undefined;
+  if (result.accepted || !(result.status === undefined || isFinal(result.status))) return undefined;
   if (record.refusedHash === sourceHash && record.status === 'failed') return undefined;
-  return { code: refusedCode(retires, result.status), message: result.message };
+  const { status, message } = result;
+  return { code: status === undefined ? ANSWER_CONTRADICTS : refusedCode(retires, status), message };
 }
 
 const refusedCode = (retires: boolean, status: number) =>

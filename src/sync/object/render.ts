@@ -5,6 +5,7 @@ import { messageOf } from '../../errors/errors.js';
 import type { State } from '../../state/database.js';
 import { readExternalIds } from '../../state/records/read/external-ids.js';
 import { readLinks, type Link } from '../../state/records/links.js';
+import { keyOf } from '../../streams/external-id-rule.js';
 import { mergeObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Row } from '../../streams/config-schema.js';
 import {
@@ -84,7 +85,25 @@ export function mergeWithService(
   found: ServiceObject | undefined,
 ): DestinationObject {
   const typed = found && stream.objectTypes.has(found.typeId) ? { ...object, typeId: found.typeId } : object;
-  return stream.owns === 'object' ? typed : mergeObject(typed, found, stream.owned);
+  const spelled = found ? spellAsThere(stream, typed, found) : typed;
+  const merged = stream.owns === 'object' ? spelled : mergeObject(spelled, found, stream.owned);
+  return spelled.spelling === undefined ? merged : { ...merged, spelling: spelled.spelling };
+}
+
+/** The object with its external id and its references spelled as at the service, where the service takes both for the same. */
+function spellAsThere(
+  { externalId: { rule }, references }: Stream,
+  object: DestinationObject,
+  found: ServiceObject,
+): DestinationObject {
+  if (!rule) return object;
+  const keysOf = (values: readonly string[]) => JSON.stringify(values.map((extId) => keyOf(rule, extId)));
+  const fields = object.fields.map((field) => {
+    const there = found.fields.find(({ fieldId }) => fieldId === field.fieldId)?.values ?? [];
+    const isReference = references.some(({ fieldId }) => fieldId === field.fieldId);
+    return isReference && keysOf(there) === keysOf(field.values) ? { ...field, values: there } : field;
+  });
+  return { ...object, fields, spelling: found.spelling ?? object.spelling };
 }
 
 export function describeMissing({ fieldId, stream, localKey }: NeededReference): string {

@@ -12,7 +12,7 @@ import type { RunKind, RunRange } from '../../state/schema.js';
 import { createObject, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
-import { mayBecome, whoHas } from '../identity/who-has.js';
+import { mayBecome, readOtherOwners, whoHas } from '../identity/who-has.js';
 import * as outcome from './outcome-reasons.js';
 import type { Settle, Write } from './outcome-reasons.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
@@ -65,7 +65,16 @@ export async function startRetirements(
     (operation === 'retire' || (record.resend === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
   for (const { record } of await leaveToRows(deps, others, settle)) settle(outcome.skipped(record));
-  return retirements.filter(isChosen);
+  const chosen = retirements.filter(isChosen);
+  // 7. The object has another external id now, by which it is the object of a row.
+  const numbered = chosen.map(({ record }) => ({ stream: stream.name, ...record }));
+  const renamed = await readOtherOwners(deps, numbered);
+  const isRows = new Set(renamed.map(({ localKey }) => localKey));
+  return chosen.filter(({ record }) => {
+    if (!isRows.has(record.localKey)) return true;
+    settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
+    return false;
+  });
 }
 
 /**
@@ -89,18 +98,22 @@ export async function chooseRetirements(
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
-    // 7. The object is of another type: it is not this record's.
+    // 8. The object is of another type: it is not this record's.
     if (standing && !stream.objectTypes.has(standing.typeId))
       return settle(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
-    // 8. The object is gone, and no write is under way any more that could bring it back.
+    // 9. The object is gone, and no write is under way any more that could bring it back.
     if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values, carried }) => [fieldId, values, carried] as const);
-    const inactive = createObject(standing.extId, standing.typeId, false, kept, standing.carried);
+    const { spelling } = standing;
+    const inactive = {
+      ...createObject(standing.extId, standing.typeId, false, kept, standing.carried),
+      spelling,
+    };
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
-  // 9. Creates or updates of its stream that were not accepted may be of the row that has the object now.
+  // 10. Creates or updates of its stream that were not accepted may be of the row that has the object now.
   if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
     for (const retirement of open) settle(outcome.retirementPostponed(retirement));
     return [];
@@ -108,11 +121,11 @@ export async function chooseRetirements(
   const isInactive = ({ standing, record }: (typeof open)[number]) =>
     !standing.active && !mayBecomeActive(record);
   const free = await deferReserved(deps, stream, open, isInactive, context, settle);
-  // 11. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
+  // 12. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
   // was asked of the service before it may have taken long.
   const unowned = await leaveToRows(deps, free, settle);
   return unowned.flatMap(({ standing, ...write }) =>
-    // 12. It is inactive already.
+    // 13. It is inactive already.
     isInactive({ standing, ...write }) ? settle(outcome.unchanged(write, standing.id)) : [write],
   );
 }
@@ -150,7 +163,7 @@ async function leaveToRows<T extends Write>(
 }
 
 /**
- * 10. An object with reservations yet to come is not retired before they are over: people have booked it. The service
+ * 11. An object with reservations yet to come is not retired before they are over: people have booked it. The service
  * is asked for all of a batch together.
  */
 async function deferReserved<T extends Write>(

@@ -4,6 +4,7 @@ import type { FoundObject } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
 import { readRecordKeys } from '../../state/records/read/record-details.js';
 import { listKeysByNumber } from '../../state/records/read/owners.js';
+import { keyOf } from '../../streams/external-id-rule.js';
 import { joinKey, shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { whoHas } from '../identity/who-has.js';
@@ -51,11 +52,12 @@ async function isKey(
   return rows.size + unreadable.size > 0;
 }
 
-async function findByExternalId(deps: NameDeps, stream: Stream, extId: string): Promise<NamedRecord> {
+async function findByExternalId(deps: NameDeps, stream: Stream, named: string): Promise<NamedRecord> {
+  const extId = keyOf(stream.externalId.rule, named);
   const { record, link, rows } = (await whoHas(deps, [extId], { rows: 'all' }))(extId);
   // The record of a former object is that of the key which had it.
-  const named = record && { ...record, localKey: record.formerKey ?? record.localKey };
-  const owner = [named, link, ...rows].find((holder) => holder?.stream === stream.name);
+  const ownRecord = record && { ...record, localKey: record.formerKey ?? record.localKey };
+  const owner = [ownRecord, link, ...rows].find((holder) => holder?.stream === stream.name);
   if (owner) return { key: owner.localKey };
   const object = (await deps.destination.findObjects([extId], stream.type, CONTEXT)).get(extId);
   return object && { object };

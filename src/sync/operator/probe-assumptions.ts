@@ -1,9 +1,10 @@
 // Assumptions about the service that can be checked without writing. Each probe says in words whether the assumption
 // holds; docs/service-contract.md has the same list with the settings that change it.
 import { randomUUID } from 'node:crypto';
-import type { Destination, Probed } from '../../destination/destination.js';
+import type { Destination, Probed, Unreadable } from '../../destination/destination.js';
 import { readExpiry } from '../../destination/access-token.js';
 import { messageWithDetail } from '../../errors/errors.js';
+import { describeRule, findRule, type ExternalIdRule } from '../../streams/external-id-rule.js';
 
 export interface Assumption {
   /** As in docs/service-contract.md. */
@@ -126,7 +127,10 @@ async function probeObjects(
   const [object] = results;
   if (!object) {
     const none = 'there is no object to look at yet';
-    return [envelope, assume('object-shape', 'unknown', none), assume('field-search', 'unknown', none)];
+    return [
+      envelope,
+      ...['object-shape', 'field-search', 'external-ids'].map((name) => assume(name, 'unknown', none)),
+    ];
   }
   const missing = (['extId', 'typeId', 'active'] as const).filter(
     (property) => object[property] === undefined,
@@ -135,7 +139,40 @@ async function probeObjects(
     missing.length === 0
       ? assume('object-shape', 'yes', 'an object that is read has extId, typeId, active and fields')
       : assume('object-shape', 'no', `an object that is read has no ${missing.join(', ')}`);
-  return [envelope, shape, ...(await attempt('field-search', () => probeFieldSearch(destination, object)))];
+  return [
+    envelope,
+    shape,
+    ...(await attempt('field-search', () => probeFieldSearch(destination, object))),
+    ...(await attempt('external-ids', () => probeExternalIds(destination, object))),
+  ];
+}
+
+/** Looks for an object by spellings that another object would have if the service compared every character. */
+async function probeExternalIds(destination: Destination, object: object): Promise<Assumption> {
+  const name = 'external-ids';
+  const { extId, typeId } = object as { extId?: string | null; typeId?: string | null };
+  if (!extId) return assume(name, 'unknown', 'the object that was read has no external id');
+  const inOtherCase = extId === extId.toLowerCase() ? extId.toUpperCase() : extId.toLowerCase();
+  const spellings = [
+    inOtherCase,
+    `${extId} `,
+    extId.normalize(extId === extId.normalize('NFC') ? 'NFD' : 'NFC'),
+  ];
+  let rule: ExternalIdRule = {};
+  for (const spelling of spellings.filter((one) => one !== extId)) {
+    const unreadable: Unreadable = new Map();
+    const found = await destination.findObjects([spelling], typeId ?? '', CONTEXT, unreadable);
+    if (found.has(spelling) || unreadable.has(spelling)) rule = { ...rule, ...findRule(extId, spelling) };
+  }
+  const { externalIds = {} } = destination;
+  const isSaid = Object.entries(rule).every(([step, as]) => externalIds[step as keyof ExternalIdRule] === as);
+  if (isSaid) return assume(name, 'yes', 'the service compares them as service.externalIds says');
+  const setting = describeRule({ ...externalIds, ...rule });
+  return assume(
+    name,
+    'no',
+    `the service finds an object by another spelling; set service.externalIds to ${setting}`,
+  );
 }
 
 /** Looks for an object by a value that was just read, and for one by a value that nothing has. */

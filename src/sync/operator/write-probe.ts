@@ -158,7 +158,8 @@ async function write(
   try {
     const result = (await destination.putObjects([object], CONTEXT)).get(object.extId);
     if (result === undefined) return 'the answer does not name it';
-    return result.accepted ? undefined : `refused: ${result.message}`;
+    if (result.accepted) return undefined;
+    return result.status === undefined ? result.message : `refused: ${result.message}`;
   } catch (error) {
     return messageWithDetail(error);
   }

@@ -9,6 +9,7 @@ import { keepLoads, noteLoad, type SeenLoad } from '../../state/freshness.js';
 import { namesOfAsking } from '../../streams/freshness.js';
 import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
+import { compareIdsBy } from '../../state/records/compare-ids.js';
 import { deleteBatches, insertBatches, type NewBatch, type QueuedBatch } from '../../state/runs/batches.js';
 import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
@@ -23,7 +24,7 @@ import {
 import { isWhole, readRun, type Run } from '../../state/runs/read-runs.js';
 import { countingSent } from '../../state/sent.js';
 import { endStreamPlans, type StreamPlan } from '../../state/gates/end-plan.js';
-import { endPartialProblems, noteProblems } from '../../state/streams.js';
+import { endPartialProblems, listStreams, noteProblems } from '../../state/streams.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { logUnexpected } from '../../process/logger.js';
@@ -96,6 +97,7 @@ export async function planRun(
     const pruning = isPruned ? pruneRuns(state.db) : undefined;
     pruning?.catch(() => undefined); // met when the streams are planned
     await deps.recognize?.(isIncremental ? MINUTE : JUST_NOW);
+    await compareIdsAsConfigured(deps);
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     await pruning;
     const context = { lane: run.lane as Lane, signal };
@@ -127,6 +129,17 @@ export async function planRun(
     return [];
   }
   return queued;
+}
+
+/** Lets the state compare external ids as the configuration says, where a stream was planned by another one. */
+async function compareIdsAsConfigured({ state, streams }: RunDeps): Promise<void> {
+  const [rule] = [...streams.values()].flatMap(({ externalId }) => externalId.rule ?? []);
+  if (!rule) return;
+  const planned = new Map(
+    (await listStreams(state.db)).map(({ stream, fingerprint }) => [stream, fingerprint]),
+  );
+  const isNew = [...streams.values()].some(({ name, declaration }) => planned.get(name) !== declaration);
+  if (isNew) await compareIdsBy(state, rule);
 }
 
 /** Makes this the planner of a run. Undefined: it is not to be planned. */

@@ -1,5 +1,6 @@
 // Records that own an object: what was accepted of it last, and whether anything may have been sent since.
 import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, MAY_BE_AT_SERVICE } from '../record-state.js';
@@ -62,6 +63,14 @@ export async function sampleOwners(db: Queries, stream: string, count: number): 
     SELECT ${OWNER} FROM slotsync.records AS r
     WHERE r.stream = ${stream} AND r.external_id IS NOT NULL AND r.status = 'synced'
     ORDER BY random() LIMIT ${count}`;
+}
+
+/** The records whose objects have these numbers at the service, or may have. */
+export async function readOwnersByNumber(db: Queries, numbers: readonly number[]): Promise<OwnerRecord[]> {
+  if (numbers.length === 0) return [];
+  return query<OwnerRecord>(db)`
+    SELECT ${OWNER} FROM slotsync.records AS r
+    WHERE r.destination_id = ANY (${arrayLiteral(numbers.map(String))}::bigint[]) AND r.external_id IS NOT NULL AND ${MAY_BE_AT_SERVICE}`;
 }
 
 /** Keys of the records of a stream whose object has this number at the service. */

@@ -1,0 +1,69 @@
+// The answer to a write is checked against what was sent: each object has exactly one result, under its own external id, with
+// a number that no other object has. What the answer says otherwise is not accepted, and one sentence says what the service did.
+import { isAccepted } from '../dialect/default-dialect.js';
+import type { WriteResult } from '../dialect/dialect.js';
+import { describeRule, findRule, isSimilarId } from '../streams/external-id-rule.js';
+
+/**
+ * The answer about one object. Without a `status` the answer contradicts what was sent: the service has carried out the write,
+ * and may have changed another object.
+ */
+export type PutResult =
+  | { accepted: true; id: number | undefined }
+  | { accepted: false; status: number; message: string }
+  | { accepted: false; status: undefined; message: string };
+
+/** The sentence about an object that is answered by another external id, with the setting that makes both one. */
+export function knownAs(sent: string, answered: string): string {
+  const rule = findRule(answered, sent);
+  const setting = rule ? `; if both are one: service.externalIds: ${describeRule(rule)}` : '';
+  return `the service knows '${sent}' as '${answered}'${setting}`;
+}
+
+const contradicts = (message: string): PutResult => ({ accepted: false, status: undefined, message });
+
+/**
+ * The results by the external id that was sent. An object of which the service answered nothing has none, unless the answer
+ * has a result of a name that was not sent. `toKey`: the form of an external id that the service compares.
+ */
+export function matchResults(
+  sent: readonly { extId: string }[],
+  results: readonly WriteResult[],
+  toKey: (extId: string) => string,
+): Map<string, PutResult> {
+  const given = new Map(sent.map(({ extId }) => [extId, [] as WriteResult[]]));
+  const strays: WriteResult[] = [];
+  for (const result of results) (given.get(toKey(result.extId)) ?? strays).push(result);
+  const holders = new Map<number, string[]>();
+  for (const [extId, [only, another]] of given)
+    if (only?.id !== undefined && !another && isAccepted(only.status))
+      holders.set(only.id, [...(holders.get(only.id) ?? []), extId]);
+
+  function judge(extId: string, [only, ...more]: readonly WriteResult[]): PutResult | undefined {
+    if (!only) {
+      const stray = strays.find((one) => isSimilarId(one.extId, extId)) ?? strays[0];
+      if (!stray) return undefined;
+      if (sent.length === 1 || isSimilarId(stray.extId, extId))
+        return contradicts(knownAs(extId, stray.extId));
+      return contradicts(
+        `the service answered of '${stray.extId}', which was not sent, and not of '${extId}'`,
+      );
+    }
+    if (more.length > 0) return contradicts(`the service answered ${more.length + 1} results for '${extId}'`);
+    if (!isAccepted(only.status)) {
+      const { status, reason = `refused with ${status}` } = only;
+      return { accepted: false, status, message: reason };
+    }
+    const [other] = holders.get(only.id ?? NaN)?.filter((one) => one !== extId) ?? [];
+    if (other !== undefined)
+      return contradicts(`the service gave one number, ${only.id}, to '${extId}' and '${other}'`);
+    return { accepted: true, id: only.id };
+  }
+
+  return new Map(
+    [...given].flatMap(([extId, ofObject]) => {
+      const result = judge(extId, ofObject);
+      return result ? [[extId, result] as const] : [];
+    }),
+  );
+}

@@ -1,0 +1,144 @@
+// Guarantees 2, 6
+// `service.externalIds`: ids that the service takes for one are one here, in rows, in the state, in finds and in answers.
+import { describe, expect, it } from 'vitest';
+import { keyOf, keySql, type ExternalIdRule } from '../../src/streams/external-id-rule.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import {
+  addRooms,
+  expectNothingToSend,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+const comparing = (externalIds: ExternalIdRule, config: SlotsyncConfig = rooms()): SlotsyncConfig => ({
+  ...config,
+  service: { ...config.service, externalIds },
+});
+const CASE = { case: 'insensitive' } as const;
+const namesOf = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
+const messagesOf = async (world: World, stream = 'rooms') =>
+  Object.fromEntries(
+    Object.values(await world.recordsOf(stream)).map(({ local_key, status, error_message }) => [
+      local_key,
+      error_message ?? status,
+    ]),
+  );
+
+it('key of an id: SQL makes the same as the program', async () => {
+  const world = await open(rooms());
+  const ids = [' Room_A1\t', 'ÅÄÖ', 'A\u030a\u0323', 'ΟΔΟΣ', 'İI', 'ß ẞ', 'ab  cd', "it's \\", '😀X'];
+  const rules: ExternalIdRule[] = [
+    CASE,
+    { trim: true },
+    { normalize: 'NFC' },
+    { maxLength: 3 },
+    { ...CASE, trim: true, normalize: 'NFC', maxLength: 4 },
+  ];
+  for (const rule of rules) {
+    const rows = await world.sql.unsafe<{ id: string; key: string }[]>(
+      `SELECT id, ${keySql(rule, 'id COLLATE "C"')} AS key FROM unnest($1::text[]) AS id`,
+      [ids],
+    );
+    for (const { id, key } of rows) expect(key, JSON.stringify([rule, id])).toBe(keyOf(rule, id));
+  }
+});
+
+const WAYS: [NonNullable<SandboxOptions['externalIds']>, ExternalIdRule, string, string][] = [
+  ['ignore-case', CASE, 'A1', 'a1'],
+  ['lower-case', CASE, 'A1', 'a1'],
+  ['trim', { trim: true }, 'A', 'A '],
+  ['normalize', { normalize: 'NFC' }, '\u00c5', 'A\u030a'],
+  ['cut', { maxLength: 12 }, 'long-name-1', 'long-name-2'],
+];
+
+describe.each(WAYS)('service with external ids that it treats so: %s', (externalIds, rule, one, other) => {
+  it('rows with one id are named with their keys, and nothing of them is sent', async () => {
+    const world = await open(comparing(rule), { sandbox: { externalIds } });
+    await addRooms(world, one, other, 'B');
+    await world.sync();
+    const shared = keyOf(rule, `room_${one}`);
+    expect(await messagesOf(world)).toEqual({
+      [one]: `external id '${shared}' is also that of ${other}`,
+      [other]: `external id '${shared}' is also that of ${one}`,
+      B: 'synced',
+    });
+    expect(world.sandbox.objects()).toHaveLength(1);
+  });
+
+  it('objects are accepted, found and changed, and a row of another spelling keeps its object', async () => {
+    const config = comparing(rule, rooms({ retire: 'deactivate' }));
+    const world = await open(config, { sandbox: { externalIds } });
+    await addRooms(world, one, 'B');
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ [one]: 'synced', B: 'synced' });
+    await expectNothingToSend(world);
+    await world.sql`UPDATE rooms SET code = ${other}, name = 'anew' WHERE code = ${one}`;
+    await world.sync();
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ [other]: 'synced', B: 'synced' });
+    expect(world.sandbox.objects()).toMatchObject([{ active: true }, { active: true }]);
+    expect(world.sandbox.objects().map(({ fields }) => fields[0]?.values)).toContainEqual(['anew']);
+    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+    expect(await verify(world.verifying())).toMatchObject({ drifting: 0 });
+    await expectNothingToSend(world);
+  });
+});
+
+it('ids are written as rows spell them, and kept as the service spells them', async () => {
+  const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
+  const fields = [{ fieldId: 'room.name', values: ['by hand'] }];
+  world.sandbox.addObject({ extId: 'ROOM_a1', typeId: 'room', fields });
+  await addRooms(world, 'A1', 'B2');
+  await world.sync();
+  expect(namesOf(world)).toEqual(['ROOM_a1', 'room_B2']);
+  expect(nameAtService(world, 'A1')).toBe('Room A1');
+  await world.sql`DELETE FROM rooms`;
+  await world.sync();
+  expect(namesOf(world)).toEqual(['ROOM_a1', 'room_B2']);
+});
+
+it('reference to an object of another spelling: nothing differs', async () => {
+  const world = await open(comparing(CASE, roomsAndCourses()), { sandbox: { externalIds: 'ignore-case' } });
+  world.sandbox.addObject({ extId: 'ROOM_a1', typeId: 'room' });
+  await addRooms(world, 'A1');
+  await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A1')`;
+  await world.sync();
+  world.sandbox.changeObject('course_C', { fields: [{ fieldId: 'course.room', values: ['ROOM_a1'] }] });
+  await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+  expect(await verify(world.verifying())).toMatchObject({ drifting: 0 });
+  await world.sql`UPDATE slotsync.records SET in_doubt = true`;
+  await expectNothingToSend(world);
+});
+
+it('setting that is added later: the state compares by it, and no object is retired by a former spelling', async () => {
+  const config = comparing(CASE, rooms({ retire: 'deactivate' }));
+  const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
+  await addRooms(world, 'A1', 'B', 'C');
+  await world.sync();
+  await world.sql`UPDATE slotsync.records SET external_id = 'room_' || local_key`;
+  // The answer about the row with the other spelling was not accepted, and the row is gone.
+  await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, in_doubt)
+    VALUES ('rooms', 'a1', 'room_a1', 'failed', true)`;
+  await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'B', 'room_B', 'match')`;
+  await world.sql`UPDATE slotsync.streams SET fingerprint = 'another'`;
+  await rename(world, 'B', 'anew');
+  for (let runs = 0; runs < 2; runs++) {
+    await world.sync();
+    await world.drainInbox();
+  }
+  expect(await world.statusesOf('rooms')).toEqual({ A1: 'synced', B: 'synced', C: 'synced' });
+  const ids = Object.values(await world.recordsOf('rooms')).map(({ external_id }) => external_id);
+  expect(ids).toEqual(['room_a1', 'room_b', 'room_c']);
+  expect(world.sandbox.objects()).toMatchObject([{ active: true }, { active: true }, { active: true }]);
+  expect(namesOf(world)).toEqual(['room_A1', 'room_B', 'room_C']);
+  expect(nameAtService(world, 'B')).toBe('anew');
+  await expectNothingToSend(world);
+});

@@ -1,0 +1,183 @@
+// Guarantees 2, 6
+// Services for which external ids that differ little are one: nothing is accepted that the answer contradicts, and the record says what
+// the service did.
+import { expect, it } from 'vitest';
+import { retireFormer } from '../../src/state/records/retry-records.js';
+import {
+  addRooms,
+  expectInSync,
+  expectNothingToSend,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const PROPOSAL = "; if both are one: service.externalIds: { case: 'insensitive' }";
+const retiring = rooms({ retire: 'deactivate' });
+
+/** By key, the status of each record, and why it is not in sync. */
+async function reasonsOf(world: World) {
+  const records = Object.values(await world.recordsOf('rooms'));
+  return Object.fromEntries(
+    records.map(({ local_key, status, error_message }) => [local_key, error_message ?? status]),
+  );
+}
+
+it('ids compared without case: no two records are synced on one object', async () => {
+  const world = await open(rooms(), { sandbox: { externalIds: 'ignore-case' } });
+  await addRooms(world, 'A1', 'a1', 'b');
+  const { run } = await world.sync();
+  expect(run.status).toBe('partial');
+  expect(await reasonsOf(world)).toEqual({
+    A1: "the service gave one number, 1001, to 'room_A1' and 'room_a1'",
+    a1: "the service gave one number, 1001, to 'room_a1' and 'room_A1'",
+    b: 'synced',
+  });
+  expect(world.writes()).toHaveLength(1);
+
+  // The one that the service has under its own name is looked at; the other one is not written over it.
+  for (let runs = 0; runs < 3; runs++) await world.sync();
+  expect(await reasonsOf(world)).toEqual({
+    A1: `the answer names another object than was asked for: the service knows 'room_A1' as 'room_a1'${PROPOSAL}`,
+    a1: 'synced',
+    b: 'synced',
+  });
+  expect(nameAtService(world, 'a1')).toBe('Room a1');
+  expect(world.writes()).toHaveLength(1);
+});
+
+it('number of another record, given anew after a restore: not accepted, and both objects are looked at', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A');
+  await world.sync();
+  world.sandbox.removeObject('room_A');
+  const fields = [{ fieldId: 'room.name', values: ['by hand'] }];
+  world.sandbox.addObject({ id: 1001, extId: 'room_B', typeId: 'room', fields });
+  await addRooms(world, 'B');
+  const { run } = await world.sync();
+  expect(run.status).toBe('partial');
+  expect(await reasonsOf(world)).toEqual({
+    A: 'synced',
+    B: "the service gave 'room_B' the number 1001, which is that of 'room_A'",
+  });
+  await world.drainInbox();
+  await world.sync();
+  await expectInSync(world);
+  await expectNothingToSend(world);
+});
+
+it('ids stored in lower case: each object is written once, and its record says what the service did', async () => {
+  const world = await open(rooms(), { sandbox: { externalIds: 'lower-case' } });
+  await addRooms(world, 'A1', 'B2', 'c');
+  await world.sync();
+  expect(world.writes()).toHaveLength(1);
+  const seen = {
+    A1: `the service knows 'room_A1' as 'room_a1'${PROPOSAL}`,
+    B2: `the service knows 'room_B2' as 'room_b2'${PROPOSAL}`,
+    c: 'synced',
+  };
+  expect(await reasonsOf(world)).toEqual(seen);
+  expect((await world.recordsOf('rooms'))['A1']).toMatchObject({
+    status: 'failed',
+    error_code: 'answer_contradicts',
+    in_doubt: true,
+    object_hash: null,
+  });
+  for (let runs = 0; runs < 2; runs++) await world.sync();
+  await world.drainInbox();
+  expect(world.writes()).toHaveLength(1);
+  expect(await reasonsOf(world)).toEqual(seen);
+
+  // A changed row is sent once more.
+  await rename(world, 'A1', 'anew');
+  for (let runs = 0; runs < 2; runs++) await world.sync();
+  expect(world.writes()).toHaveLength(2);
+});
+
+it('a stream of which the service changes every id: the limit of refusals ends it', async () => {
+  const world = await open(rooms({ limits: { refused: { count: 3, percent: 1 } }, batchSize: 2 }), {
+    sandbox: { externalIds: 'lower-case' },
+  });
+  await addRooms(world, ...Array.from({ length: 20 }, (_, at) => `R${at}`));
+  const { run } = await world.sync();
+  expect(run.holds).toMatchObject({
+    rooms: { refused: { facts: { refused: { code: 'answer_contradicts' } } } },
+  });
+  expect(world.writes()).toHaveLength(2);
+});
+
+it('ids that are trimmed: a row is not written over the object of another one', async () => {
+  const world = await open(rooms(), { sandbox: { externalIds: 'trim' } });
+  await addRooms(world, 'A');
+  await world.sync();
+  await addRooms(world, 'A ', 'b');
+  for (let runs = 0; runs < 2; runs++) await world.sync();
+  expect(nameAtService(world, 'A')).toBe('Room A');
+  expect(await reasonsOf(world)).toMatchObject({ A: 'synced', b: 'synced' });
+  expect((await world.recordsOf('rooms'))['A ']).toMatchObject({ status: 'failed' });
+});
+
+it('a row whose key changes only its case: its object is never retired', async () => {
+  const world = await open(retiring, { sandbox: { externalIds: 'ignore-case' } });
+  await addRooms(world, 'A1', 'b');
+  await world.sync();
+  await world.sql`UPDATE rooms SET code = 'a1' WHERE code = 'A1'`;
+  for (let runs = 0; runs < 4; runs++) {
+    await world.sync();
+    await world.drainInbox();
+  }
+  expect(world.sandbox.objects()).toMatchObject([{ active: true }, { active: true }]);
+});
+
+it.each([
+  ['key', rooms({ retire: 'deactivate' }), 'code'],
+  ['external id', rooms({ retire: 'deactivate', externalId: 'room_{number}' }), 'number'],
+] as const)(
+  'a row and its object get another case of the %s: the former one is forgotten',
+  async (_, config, column) => {
+    const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A1', 'Room A1', 'A1')`;
+    await world.sync();
+    const object = world.sandbox.object('room_A1');
+    if (!object) throw new Error('the object was not made');
+    world.sandbox.putObject({ ...object, extId: 'room_a1' });
+    await world.sql`UPDATE rooms SET ${world.sql(column)} = 'a1'`;
+    await world.sync();
+    await retireFormer(world.state.db, { keys: [], streams: ['rooms'] });
+    for (let runs = 0; runs < 3; runs++) await world.sync();
+    expect(Object.values(await world.statusesOf('rooms'))).toEqual(['synced']);
+    expect(world.sandbox.objects()).toMatchObject([{ id: object.id, active: true }]);
+  },
+);
+
+it('number of two records that two batches settle at the same time: both objects are looked at', async () => {
+  const world = await open(rooms(), { sandbox: { externalIds: 'ignore-case' } });
+  await addRooms(world, 'A1', 'a1');
+  const { runId, queue } = await world.planBatches('rooms', [['A1'], ['a1']]);
+  const [first = 0, second = 0] = queue;
+  world.sandbox.closeGate({ method: 'PUT' });
+  const ends = [first, second].map((batch) => world.apply(batch));
+  await until(() => world.sandbox.gate().held === 2, { describe: 'both writes to be held' });
+  // Both batches have their answers before either of them is settled.
+  await world.sql.begin(async (tx) => {
+    await tx`SELECT FROM slotsync.records FOR UPDATE`;
+    world.sandbox.openGate();
+    const waiting = () => world.sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+      AND datname = current_database()`;
+    await until(async () => (await waiting()).length === 2, {
+      describe: 'both batches to wait for the lock',
+    });
+  });
+  await Promise.all(ends);
+  await world.advance(runId);
+  expect(Object.values(await world.recordsOf('rooms')).map((record) => record.in_doubt)).toEqual([
+    true,
+    true,
+  ]);
+  await world.drainInbox();
+  expect(Object.values(await world.statusesOf('rooms')).toSorted()).toEqual(['failed', 'synced']);
+});

@@ -1,0 +1,68 @@
+import { expect, it } from 'vitest';
+import { matchResults } from '../../src/destination/match-results.js';
+import type { WriteResult } from '../../src/dialect/dialect.js';
+
+const ok = (extId: string, id?: number): WriteResult => ({ extId, id, status: 200 });
+const match = (sent: readonly string[], ...results: WriteResult[]) =>
+  Object.fromEntries(
+    matchResults(
+      sent.map((extId) => ({ extId })),
+      results,
+      (extId) => extId,
+    ),
+  );
+const accepted = (id?: number) => ({ accepted: true, id });
+const proposing = (rule: string) => `; if both are one: service.externalIds: ${rule}`;
+const contradicts = (message: string) => ({ accepted: false, status: undefined, message });
+
+it('results in any order: each object has its own', () => {
+  expect(match(['a', 'b'], { extId: 'b', status: 400, reason: 'no' }, ok('a', 1))).toEqual({
+    a: accepted(1),
+    b: { accepted: false, status: 400, message: 'no' },
+  });
+  expect(match(['a', 'b'], ok('a'), ok('b'))).toEqual({ a: accepted(), b: accepted() });
+});
+
+it('object without a result: nothing is known of it', () => {
+  expect(match(['a', 'b'], ok('b', 2))).toEqual({ b: accepted(2) });
+});
+
+it('result under another spelling: the object has none, and the others count', () => {
+  expect(match(['A1', 'b'], ok('a1', 1), ok('b', 2))).toEqual({
+    A1: contradicts(`the service knows 'A1' as 'a1'${proposing("{ case: 'insensitive' }")}`),
+    b: accepted(2),
+  });
+  for (const [sent, stored, rule] of [
+    ['a ', 'a', '{ trim: true }'],
+    ['A\u030a', '\u00c5', "{ normalize: 'NFC' }"],
+    ['room_long', 'room_lo', '{ maxLength: 7 }'],
+  ] as const)
+    expect(match([sent, 'z'], ok(stored), ok('z'))[sent]).toEqual(
+      contradicts(`the service knows '${sent}' as '${stored}'${proposing(rule)}`),
+    );
+});
+
+it('result of a name that was not sent: it is not accepted, and neither is the object without a result', () => {
+  expect(match(['a'], ok('org:a'))).toEqual({ a: contradicts("the service knows 'a' as 'org:a'") });
+  expect(match(['a', 'b'], ok('x', 1), ok('b', 2))).toEqual({
+    a: contradicts("the service answered of 'x', which was not sent, and not of 'a'"),
+    b: accepted(2),
+  });
+  expect(match(['a'], ok('a', 1), ok('x', 2))).toEqual({ a: accepted(1) });
+});
+
+it('several results for one object: none counts, whatever they say', () => {
+  expect(match(['a', 'b'], ok('a', 1), ok('a', 1), ok('b', 2))).toEqual({
+    a: contradicts("the service answered 2 results for 'a'"),
+    b: accepted(2),
+  });
+  expect(match(['a'], ok('a', 1), { extId: 'a', status: 400 })['a']).toMatchObject({ accepted: false });
+});
+
+it('number of two objects: neither is accepted', () => {
+  expect(match(['a', 'A', 'b'], ok('a', 1), ok('A', 1), ok('b', 2))).toEqual({
+    a: contradicts("the service gave one number, 1, to 'a' and 'A'"),
+    A: contradicts("the service gave one number, 1, to 'A' and 'a'"),
+    b: accepted(2),
+  });
+});
