@@ -223,7 +223,7 @@ function openDestination(
     askInParts(
       (part) => patience(context, () => findWholePage(find, filter, part, context)),
       page,
-      client.find(find.kind).call,
+      client.find(find.kind, filter).call,
     );
 
   const maintained = new Set(dialect.maintained);
@@ -259,12 +259,15 @@ function openDestination(
     const { file } = dialect;
     if (file === undefined || found === 0) return; // the default: others may be in the answer
     throw invalidAnswer(
-      client.find('objects').call,
+      callOf(''),
       `object.read of ${file} returns none of the external ids that were asked for`,
       undefined,
       `Correct object.read, or the filter extIds of find.ask, in ${file}, then: slotsync check`,
     );
   }
+
+  /** The find of an object, for a message. */
+  const callOf = (extId: string) => client.find('objects', { by: 'extIds', extIds: [extId] }).call;
 
   /** Reads a find to its last page, each result once. */
   const readFind = <T extends { id: number }>(
@@ -274,7 +277,7 @@ function openDestination(
     bounds: { most?: number | undefined; atOnce?: number; ask?: typeof findPage } = {},
   ) => {
     const { ask = findPage, ...rest } = bounds;
-    const reading = { call: client.find(find.kind).call, pageSize: options.pageSize, ...rest };
+    const reading = { call: client.find(find.kind, filter).call, pageSize: options.pageSize, ...rest };
     return readPages((page) => ask<T>(find, filter, page, context), reading);
   };
 
@@ -291,7 +294,8 @@ function openDestination(
   ): Promise<T[]> {
     const ids: readonly (string | number)[] = 'ids' in named ? named.ids : named.extIds;
     const by = 'ids' in named ? 'ids' : 'extIds';
-    const { call } = client.find(find.kind);
+    const filterOf = (part: readonly (string | number)[]) => ({ by, [by]: part }) as Filter;
+    const { call } = client.find(find.kind, filterOf(ids));
     const results: T[] = [];
     const kept = countKept(call);
     let isAnswered = false;
@@ -303,10 +307,7 @@ function openDestination(
       for (let part = parts.shift(); part; part = parts.shift()) {
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
-          found = await readFind(find, { by, [by]: part } as Filter, context, {
-            ...bounds,
-            ask: findWholePage,
-          });
+          found = await readFind(find, filterOf(part), context, { ...bounds, ask: findWholePage });
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
@@ -369,7 +370,7 @@ function openDestination(
   /** The error of an object that is not understood. */
   const notUnderstood = ({ id, extId, [FAULT]: { message, more } }: NotUnderstoodObject) => {
     const detail = [`'${extId ?? id}'`, more.detail].filter(Boolean).join(': ');
-    return invalidAnswer(client.find('objects').call, message, detail, more.remedy);
+    return invalidAnswer(callOf(extId ?? ''), message, detail, more.remedy);
   };
 
   /** Leaves out objects that are not understood: who needs one of them asks for it by its name. */
@@ -402,10 +403,12 @@ function openDestination(
   ): Promise<T> {
     const { call } = client.find('objects');
     async function* pagesOf(typeId: string): AsyncGenerator<FoundObject[]> {
+      const filter = { by: 'type', typeId, derived } as const;
       const send = async (page: Page) => {
         await pace();
-        return findPage(finds.listed, { by: 'type', typeId, derived }, page, context);
+        return findPage(finds.listed, filter, page, context);
       };
+      const { call } = client.find('objects', filter);
       const reading = { call, pageSize: options.pageSize, atOnce: PAGES_AT_ONCE };
       let seen = 0;
       const skipped: NotUnderstoodObject[] = [];
@@ -595,15 +598,22 @@ function openDestination(
     /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */
     findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
       const { pageSize } = options;
+      const upcomingOf = (some: readonly string[], period: Period): Filter => ({
+        by: 'upcoming',
+        typeId,
+        extIds: some,
+        ...inMilliseconds(period),
+      });
       const ask = async (some: readonly string[], period: Period) => {
-        const filter = { by: 'upcoming', typeId, extIds: some, ...inMilliseconds(period) } as const;
-        const answer = await findPage(finds.reservations, filter, { page: 1, limit: pageSize }, context);
+        const first = { page: 1, limit: pageSize };
+        const answer = await findPage(finds.reservations, upcomingOf(some, period), first, context);
         return {
           ...answer,
           results: answer.results.map((one) => bookedByKey({ ...one, ...inSeconds(one) })),
         };
       };
-      return findUpcoming(ask, extIds, { now, pageSize, call: client.find('reservations').call });
+      const { call } = client.find('reservations', upcomingOf(extIds, { from: now, to: now }));
+      return findUpcoming(ask, extIds, { now, pageSize, call });
     },
 
     openPut,

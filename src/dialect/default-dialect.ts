@@ -156,8 +156,8 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         path: `/v1/organizations/${encodeURIComponent(organizationId)}/api-keys/authenticate`,
         headers: { authorization: `Api-Key ${key}`, 'x-region': region },
       }),
-      read({ token }) {
-        const parsed = TOKEN.safeParse(token);
+      read(body: Json | null | undefined) {
+        const parsed = TOKEN.safeParse(body?.['token']);
         if (parsed.success) return parsed.data;
         throw new NotUnderstood('', 'it holds no token');
       },

@@ -184,10 +184,11 @@ async function authenticate(env: Record<string, string>): Promise<string> {
   const script = `
     const { loadSettings } = await import(${dist('config/settings.js')});
     const { createClient } = await import(${dist('destination/client.js')});
+    const { DEFAULT_DIALECT: dialect } = await import(${dist('dialect/complete-dialect.js')});
     const client = createClient({
       api: loadSettings(['api'], process.env).api,
       limiter: { take: async () => ({ usable: () => true, release: async () => undefined }) },
-      prefix: '/v1', requestTimeoutMs: 60_000, tokenSeconds: 300, errorBodies: 'json',
+      dialect, prefix: '/v1', requestTimeoutMs: 60_000, tokenSeconds: 300, errorBodies: 'json',
     });
     console.log(await client.authenticate().then(
       (token) => 'token ' + token.length,

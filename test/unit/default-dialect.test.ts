@@ -321,7 +321,7 @@ describe('the answer of a PUT', () => {
 describe('the answer of authenticating', () => {
   it('holds a token, and nothing else is needed', () => {
     expect(faultOf(dialect.authenticate.read, { token: 'x', expires: 1 })).toBeUndefined();
-    for (const answer of [{}, { token: '' }, { token: null }, 'x'])
+    for (const answer of [{}, { token: '' }, { token: null }, 'x', null, undefined])
       expect(faultOf(dialect.authenticate.read, answer)).toBe('it holds no token');
   });
 });

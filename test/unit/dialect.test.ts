@@ -41,8 +41,8 @@ it('the dialect of docs/service-contract.md for other names reads and writes the
   const found = { id: 7, externalRef: 'room_1', category: 'room', active: false, fields: [], members: [1] };
   const read = dialect.object.read(found, true);
   expect(read).toMatchObject({ extId: 'room_1', typeId: 'room', carried: { members: [1] } });
-  const { id, ...written } = { ...read, id: undefined };
-  expect(dialect.write.body([written as PutObject])).toMatchObject({
+  const written = { ...read, id: undefined } as PutObject;
+  expect(dialect.write.body([written])).toMatchObject({
     objects: [{ externalRef: 'room_1', category: 'room', active: false, members: [1], fields: [] }],
   });
   const answer = { results: [{ externalRef: 'room_1', status: 200, id: 7 }] };
