@@ -3,7 +3,6 @@
 import path from 'node:path';
 import { z } from 'zod';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
-import { nearestName } from '../text/nearest-name.js';
 import {
   createDefaultDialect,
   DEFINITION,
@@ -86,20 +85,14 @@ export function completeDialect(
 ): CompleteDialect {
   const own: Part = {};
   const base = createDefaultDialect(() => own as unknown as Dialect);
-  Object.assign(own, base, { file: file === undefined ? undefined : path.basename(file) });
+  const name = file && path.basename(file);
+  Object.assign(own, base, { file: name });
   const parts: unknown = typeof given === 'function' ? (given as (base: Dialect) => unknown)(base) : given;
-  const name = file === undefined ? undefined : path.basename(file);
   const fault = (place: string, message: string) =>
     faults.push({ path: [name, place].filter(Boolean).join(' '), message });
   const isKnown = (place: string, of: string, all: object) => {
     if (Object.hasOwn(all, of)) return true;
-    const near = nearestName(of, Object.keys(all));
-    fault(
-      place,
-      near === undefined
-        ? `unknown; there are ${Object.keys(all).join(', ')}`
-        : `unknown; did you mean '${near}'?`,
-    );
+    fault(place, `unknown; there are ${Object.keys(all).join(', ')}`);
     return false;
   };
   if (!isObject(parts) || parts instanceof Promise) {

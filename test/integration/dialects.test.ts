@@ -303,6 +303,26 @@ it('an answer to a write that is 204 and nothing, or that names only failures, i
   expect(world.fieldsOf('room_A')?.['room.seats']).toBe('1');
 });
 
+it('a dialect is asked for no find that the work does not need', async () => {
+  const dialect = defineDialect((base) => ({
+    find: {
+      ask(question) {
+        const { kind, filter } = question;
+        const isSeldom = filter.by === 'none' || filter.by === 'fields' || filter.by === 'modified';
+        if (isSeldom && !['types', 'fields'].includes(kind)) throw new Error(`no such find: ${filter.by}`);
+        return base.find.ask(question);
+      },
+    },
+  }));
+  const world = await campus({ dialect, service: { searchByFields: false } });
+  await world.sync();
+  await world.sql`DELETE FROM rooms WHERE code = 'D'`;
+  expect((await world.sync('rooms')).run).toMatchObject({ status: 'succeeded' });
+  await verify(world.verifying());
+  await reconcile(world.reconciling(), { from: (NOW - HOUR) * 1000, to: (NOW + HOUR) * 1000 });
+  expect(world.sandbox.object('room_D')).toMatchObject({ active: false });
+});
+
 it('owns: object is a fault beside a dialect that patches', () => {
   const rooms = { ...OWN_ROOMS, owns: 'object' } as const;
   const modules = { files: ['/etc/slotsync/own.ts'], hash: '' };

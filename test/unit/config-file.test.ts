@@ -175,7 +175,7 @@ describe('service.dialect', () => {
   it('with a fault is a fault of the configuration, which names the file and the place', async () => {
     const folder = folderOf({ ...files, 'wire/own.ts': `export default { find: { reed: () => 1 } };` });
     await expect(loadConfiguration(undefined, folder)).rejects.toMatchObject({
-      faults: [expect.stringContaining("own.ts find.reed: unknown; did you mean 'read'?")],
+      faults: [expect.stringContaining('own.ts find.reed: unknown; there are ask, read')],
     });
     rmSync(path.join(folder, 'wire/own.ts'));
     await expect(loadConfiguration(undefined, folder)).rejects.toThrow(

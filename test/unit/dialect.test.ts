@@ -84,7 +84,7 @@ describe('a dialect of a configuration', () => {
     [[], 'service-dialect.ts: it exports no dialect'],
     [Promise.resolve({}), 'service-dialect.ts: it exports no dialect'],
     [() => undefined, 'service-dialect.ts: it exports no dialect'],
-    [{ finds: {} }, "service-dialect.ts finds: unknown; did you mean 'find'?"],
+    [{ finds: {} }, 'service-dialect.ts finds: unknown; there are authenticate, find, type'],
     [{ find: { aks: () => ({}) } }, 'service-dialect.ts find.aks: unknown; there are ask, read'],
     [{ find: { ask: 'POST' } }, 'service-dialect.ts find.ask: a function expected'],
     [{ find: () => ({}) }, 'service-dialect.ts find: an object with functions expected'],
