@@ -111,7 +111,7 @@ function selectNames(): FindSelection<Identified & { name?: string | undefined }
   return { show: ({ id, extId, name = extId ?? undefined }) => ({ id, extId, name }) };
 }
 
-/** What to answer with, for `speech`: only these answers. */
+/** A `speech` that has only these answers. */
 export function playContract(answers: readonly FixedAnswer[]): () => Answers {
   const rows = answers.map(({ method, path, status, answered }) =>
     endpoint(

@@ -235,7 +235,7 @@ describe('write probe', () => {
   it.each([
     ['holds where the service merges', 'yes', { merges: true }],
     ['does not hold where the service replaces', 'no', {}],
-  ])('of a dialect that patches %s', async (_, held, sandbox) => {
+  ])('with a dialect that patches: it %s', async (_, held, sandbox) => {
     await open(sandbox);
     const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
     world.destination = { ...world.destination, findLagSeconds: 0, patches: true };
