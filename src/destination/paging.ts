@@ -2,7 +2,7 @@
 // meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
 import type { Cursor } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
-import { answerTooLarge, invalidAnswer, type Named } from './http-errors.js';
+import { answerTooLarge, invalidAnswer, isSpoiled, type Named } from './http-errors.js';
 import { MOST_KEPT } from './read-body.js';
 
 /** Readings of a find before its answers count as contradictory. */
@@ -28,6 +28,8 @@ export interface PageAnswer<R> {
   totalResults?: number | null | undefined;
   /** The length of the JSON that it was parsed from. */
   characters?: number | undefined;
+  /** Results of the page that the service cannot show. */
+  skipped?: number | undefined;
 }
 
 type Send<R> = (page: Page) => Promise<PageAnswer<R>>;
@@ -101,14 +103,14 @@ export async function* eachPage<R extends { id: number }>(
   let lastId = -Infinity;
   let seen = 0;
   const ids = new Set<number>();
-  for await (const { results, next } of pages) {
+  for await (const { results, next, skipped = 0 } of pages) {
     for (const { id } of results) {
       // Ids ascend on numbered pages: one that does not was moved here from an earlier page. With cursors each comes once.
       if (next === undefined ? id <= lastId : ids.has(id)) throw readingMoved(call);
       lastId = id;
       if (next !== undefined) ids.add(id);
     }
-    seen += results.length;
+    seen += results.length + skipped;
     yield results;
   }
   if (total !== undefined && seen !== total)
@@ -167,37 +169,53 @@ async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Readi
   return { total, atLeast: total ?? (count - 1) * first.results.length + 1, pages: pages() };
 }
 
+/** Failures in a row of pages and their parts that end a reading: the service is down. */
+const MOST_FAILURES = 12;
+
 /**
  * A page, asked for in parts where the answer is too large. Throws `answer_too_large` when a single result is, or all parts
- * together are, and `reading_moved` when the parts do not fit together.
+ * together are, and `reading_moved` when the parts do not fit together. With `skips` also where the service fails on a page: a
+ * single result on which it fails is left out.
  */
 export async function askInParts<R>(
   ask: (page: Page) => Promise<PageAnswer<R>>,
   page: Page,
   call: Named,
-  kept = countKept(call),
+  skips = false,
+  counts = { kept: countKept(call), failuresInRow: 0 },
 ): Promise<PageAnswer<R>> {
   let reason: unknown;
   const whole = await ask(page).catch((error: unknown) => {
-    if (codeOf(error) !== 'answer_too_large') throw error;
+    const maySkip = skips && page.cursor === undefined && isSpoiled(error);
+    if (codeOf(error) !== 'answer_too_large' && !(maySkip && ++counts.failuresInRow < MOST_FAILURES))
+      throw error;
     reason = error;
     return undefined;
   });
   if (whole) {
-    kept.add(whole);
+    counts.failuresInRow = 0;
+    counts.kept.add(whole);
     return whole;
   }
-  if (page.limit === 1) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
+  const isTooLarge = codeOf(reason) === 'answer_too_large';
+  if (page.limit === 1) {
+    if (isTooLarge) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
+    return { results: [], skipped: 1 };
+  }
   // Only equal parts lie within the page.
   const parts = leastFactor(page.limit);
   const limit = page.limit / parts;
   const before = (page.page - 1) * page.limit;
   const results: R[] = [];
   let total: number | undefined;
-  for (let part = 1; part <= parts && before + results.length < (total ?? Infinity); part++) {
-    const answer = await askInParts(ask, { ...page, page: before / limit + part, limit }, call, kept);
+  let skipped = 0;
+  for (let part = 1; part <= parts && before + results.length + skipped < (total ?? Infinity); part++) {
+    const place = { ...page, page: before / limit + part, limit };
+    const answer = await askInParts(ask, place, call, skips, counts);
     // With cursors the next page begins where a shorter one ended.
     if (answer.next !== undefined) return answer;
+    skipped += answer.skipped ?? 0;
+    if (answer.skipped === limit && answer.results.length === 0) continue;
     if (typeof answer.totalResults !== 'number') throw reason;
     if (answer.results.length > limit)
       throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
@@ -205,11 +223,12 @@ export async function askInParts<R>(
     total = answer.totalResults;
     for (const result of answer.results) results.push(result);
   }
-  const expected = Math.max(0, Math.min(page.limit, (total ?? 0) - before));
-  if (results.length !== expected)
+  if (total === undefined) throw reason;
+  const expected = Math.max(0, Math.min(page.limit, total - before));
+  if (results.length + skipped !== expected)
     throw readingMoved(call, `${expected} results promised in parts of a page, ${results.length} seen`);
-  const totalPages = Math.ceil((total ?? 0) / page.limit);
-  return { results, totalResults: total, totalPages, characters: kept.characters() };
+  const totalPages = Math.ceil(total / page.limit);
+  return { results, totalResults: total, totalPages, characters: counts.kept.characters(), skipped };
 }
 
 function leastFactor(number: number): number {

@@ -87,17 +87,21 @@ export function createObjects(
 
   const shownFields = ({ fields }: SandboxObject, derived = false) =>
     fields.filter(({ fieldId }) => derived || !schema.fields.get(fieldId)?.derived);
-  const show = ({ properties, ...stored }: StoredObject, format: IdFormat, derived?: boolean) => ({
-    ...properties,
-    ...stored,
-    typeId: schema.types.shown(stored.typeId, format),
-    fields: shownFields(stored, derived).map(({ fieldId, values }) => ({
-      fieldId: schema.fields.shown(fieldId, format),
-      values: schema.fields.get(fieldId)?.reference
-        ? values.map((value) => String(store.shown(value, format)))
-        : values,
-    })),
-  });
+  const unshowable = new Set<number>();
+  const show = ({ properties, ...stored }: StoredObject, format: IdFormat, derived?: boolean) => {
+    if (unshowable.has(stored.id)) throw new Refusal(500, 'an object cannot be shown');
+    return {
+      ...properties,
+      ...stored,
+      typeId: schema.types.shown(stored.typeId, format),
+      fields: shownFields(stored, derived).map(({ fieldId, values }) => ({
+        fieldId: schema.fields.shown(fieldId, format),
+        values: schema.fields.get(fieldId)?.reference
+          ? values.map((value) => String(store.shown(value, format)))
+          : values,
+      })),
+    };
+  };
 
   const existing = (key: ObjectReference): StoredObject => {
     const found = store.get(key);
@@ -165,6 +169,8 @@ export function createObjects(
     },
 
     controls: {
+      /** From now on a find fails with 500 on each page that has this object. */
+      failToShow: (key: ObjectReference): void => void unshowable.add(existing(key).id),
       /** All that have an external id. */
       objects: (): NamedObject[] => store.list().map(withoutModified).filter(isNamed),
       /** All that have no external id. */

@@ -1,6 +1,7 @@
 // Guarantee 10
 // Objects at the service that cannot be read: one of ours stops only its record, one of others stops nothing.
 import { expect, it } from 'vitest';
+import type { Destination } from '../../src/destination/destination.js';
 import { codeOf } from '../../src/errors/errors.js';
 import type { FailRule } from '../../src/sandbox/faults.js';
 import { matchStreams } from '../../src/sync/match/match-streams.js';
@@ -31,9 +32,9 @@ const garble = (world: World, extId: string) =>
 const settle = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 
-async function verifyRooms(world: World) {
+async function verifyRooms(world: World, destination: Destination = world.destination) {
   await settle(world);
-  const { streams, drifting } = await verify(world.verifying());
+  const { streams, drifting } = await verify({ ...world.verifying(), destination });
   return { drifting, compared: streams[0]?.compared, waiting: streams[0]?.waiting };
 }
 
@@ -55,6 +56,32 @@ it('unreadable object of others: verify, match, plan, init and sync leave it out
   expect((await previewStream(deps, stream)).counts).toMatchObject({ create: 1, unchanged: 2 });
   await world.sync();
   await expectInSync(world);
+});
+
+it('objects that the service cannot show: verify and match go on without that of others, and wait for ours', async () => {
+  const world = await open(rooms());
+  const all = codes(40);
+  await addRooms(world, ...all);
+  await world.sync();
+  world.sandbox.addObject({ typeId: 'room' });
+  const { id } = world.sandbox.addObject({ typeId: 'room', extId: 'foreign' });
+  world.sandbox.addObject({ typeId: 'room' });
+  world.sandbox.failToShow(id);
+  world.sandbox.failToShow('room_r007');
+  // As the command reads.
+  const { patient } = world.destination;
+  expect(await verifyRooms(world, patient)).toEqual({ drifting: 0, compared: 39, waiting: 1 });
+  const [type] = await matchStreams(world.deps(), { names: ['rooms'], by: ['room.name'], samples: 3 });
+  expect(type).toMatchObject({ objects: 41 });
+});
+
+it('a service that fails on every page of a type: verify ends with its error', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A');
+  await world.sync();
+  await settle(world);
+  world.sandbox.failNext({ path: '/objects/find', fault: 'status', times: 'always' });
+  await expect(verify(world.verifying())).rejects.toThrow('/v1/objects/find answered 500');
 });
 
 it('unreadable objects, and no other of their type: the form is another one than is known', async () => {
