@@ -155,7 +155,9 @@ function openDestination(
     kind: 'objects',
     read(found) {
       try {
-        return dialect.object.read(found, carries);
+        const object = dialect.object.read(found, carries);
+        for (const { carried } of carries ? [object, ...object.fields] : []) requireExact(sentBack(carried));
+        return object;
       } catch (error) {
         if (!(error instanceof NotUnderstood)) throw error;
         const names = namesOf(found);
@@ -721,6 +723,20 @@ export interface Probed {
   objects: ReadObject;
   reservations: FoundReservation;
   cancellations: FoundCancellation;
+}
+
+/** An integer beyond 2^53 was rounded when its JSON was parsed: sent back, it would change the object. */
+function requireExact(carried: Carried | undefined): void {
+  const isRounded = (value: unknown): boolean =>
+    typeof value === 'object' && value !== null
+      ? Object.values(value).some(isRounded)
+      : Number.isInteger(value) && !Number.isSafeInteger(value);
+  const rounded = Object.entries(carried ?? {}).find(([, value]) => isRounded(value));
+  if (rounded)
+    throw new NotUnderstood(
+      rounded[0],
+      'an integer beyond 2^53 cannot be sent back as it is; if only the service maintains this property, a dialect names it in `maintained`',
+    );
 }
 
 const isUnderstood = (found: ObjectAsRead): found is ReadObject => !(FAULT in found);

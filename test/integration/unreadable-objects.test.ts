@@ -75,6 +75,24 @@ it('objects that the service cannot show: verify and match go on without that of
   expect(type).toMatchObject({ objects: 41 });
 });
 
+it('an object with an integer that would be rounded is not written, and its record says so', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A', 'B');
+  await world.sync();
+  world.sandbox.changeObject('room_A', { properties: { owner: { id: 2 ** 60 } } });
+  await rename(world, 'A', 'new');
+  await rename(world, 'B', 'new');
+  await world.sync();
+  expect([nameAtService(world, 'A'), nameAtService(world, 'B')]).toEqual(['Room A', 'new']);
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    A: {
+      status: 'failed',
+      error_message: expect.stringContaining('owner: an integer beyond 2^53 cannot be sent back'),
+    },
+    B: { status: 'synced' },
+  });
+});
+
 it('a service that fails on every page of a type: verify ends with its error', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
