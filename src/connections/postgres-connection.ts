@@ -20,7 +20,7 @@ const IDLE_MS = 10_000;
 /** The system asks after this time whether the other side of an idle connection is there, which also keeps it in firewalls. */
 const KEEP_ALIVE_MS = 30_000;
 /** Others that use the pooler can make one attempt look like session mode. */
-const POOLING_ATTEMPTS = 3;
+const POOLING_ATTEMPTS = 12;
 /** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 

@@ -410,7 +410,8 @@ function openDestination(
     read: (pages: AsyncIterable<readonly FoundObject[]>) => Promise<T>,
     { pace = async () => undefined, skips = true }: { pace?: () => Promise<void>; skips?: boolean } = {},
   ): Promise<T> {
-    const { call } = client.find('objects');
+    const [first = ''] = types;
+    const { call } = client.find('objects', { by: 'type', typeId: first, derived });
     async function* pagesOf(typeId: string): AsyncGenerator<FoundObject[]> {
       const filter = { by: 'type', typeId, derived } as const;
       const send = async (page: Page) => {
@@ -526,10 +527,9 @@ function openDestination(
       const strays: string[] = [];
       const narrowing = { unreadable, suspects };
       for (const found of await findNamed(finds.objects, { extIds }, context, narrowing)) {
-        if (found.extId === null || found.extId === undefined) continue;
-        const extId = toKey(found.extId);
+        const extId = toKey(found.extId ?? '');
         const other = objects.get(extId);
-        if (!wanted.has(extId)) strays.push(found.extId);
+        if (!wanted.has(extId)) strays.push(found.extId ?? '');
         else if (FAULT in found) note(unreadable, extId, notUnderstood(found));
         else if (other && other.id !== found.id)
           note(
@@ -538,15 +538,18 @@ function openDestination(
             answeredOtherwise(`'${extId}' is that of objects ${other.id} and ${found.id}`),
           );
         else {
-          const object = toDestinationObject(found, found.extId, typeId);
+          const object = toDestinationObject(found, found.extId ?? '', typeId);
           objects.set(extId, byKey({ ...object, id: found.id }));
         }
       }
-      if (objects.size === 0) requireAsked(strays.length);
+      let isAnySimilar = false;
       for (const stray of strays)
-        for (const extId of wanted)
-          if (!objects.has(extId) && isSimilarId(stray, extId))
-            note(unreadable, extId, answeredOtherwise(knownAs(extId, stray)));
+        for (const extId of wanted) {
+          if (objects.has(extId) || !isSimilarId(stray, extId)) continue;
+          isAnySimilar = true;
+          note(unreadable, extId, answeredOtherwise(knownAs(extId, stray)));
+        }
+      if (objects.size === 0 && !isAnySimilar) requireAsked(strays.length);
       return objects;
     },
 

@@ -127,10 +127,9 @@ export const ERRORS = {
   reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
   answer_contradicts: retry(
     'the service answers for an object by another external id, twice, or with the number of another object',
-    'If the message shows two spellings of one id, slotsync check proposes `service.externalIds`. Then: slotsync sync',
+    `${NEXT_RUN}. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
     {
-      recordRemedy:
-        'The next run looks at the object, and sends it again only when its row changes. If the message shows two spellings of one id, slotsync check proposes `service.externalIds`',
+      recordRemedy: `${NEXT_RUN}, which looks at the object and sends it if its row has changed. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
     },
   ),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),

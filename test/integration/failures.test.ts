@@ -193,6 +193,7 @@ describe('a record', () => {
 
 /** Every code with which a planning or a batch can be given up, and who acts then. */
 const GIVEN_UP: Record<string, Turn> = {
+  answer_contradicts: 'retry',
   answer_incomplete: 'retry',
   answer_invalid: 'retry',
   answer_lost: 'retry',

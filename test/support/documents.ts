@@ -363,7 +363,8 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
   runDocument: (value) => runDocument(runFacts(value), NOW),
   runsDocument: (value) => runsDocument([run(value, { kind: value as Run['kind'] })]),
   situationDocument: (value) => situationDocument({ ...situation(value), quota: null }),
-  unownedDocument: (value) => unownedDocument({ name: value, type: value } as Stream, object(value)),
+  unownedDocument: (value) =>
+    unownedDocument({ name: value, objectTypes: new Set([value]) } as unknown as Stream, object(value)),
   verifyDocument: (value) =>
     verifyDocument(
       {
