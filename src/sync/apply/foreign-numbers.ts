@@ -1,7 +1,7 @@
 // An object has a number that no other record has. Otherwise the service has one object for the external ids of both records,
 // and the write has changed it for the other record as well.
 import type { PutResult, ServiceObject } from '../../destination/destination.js';
-import type { Outcome } from '../../state/records/outcome-types.js';
+import { recordName, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { checkAgain, doubtNumber } from '../../state/records/record-state.js';
 import { readOtherOwners } from '../identity/who-has.js';
 import type { Write } from '../object/outcome-reasons.js';
@@ -28,6 +28,13 @@ export async function refuseForeignNumbers(
     const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });
   };
+  const answers = answersOf(deps.state);
+  for (const { destinationId, ...record } of given) {
+    const answer = answers.get(destinationId) ?? { holders: new Map(), unsettled: new Set() };
+    answers.set(destinationId, answer);
+    answer.holders.set(recordName(record), record);
+    answer.unsettled.add(recordName(record));
+  }
   const foundAs = new Map([...found.values()].map(({ id, extId }) => [id, extId]));
   for (const { extId, destinationId } of given) {
     const other = foundAs.get(destinationId);
@@ -40,21 +47,35 @@ export async function refuseForeignNumbers(
 }
 
 /**
- * Puts objects in doubt that got their numbers together with another record: a batch that had the same answer at the same
- * time was not settled yet when its number was looked for.
+ * Puts objects in doubt whose numbers another batch of this process got meanwhile: neither of the two was settled when the other
+ * looked. Call it when the batch is settled. Two processes at the same moment are not seen here; `verify` finds the objects.
  */
 export async function doubtSharedNumbers(
   deps: SyncDeps,
-  { stream, claim }: Pick<BatchWork, 'stream' | 'claim'>,
+  { stream }: Pick<BatchWork, 'stream'>,
   outcomes: Iterable<Outcome>,
 ): Promise<void> {
-  const given = [...outcomes].flatMap((one) => {
-    const { localKey, destinationId } = { destinationId: undefined, ...one };
-    const isNew = destinationId !== undefined && destinationId !== claim.records.get(localKey)?.destinationId;
-    return isNew ? [{ stream: stream.name, localKey, destinationId }] : [];
-  });
-  for (const { localKey, owner } of await readOtherOwners(deps, given)) {
-    await doubtNumber(deps.state.db, { stream: stream.name, keys: [localKey] });
-    await doubtNumber(deps.state.db, { stream: owner.stream, keys: [owner.localKey] });
+  const answers = answersOf(deps.state);
+  for (const outcome of outcomes) {
+    const { localKey, destinationId = NaN } = { destinationId: undefined, ...outcome };
+    const answer = answers.get(destinationId);
+    if (!answer?.unsettled.delete(recordName({ stream: stream.name, localKey }))) continue;
+    if (answer.unsettled.size === 0) answers.delete(destinationId);
+    if (answer.holders.size < 2) continue;
+    for (const holder of answer.holders.values())
+      await doubtNumber(deps.state.db, { stream: holder.stream, keys: [holder.localKey] });
   }
+}
+
+/** The records for which the service answered a number, until all of them are settled. */
+interface Answer {
+  holders: Map<string, RecordKey>;
+  unsettled: Set<string>;
+}
+
+const ANSWERS = new WeakMap<object, Map<number, Answer>>();
+function answersOf(state: object): Map<number, Answer> {
+  const answers = ANSWERS.get(state) ?? new Map<number, Answer>();
+  ANSWERS.set(state, answers);
+  return answers;
 }

@@ -3,7 +3,7 @@
 // object over.
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
-import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
 import { readOwners, readOwnersByNumber, type OwnerRecord } from '../../state/records/read/owners.js';
 import { isReservedKey, isStorable } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
@@ -91,26 +91,22 @@ export async function whoHasObjects(
   };
 }
 
-/** Returns the records whose number is that of another record, the owner, if the row of the owner is still there. */
+/** Returns the records of one stream whose number is that of another record, the owner, if the row of the owner is still there. */
 export async function readOtherOwners<T extends RecordKey & { destinationId: number | null }>(
   deps: IdentityDeps,
   records: readonly T[],
 ): Promise<(T & { owner: OwnerRecord })[]> {
-  const numbers = records.flatMap(({ destinationId }) => destinationId ?? []);
-  const owners = await readOwnersByNumber(deps.state.db, numbers);
-  const others = records.flatMap((record) =>
-    owners
-      .filter(
-        (owner) => owner.destinationId === record.destinationId && recordName(owner) !== recordName(record),
-      )
-      .map((owner) => ({ ...record, owner })),
+  const numbered = records.flatMap(({ localKey, destinationId }) =>
+    destinationId === null ? [] : { localKey, destinationId },
   );
-  if (others.length === 0) return [];
-  const rowOf = await readOwnerRows(
-    deps,
-    others.map(({ owner }) => owner),
-  );
-  return others.filter(({ owner }) => rowOf(owner) === 'same');
+  const owners = await readOwnersByNumber(deps.state.db, records[0]?.stream ?? '', numbered);
+  if (owners.length === 0) return [];
+  const rowOf = await readOwnerRows(deps, owners);
+  const recordOf = new Map(records.map((record) => [record.localKey, record]));
+  return owners.flatMap(({ ofKey, ...owner }) => {
+    const record = recordOf.get(ofKey);
+    return record && rowOf(owner) === 'same' ? { ...record, owner } : [];
+  });
 }
 
 async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]) {
