@@ -18,7 +18,7 @@ import {
   type FieldValues,
 } from '../streams/destination-object.js';
 import { isStorable } from '../streams/local-key.js';
-import { isSimilarId, keyOf, toRule, type ExternalIdRule } from '../streams/external-id-rule.js';
+import { findSimilarIds, keyOf, toRule, type ExternalIdRule } from '../streams/external-id-rule.js';
 import type { Place } from '../process/tracing.js';
 import { retryDelayMs } from '../time/retry-delay.js';
 import { createClient, ONE_RESULT, untilAnswered, type Client, type ClientOptions } from './client.js';
@@ -526,7 +526,15 @@ function openDestination(
       const objects = new Map<string, ServiceObject>();
       const strays: string[] = [];
       const narrowing = { unreadable, suspects };
-      for (const found of await findNamed(finds.objects, { extIds }, context, narrowing)) {
+      const find = (ids: readonly string[]) => findNamed(finds.objects, { extIds: ids }, context, narrowing);
+      const all = await find(extIds);
+      const answered = new Set(all.flatMap((found) => (found.extId ? toKey(found.extId) : [])));
+      // The answer to two spellings of one id has the object by one of them only. The other one is asked for without it.
+      const absent = extIds.filter((extId) => !answered.has(extId) && !unreadable?.has(extId));
+      const hidden = new Set(findSimilarIds(answered, absent));
+      const again = hidden.size > 0 ? await find([...hidden]) : [];
+      for (const { extId } of again) if (extId && !hidden.has(toKey(extId))) strays.push(extId);
+      for (const found of [...all, ...again]) {
         const extId = toKey(found.extId ?? '');
         const other = objects.get(extId);
         if (!wanted.has(extId)) strays.push(found.extId ?? '');
@@ -542,13 +550,15 @@ function openDestination(
           objects.set(extId, byKey({ ...object, id: found.id }));
         }
       }
+      const missing = [...wanted].filter((extId) => !objects.has(extId));
       let isAnySimilar = false;
-      for (const stray of strays)
-        for (const extId of wanted) {
-          if (objects.has(extId) || !isSimilarId(stray, extId)) continue;
-          isAnySimilar = true;
+      for (const stray of strays) {
+        const similar = findSimilarIds([stray], missing);
+        const same = similar.filter((extId) => findSimilarIds([extId], [stray]).length > 0);
+        isAnySimilar ||= similar.length > 0;
+        for (const extId of same.length > 0 ? same : similar)
           note(unreadable, extId, answeredOtherwise(knownAs(extId, stray)));
-        }
+      }
       if (objects.size === 0 && !isAnySimilar) requireAsked(strays.length);
       return objects;
     },

@@ -42,12 +42,22 @@ export function toRule(declared: ExternalIdRule | undefined): ExternalIdRule | u
   return letters === 'insensitive' || normalize || trims || maxLength !== undefined ? declared : undefined;
 }
 
+/** Characters that a service keeps at least which cuts ids: shorter ids begin like others by chance, as `room_1` and `room_10`. */
+const LEAST_CUT = 12;
 const LOOSEST: ExternalIdRule = { case: 'insensitive', normalize: 'NFC', trim: true };
 
 /** Whether one id may be the other as a service stores it: in another case or form, without blanks, or cut. */
-export function isSimilarId(stored: string, sent: string): boolean {
-  const [short, long] = [stored, sent].map((extId) => keyOf(LOOSEST, extId));
-  return short !== undefined && short !== '' && long?.startsWith(short) === true;
+export const isSimilarId = (stored: string, sent: string) => findSimilarIds([stored], [sent]).length > 0;
+
+/** Returns the sent ids that may be one of the stored ids: see `isSimilarId`. */
+export function findSimilarIds(stored: Iterable<string>, sent: readonly string[]): string[] {
+  const known = new Set([...stored].map((extId) => keyOf(LOOSEST, extId)));
+  return sent.filter((extId) => {
+    const key = keyOf(LOOSEST, extId);
+    for (let length = key.length; length >= Math.min(LEAST_CUT, key.length); length--)
+      if (known.has(key.slice(0, length))) return true;
+    return false;
+  });
 }
 
 /** A rule as it is written in a configuration. */

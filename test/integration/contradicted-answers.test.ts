@@ -1,7 +1,8 @@
 // Guarantees 2, 6
 // Services for which external ids that differ little are one: nothing is accepted that the answer contradicts, and the record says what
 // the service did.
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import type { DialectDefinition, Json } from '../../src/dialect/dialect.js';
 import { retireFormer } from '../../src/state/records/retry-records.js';
 import {
   addRooms,
@@ -48,6 +49,67 @@ it('ids compared without case: no two records are synced on one object', async (
   });
   expect(nameAtService(world, 'a1')).toBe('Room a1');
   expect(world.writes()).toHaveLength(1);
+});
+
+describe.each([
+  ['ignore-case', 'A1', 'a1', PROPOSAL],
+  ['cut', 'long-na', 'long-name', '; if both are one: service.externalIds: { maxLength: 12 }'],
+] as const)(
+  'object of one row, which the service knows by the id of another row too: %s',
+  (externalIds, one, other, setting) => {
+    it('is that row’s alone, whichever way both are asked for', async () => {
+      const world = await open(rooms(), { sandbox: { externalIds } });
+      const fields = [{ fieldId: 'room.name', values: [`Room ${one}`] }];
+      world.sandbox.addObject({ extId: `room_${one}`, typeId: 'room', fields });
+      await addRooms(world, one, other, `${one}-more`);
+      const expected = {
+        [one]: 'synced',
+        [other]: `the answer names another object than was asked for: the service knows 'room_${other}' as 'room_${one}'${setting}`,
+      };
+      for (let runs = 0; runs < 3; runs++) {
+        await world.sync();
+        expect(await reasonsOf(world)).toMatchObject(expected);
+        await world.passLateWrites();
+        await world.drainInbox();
+      }
+      expect(nameAtService(world, one)).toBe(`Room ${one}`);
+      const more = externalIds === 'cut' ? expect.stringContaining('knows') : 'synced';
+      expect(await reasonsOf(world)).toMatchObject({ [`${one}-more`]: more });
+      expect(await world.drainInbox()).toEqual([]);
+      await expectNothingToSend(world);
+    });
+  },
+);
+
+it('write by an id that only finds tell from another one: the object that it changed is repaired', async () => {
+  const exactly: DialectDefinition = (base) => ({
+    find: {
+      read(body, question) {
+        const { filter } = question;
+        const answer = base.find.read(body, question);
+        if (filter.by !== 'extIds') return answer;
+        const isAsked = (found: unknown) => filter.extIds.includes(String((found as Json)['extId']));
+        const results = answer.results.filter(isAsked);
+        return { ...answer, results, totalResults: results.length };
+      },
+    },
+  });
+  const world = await open(rooms(), { sandbox: { externalIds: 'ignore-case' }, dialect: exactly });
+  const fields = [{ fieldId: 'room.name', values: ['Room A1'] }];
+  world.sandbox.addObject({ extId: 'room_A1', typeId: 'room', fields });
+  await addRooms(world, 'A1', 'a1');
+  await world.sync();
+  for (let rounds = 0; rounds < 3; rounds++) {
+    await world.passLateWrites();
+    await world.drainInbox();
+    await world.sync();
+  }
+  expect(await reasonsOf(world)).toEqual({
+    A1: 'synced',
+    a1: "the service gave 'room_a1' the number 1001, which is that of 'room_A1'",
+  });
+  expect(nameAtService(world, 'A1')).toBe('Room A1');
+  await expectNothingToSend(world);
 });
 
 it('number of another record, given anew after a restore: not accepted, and both objects are looked at', async () => {
