@@ -3,6 +3,7 @@
 import type { PutResult, ServiceObject } from '../../destination/destination.js';
 import { recordName, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { checkAgain, doubtNumber } from '../../state/records/record-state.js';
+import { readOwners } from '../../state/records/read/owners.js';
 import { readOtherOwners } from '../identity/who-has.js';
 import type { Write } from '../object/outcome-reasons.js';
 import type { SyncDeps } from '../run/sync-deps.js';
@@ -36,10 +37,14 @@ export async function refuseForeignNumbers(
     answer.unsettled.add(recordName(record));
   }
   const foundAs = new Map([...found.values()].map(({ id, extId }) => [id, extId]));
-  for (const { extId, destinationId } of given) {
+  const overwritten = given.flatMap(({ extId, destinationId }) => {
     const other = foundAs.get(destinationId);
-    if (other !== undefined && other !== extId) refuse(extId, destinationId, other);
-  }
+    if (other === undefined || other === extId) return [];
+    refuse(extId, destinationId, other);
+    return other;
+  });
+  for (const { stream: name, localKey } of (await readOwners(deps.state.db, overwritten)).values())
+    await checkAgain(deps.state.db, { stream: name, keys: [localKey] });
   for (const { extId, destinationId, owner } of await readOtherOwners(deps, given)) {
     refuse(extId, destinationId, owner.externalId);
     await checkAgain(deps.state.db, { stream: owner.stream, keys: [owner.localKey] });
