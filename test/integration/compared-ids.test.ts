@@ -142,3 +142,21 @@ it('setting that is added later: the state compares by it, and no object is reti
   expect(nameAtService(world, 'B')).toBe('anew');
   await expectNothingToSend(world);
 });
+
+it('setting that is added later: of links that become one, one is kept by it', async () => {
+  const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
+  await addRooms(world, 'A', 'B', 'C');
+  await world.sync();
+  await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by, linked_at) VALUES
+    ('rooms', 'A', 'ROOM_a', 'match', now()), ('rooms', 'B', 'Room_A', 'match', now() - interval '1 day')`;
+  await world.sql`UPDATE slotsync.streams SET fingerprint = 'another'`;
+  await rename(world, 'C', 'anew');
+  const { errors } = await world.sync();
+  expect(errors).toEqual([]);
+  expect(await world.sql`SELECT local_key, external_id FROM slotsync.links ORDER BY 1`).toMatchObject([
+    { local_key: 'A', external_id: 'room_a' },
+    { local_key: 'B', external_id: 'Room_A' },
+  ]);
+  expect(nameAtService(world, 'C')).toBe('anew');
+  expect(await messagesOf(world)).toMatchObject({ A: 'synced', C: 'synced' });
+});

@@ -7,7 +7,8 @@ import { WITHOUT_OBJECT } from './record-state.js';
 
 /**
  * Lets the state hold external ids as the rule compares them. Of records whose ids are one by it, the one that was accepted
- * last keeps the object, which is in doubt; the others have none any more.
+ * last keeps the object, which is in doubt; the others have none any more. The newest
+ * of links whose ids are one gets the key. The others keep their spelling, and their records say what keeps them out.
  */
 export async function compareIdsBy({ db }: Pick<State, 'db'>, rule: ExternalIdRule): Promise<void> {
   const key = sql.raw(keySql(rule, 'external_id'));
@@ -25,7 +26,10 @@ export async function compareIdsBy({ db }: Pick<State, 'db'>, rule: ExternalIdRu
         in_doubt = in_doubt OR coalesce(${key} = ${anyOf(shared.map((one) => one.key))}, false)
       WHERE external_id <> ${key} OR row_external_id <> ${rowKey} OR ${key} = ${anyOf(shared.map((one) => one.key))}`;
     await query(tx)`
-      UPDATE slotsync.links AS l SET external_id = ${key} WHERE external_id <> ${key}
-        AND NOT EXISTS (SELECT FROM slotsync.links AS o WHERE o.external_id = ${sql.raw(keySql(rule, 'l.external_id'))})`;
+      UPDATE slotsync.links AS l SET external_id = n.key FROM (
+        SELECT stream, local_key, ${key} AS key, row_number() OVER (PARTITION BY ${key}
+          ORDER BY external_id = ${key} DESC, linked_at DESC, stream, local_key) AS place
+        FROM slotsync.links
+      ) AS n WHERE l.stream = n.stream AND l.local_key = n.local_key AND n.place = 1 AND l.external_id <> n.key`;
   });
 }
