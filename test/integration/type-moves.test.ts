@@ -2,6 +2,7 @@
 // A row moves to a stream of another type with the same external id: a teacher becomes a student.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
+import type { DialectDefinition } from '../../src/dialect/dialect.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import type { Declaration } from '../support/campus.js';
@@ -33,6 +34,16 @@ const SCHEMA = {
   ],
 };
 
+/** A service that keeps what is not sent. */
+const PATCHING: DialectDefinition = (base) => ({
+  write: {
+    method: 'POST',
+    path: '/objects/upsert',
+    body: (objects) => ({ ...(base.write.body(objects) as object), importMode: 'PATCH' }),
+    patches: true,
+  },
+});
+
 const config = (
   canChangeTypes = false,
   changes: { staff?: Partial<Declaration>; students?: Partial<Declaration> } = {},
@@ -42,8 +53,13 @@ const config = (
 });
 
 /** A world in which twenty persons are staff. */
-async function open(declared = config(), sandbox: WorldOptions['sandbox'] = {}): Promise<World> {
-  const world = await openWorld(declared, { sandbox: { schema: SCHEMA, ...sandbox } });
+async function open(
+  declared = config(),
+  sandbox: WorldOptions['sandbox'] = {},
+  options: WorldOptions = {},
+): Promise<World> {
+  const world = await openWorld(declared, { ...options, sandbox: { schema: SCHEMA, ...sandbox } });
+  await world.sql`CREATE TABLE staff_archive (id int PRIMARY KEY, name text, room text)`;
   await world.sql`CREATE TABLE staff (id int PRIMARY KEY, name text, room text)`;
   await world.sql`CREATE TABLE students (id int PRIMARY KEY, name text, year int)`;
   await world.sql`INSERT INTO staff SELECT i, 'Person ' || i, 'N1' FROM generate_series(1, 20) AS i`;
@@ -221,6 +237,34 @@ describe('a row that moves to a stream of another type, where the service can ch
     await world.sync();
     expect(person(world, 7)).toMatchObject({ typeId: 'student', active: true });
     expect(await student(world)).toMatchObject({ status: 'synced' });
+  });
+
+  it.each<[string, Partial<WorldOptions>, Partial<Declaration>]>([
+    ['that patches', { dialect: PATCHING }, {}],
+    ['whose objects are owned whole', {}, { owns: 'object' }],
+  ])('asks for it in a service %s', async (_, options, changes) => {
+    const streams = { staff: { ...changes, fields: { 'person.name': 'name' } }, students: changes };
+    const world = await open(config(true, streams), {}, options);
+    await move(world, 7);
+    await world.sync();
+    expect(await student(world)).toMatchObject({ status: 'dead', error_code: 'external_id_taken' });
+    await world.sync();
+    expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: false });
+  });
+
+  it('leaves a refused object to the stream whose template makes its external id', async () => {
+    const archive: Declaration = {
+      ...STAFF,
+      from: 'staff_archive',
+      externalId: 'former_{id}',
+      retire: 'keep',
+    };
+    const declared = config(true);
+    const world = await open({ ...declared, streams: { archive, ...declared.streams } });
+    await move(world, 7);
+    await world.sync();
+    await world.sync();
+    expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: false });
   });
 
   it('asks for it by the retry once that is configured', async () => {

@@ -33,7 +33,7 @@ export interface Standing {
 
 /**
  * Reads the objects that must be looked at before they are written: those that keep fields, unless the service keeps what is not sent,
- * or a type of their own, those in doubt or retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
+ * or a type of their own, those in doubt or retired, those of which no row of their record was accepted, which may be another type's, and those that records are linked to, which nothing
  * is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
  */
 export async function readStanding(
@@ -50,7 +50,7 @@ export async function readStanding(
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
-      (retires || link || readsAll || record.objectHash === null || isLookedAt(record)),
+      (retires || link || readsAll || record.sourceHash === null || isLookedAt(record)),
   );
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {
