@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { hashObject, isSameObject } from '../../streams/destination-object.js';
+import { mayGive } from '../../streams/external-id.js';
 import type { Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
@@ -176,7 +177,8 @@ export function chooseWrites(
     if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))
       return settle(externalIdTaken(write, formerType));
     if (!standing && isContradicted(write)) return settle(contradicted(write, record.errorMessage ?? ''));
-    const keeper = streams.find(({ objectTypes }) => objectTypes.has(formerType ?? ''));
+    const keepers = streams.filter(({ objectTypes }) => objectTypes.has(formerType ?? ''));
+    const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
     // Fields of the former mapping may not belong to the new type.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
     const merged = mergeWithService(mapping, write.object, standing);
