@@ -132,6 +132,28 @@ it('number of another record, given anew after a restore: not accepted, and both
   await expectNothingToSend(world);
 });
 
+it('numbers of all objects, given anew after a restore: the object of a row that is gone is deactivated', async () => {
+  const world = await open(retiring);
+  await addRooms(world, 'A', 'B', 'C');
+  await world.sync();
+  const objects = world.sandbox.objects();
+  for (const { extId } of objects) world.sandbox.removeObject(extId);
+  for (const [at, { extId, typeId, fields }] of objects.entries())
+    world.sandbox.addObject({ id: 1001 + ((at + 1) % objects.length), extId, typeId, fields });
+  await rename(world, 'B', 'anew');
+  await rename(world, 'C', 'anew');
+  await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+  for (let rounds = 0; rounds < 3; rounds++) {
+    await world.sync();
+    await world.passLateWrites();
+    await world.drainInbox();
+  }
+  expect(world.sandbox.object('room_A')).toMatchObject({ active: false });
+  expect(await reasonsOf(world)).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
+  expect([nameAtService(world, 'B'), nameAtService(world, 'C')]).toEqual(['anew', 'anew']);
+  await expectNothingToSend(world);
+});
+
 it('ids stored in lower case: each object is written once, and its record says what the service did', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'lower-case' } });
   await addRooms(world, 'A1', 'B2', 'c');

@@ -63,7 +63,8 @@ export async function readStanding(
   // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
   const isAbsent = (extId: string) => !found.has(extId) && !unreadable.has(extId);
   const young = toRead.filter(
-    ({ retires, record, object }) => retires && isAbsent(object.extId) && isJustAccepted(deps, record),
+    ({ retires, hasNumberOfRow, record, object }) =>
+      retires && !hasNumberOfRow && isAbsent(object.extId) && isJustAccepted(deps, record),
   );
   if (young.length > 0) {
     const seconds = young.reduce((most, { record }) => Math.max(most, lagLeft(deps, record)), 0);
@@ -97,7 +98,8 @@ export async function readStanding(
     const reason = [object.extId, record.destinationId, link?.destinationId].map((id) =>
       unreadable.get(id ?? ''),
     );
-    const error = reason.find((one) => one);
+    // An object with the number of a row's object is not this record's, whatever the service answers to its external id.
+    const error = write.hasNumberOfRow ? undefined : reason.find((one) => one);
     if (error) settle(objectUnreadable(write, error));
     return !error;
   });

@@ -30,6 +30,8 @@ export interface Write {
   /** The hash of the object as the mapping makes it; of a retirement, as it is written. */
   objectHash: string;
   retires: boolean;
+  /** Another record, whose row is there, has the number of the object that is to be retired. */
+  hasNumberOfRow?: boolean;
   /** The record is linked to the object, whatever its template makes. */
   link?: Link | undefined;
   /** The write changes this type of the object. Where the service refuses that, the stream `keptBy` keeps the object. */

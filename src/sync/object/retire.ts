@@ -66,15 +66,10 @@ export async function startRetirements(
   const others = retirements.filter((retirement) => !isChosen(retirement));
   for (const { record } of await leaveToRows(deps, others, settle)) settle(outcome.skipped(record));
   const chosen = retirements.filter(isChosen);
-  // 7. The object has another external id now, by which it is the object of a row.
+  // 7. The object may have another external id now, by which it is the object of a row.
   const numbered = chosen.map(({ record }) => ({ stream: stream.name, ...record }));
-  const renamed = await readOtherOwners(deps, numbered);
-  const isRows = new Set(renamed.map(({ localKey }) => localKey));
-  return chosen.filter(({ record }) => {
-    if (!isRows.has(record.localKey)) return true;
-    settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
-    return false;
-  });
+  const renamed = new Set((await readOtherOwners(deps, numbered)).map(({ localKey }) => localKey));
+  return chosen.map((write) => ({ ...write, hasNumberOfRow: renamed.has(write.record.localKey) }));
 }
 
 /**
@@ -103,8 +98,10 @@ export async function chooseRetirements(
       return settle(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
-    // 9. The object is gone, and no write is under way any more that could bring it back.
-    if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
+    // 9. The object is gone or a row's, and no write is under way any more that could bring it back. A service that was
+    // restored may have given its number to a row's object, and another one to the object itself.
+    if (!standing || (retirement.hasNumberOfRow && standing.id === record.destinationId))
+      return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values, carried }) => [fieldId, values, carried] as const);
     const { spelling } = standing;
     const inactive = {
