@@ -111,7 +111,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
-  await doubtSharedNumbers(deps, { stream }, outcomes.values());
+  await doubtSharedNumbers(deps, claim.token);
   let isLeft = false;
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {

@@ -1,7 +1,7 @@
 // An object has a number that no other record has. Otherwise the service has one object for the external ids of both records,
 // and the write has changed it for the other record as well.
 import type { PutResult, ServiceObject } from '../../destination/destination.js';
-import { recordName, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
+import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { checkAgain, doubtNumber } from '../../state/records/record-state.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import { readOtherOwners } from '../identity/who-has.js';
@@ -16,7 +16,7 @@ import type { BatchWork } from './batch-work.js';
  */
 export async function refuseForeignNumbers(
   deps: SyncDeps,
-  { stream }: BatchWork,
+  { stream, claim }: BatchWork,
   { writes, found }: { writes: readonly Write[]; found: ReadonlyMap<string, ServiceObject> },
   results: Map<string, PutResult>,
 ): Promise<void> {
@@ -29,13 +29,14 @@ export async function refuseForeignNumbers(
     const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });
   };
-  const answers = answersOf(deps.state);
-  for (const { destinationId, ...record } of given) {
-    const answer = answers.get(destinationId) ?? { holders: new Map(), unsettled: new Set() };
-    answers.set(destinationId, answer);
-    answer.holders.set(recordName(record), record);
-    answer.unsettled.add(recordName(record));
-  }
+  const { holdersOf, numbersOf } = answersOf(deps.state);
+  for (const { destinationId, ...record } of given)
+    holdersOf.set(destinationId, [
+      ...(holdersOf.get(destinationId) ?? []),
+      { ...record, token: claim.token },
+    ]);
+  const numbers = given.map(({ destinationId }) => destinationId);
+  numbersOf.set(claim.token, [...(numbersOf.get(claim.token) ?? []), ...numbers]);
   const foundAs = new Map([...found.values()].map(({ id, extId }) => [id, extId]));
   const overwritten = given.flatMap(({ extId, destinationId }) => {
     const other = foundAs.get(destinationId);
@@ -55,32 +56,30 @@ export async function refuseForeignNumbers(
  * Puts objects in doubt whose numbers another batch of this process got meanwhile: neither of the two was settled when the other
  * looked. Call it when the batch is settled. Two processes at the same moment are not seen here; `verify` finds the objects.
  */
-export async function doubtSharedNumbers(
-  deps: SyncDeps,
-  { stream }: Pick<BatchWork, 'stream'>,
-  outcomes: Iterable<Outcome>,
-): Promise<void> {
-  const answers = answersOf(deps.state);
-  for (const outcome of outcomes) {
-    const { localKey, destinationId = NaN } = { destinationId: undefined, ...outcome };
-    const answer = answers.get(destinationId);
-    if (!answer?.unsettled.delete(recordName({ stream: stream.name, localKey }))) continue;
-    if (answer.unsettled.size === 0) answers.delete(destinationId);
-    if (answer.holders.size < 2) continue;
-    for (const holder of answer.holders.values())
-      await doubtNumber(deps.state.db, { stream: holder.stream, keys: [holder.localKey] });
+export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise<void> {
+  const { holdersOf, numbersOf } = answersOf(deps.state);
+  for (const number of numbersOf.get(token) ?? []) {
+    const holders = holdersOf.get(number) ?? [];
+    if (holders.every((holder) => !numbersOf.has(holder.token) || holder.token === token))
+      holdersOf.delete(number);
+    if (new Set(holders.map(recordName)).size < 2) continue;
+    for (const { stream, localKey } of holders)
+      await doubtNumber(deps.state.db, { stream, keys: [localKey] });
   }
+  numbersOf.delete(token);
 }
 
-/** The records for which the service answered a number, until all of them are settled. */
-interface Answer {
-  holders: Map<string, RecordKey>;
-  unsettled: Set<string>;
+/** Answers of the service to the batches of this process that are not settled yet. */
+interface Answers {
+  /** By number, the records for which it was answered, each with the token of its batch. */
+  holdersOf: Map<number, (RecordKey & { token: string })[]>;
+  /** By token. */
+  numbersOf: Map<string, number[]>;
 }
 
-const ANSWERS = new WeakMap<object, Map<number, Answer>>();
-function answersOf(state: object): Map<number, Answer> {
-  const answers = ANSWERS.get(state) ?? new Map<number, Answer>();
+const ANSWERS = new WeakMap<object, Answers>();
+function answersOf(state: object): Answers {
+  const answers = ANSWERS.get(state) ?? { holdersOf: new Map(), numbersOf: new Map() };
   ANSWERS.set(state, answers);
   return answers;
 }
