@@ -215,6 +215,9 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
         if (refusal) Object.assign(answers, { ...refusal, refused: answers.refused + 1 });
       },
     });
+    // An answer without numbers: an object that was read has the number under which it was.
+    for (const [extId, result] of written.results)
+      if (result.accepted) result.id ??= standing.found.get(extId)?.id;
     await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
     settleWritten(toWrite, written, settle);
     const keysOf = (extIds: ReadonlySet<string>) =>
