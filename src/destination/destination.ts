@@ -254,15 +254,28 @@ function openDestination(
     return byKey({ ...object, id: found.id, extId: extId === '' ? undefined : extId });
   }
 
-  /** A dialect that reads no external id, or another one, would hide every object. */
-  function requireAsked(found: number): void {
+  /**
+   * Refuses an answer to a find by external ids in which an object stands under another external id, or under none: an object that is
+   * asked for would be taken for absent, and written without what it keeps. The default dialect ignores objects of other external ids.
+   */
+  function requireAsked(
+    found: readonly { extId?: string | null | undefined }[],
+    asked: readonly string[],
+  ): void {
     const { file } = dialect;
-    if (file === undefined || found === 0) return; // the default: others may be in the answer
+    const keys = new Set(found.map(({ extId }) => toKey(extId ?? '')));
+    const wanted = new Set(asked);
+    const missing = asked.filter((extId) => !keys.has(extId));
+    const isOther = (extId: string) =>
+      !wanted.has(toKey(extId)) && !missing.some((one) => isSimilarId(extId, one));
+    const isWrong =
+      keys.has('') || (file && (keys.size < found.length || found.some(({ extId }) => isOther(extId ?? ''))));
+    if (missing.length === 0 || !isWrong) return;
     throw invalidAnswer(
       callOf(''),
-      `object.read of ${file} returns none of the external ids that were asked for`,
+      `${file ? `object.read of ${file}` : 'object.read'} returns an object without the external id that was asked for`,
       undefined,
-      `Correct object.read, or the filter extIds of find.ask, in ${file}, then: slotsync check`,
+      file && `Correct object.read, or the filter extIds of find.ask, in ${file}, then: slotsync check`,
     );
   }
 
@@ -286,7 +299,7 @@ function openDestination(
    * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
    * is asked for alone, once.
    */
-  async function narrowNamed<T extends { id: number }>(
+  async function narrowNamed<T extends { id: number; extId?: string | null | undefined }>(
     find: Find<T>,
     named: Named,
     context: Context,
@@ -308,6 +321,8 @@ function openDestination(
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
           found = await readFind(find, filterOf(part), context, { ...bounds, ask: findWholePage });
+          if (find.kind === 'objects' && by === 'extIds')
+            requireAsked(found.results, part as readonly string[]);
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
@@ -350,7 +365,7 @@ function openDestination(
     );
 
   /** Calls `narrowNamed` again while the service fails, as long as the caller's patience lasts. */
-  const findNamed = <T extends { id: number }>(
+  const findNamed = <T extends { id: number; extId?: string | null | undefined }>(
     find: Find<T>,
     named: Named,
     context: Context,
@@ -551,15 +566,12 @@ function openDestination(
         }
       }
       const missing = [...wanted].filter((extId) => !objects.has(extId));
-      let isAnySimilar = false;
       for (const stray of strays) {
         const similar = findSimilarIds([stray], missing);
         const same = similar.filter((extId) => findSimilarIds([extId], [stray]).length > 0);
-        isAnySimilar ||= similar.length > 0;
         for (const extId of same.length > 0 ? same : similar)
           note(unreadable, extId, answeredOtherwise(knownAs(extId, stray)));
       }
-      if (objects.size === 0 && !isAnySimilar) requireAsked(strays.length);
       return objects;
     },
 

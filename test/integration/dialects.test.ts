@@ -396,13 +396,18 @@ describe('a dialect that is wrong', () => {
     const world = await campus({ dialect, service: { pageSize: 2, requestTimeoutMs: 2000 } }, ROOMS_ALONE);
     await world.sync();
     const before = await world.recordsOf('rooms');
-    await world.sql`UPDATE rooms SET seats = 99 WHERE code = 'A'`;
+    const byHand = { 'room.name': 'Aula', 'room.seats': '40', 'room.note': 'by hand' };
+    world.sandbox.changeObject('room_A', {
+      fields: Object.entries(byHand).map(([fieldId, value]) => ({ fieldId, values: [value] })),
+    });
+    await world.sql`UPDATE rooms SET seats = 99 WHERE code IN ('A', 'E')`;
     await world.sql`DELETE FROM rooms WHERE code = 'D'`;
     isWrong.now = true;
     const { errors, run } = await world.sync();
     const after = await world.recordsOf('rooms');
     expect(world.sandbox.object('room_D')).toMatchObject({ active: true });
     expect(after['A']?.object_hash).toBe(before['A']?.object_hash);
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.note': 'by hand' });
     isWrong.now = false;
     await world.passLateWrites();
     await world.sync();
@@ -429,15 +434,27 @@ describe('a dialect that is wrong', () => {
       (base) => ({
         object: { read: (found, carries) => ({ ...base.object.read(found, carries), extId: 'another' }) },
       }),
-      'object.read of service-dialect.ts returns none of the external ids',
+      'object.read of service-dialect.ts returns an object without the external id that was asked for',
     ],
     [
       'drops the external id',
       (base) => ({
         object: { read: (found, carries) => ({ ...base.object.read(found, carries), extId: undefined }) },
       }),
-      'object.read of service-dialect.ts returns none of the external ids',
+      'object.read of service-dialect.ts returns an object without the external id that was asked for',
     ],
+    ...['room_E', null].map((extId): [string, DialectDefinition, string] => [
+      `reads the external id of one object as ${extId}`,
+      (base) => ({
+        object: {
+          read(found, carries) {
+            const read = base.object.read(found, carries);
+            return read.extId === 'room_A' ? { ...read, extId } : read;
+          },
+        },
+      }),
+      'object.read of service-dialect.ts returns an object without the external id that was asked for',
+    ]),
     [
       'repeats a cursor',
       (base) => ({
