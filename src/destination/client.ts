@@ -6,7 +6,7 @@ import { currentText } from '../config/setting-text.js';
 import type { ApiSettings } from '../config/settings.js';
 import type { SpanNotes } from '../process/tracing.js';
 import { withDeadline } from '../time/deadline.js';
-import type { Dialect, Filter, Json, Kind } from '../dialect/dialect.js';
+import type { Asked, Dialect, Filter, Json, Kind } from '../dialect/dialect.js';
 import { createTokenSource } from './access-token.js';
 import { openConnections } from './connections.js';
 import { createExchanges, type Context } from './exchange.js';
@@ -69,12 +69,11 @@ export function createClient({
   });
 
   /** A request of the dialect, as it is sent. */
-  const callOf = (endpoint: Endpoint, { method, path, body }: Omit<Call, 'endpoint'>): Call => ({
-    endpoint,
-    method,
-    path: prefix + path,
-    body,
-  });
+  const callOf = (endpoint: Endpoint, { method, path, body }: Asked): Call => {
+    const at = path.includes('?') ? path.indexOf('?') : path.length;
+    const below = endpoint === 'authenticate' ? '' : prefix;
+    return { endpoint, method, path: below + path.slice(0, at), query: path.slice(at), body };
+  };
 
   /** A find of one page; a find of nothing else is the smallest that the service may permit. */
   const find = (kind: Kind, filter: Filter = { by: 'none' }, page: Page = ONE_RESULT) => {
@@ -101,7 +100,7 @@ export function createClient({
     addSecret(key);
     const { organizationId, region } = api;
     const { headers, ...asked } = dialect.authenticate.ask({ key, organizationId, region });
-    const call: Call = { ...asked, endpoint: 'authenticate' };
+    const call = callOf('authenticate', asked);
     const exchange = exchanges.open(call, { lane: 'incremental' });
     return [await untilAnswered(exchange, () => exchange.send(headers, call.body)), call];
   }

@@ -70,7 +70,7 @@ export function createExchanges(deps: ExchangeDeps) {
       meter.requested(call.endpoint, outcome, (performance.now() - startedAt) / 1000);
     const request = {
       method: call.method,
-      path: call.path,
+      path: call.path + call.query,
       headers: {
         accept: 'application/json',
         ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
@@ -131,7 +131,7 @@ export function createExchanges(deps: ExchangeDeps) {
     observe: (listener: (exchanged: Exchanged) => void): void => void (observer = listener),
 
     /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
-    open({ method, path, endpoint }: Call, { lane, signal, noteSent }: Context) {
+    open({ method, path, query, endpoint }: Call, { lane, signal, noteSent }: Context) {
       let span: OpenSpan | undefined;
       let slot: Slot | undefined;
       let waitedSeconds = 0;
@@ -168,7 +168,7 @@ export function createExchanges(deps: ExchangeDeps) {
           await taken?.release();
           return undefined;
         }
-        const call = { method, path, endpoint, body };
+        const call = { method, path, query, endpoint, body };
         noteSent?.();
         if (answers === 0) {
           noteInSpan(notes.attributes ?? {});

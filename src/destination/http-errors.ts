@@ -13,7 +13,10 @@ export type Endpoint = 'authenticate' | 'objects' | `find${Capitalize<Kind>}`;
 
 export interface Call {
   method: Method;
+  /** Without the query. */
   path: string;
+  /** Begins with `?`; empty without one. It may hold values of records, or the key, so no message and no log has it. */
+  query: string;
   endpoint: Endpoint;
   body?: unknown;
 }

@@ -7,6 +7,8 @@ import { inspect } from 'node:util';
 import { pino } from 'pino';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createDestination, type Destination, type Unreadable } from '../../src/destination/destination.js';
+import { completeDialect } from '../../src/dialect/complete-dialect.js';
+import type { DialectDefinition } from '../../src/dialect/dialect.js';
 import type { Lane, Limiter, QuotaUsage } from '../../src/destination/quota/limiter.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
@@ -86,6 +88,7 @@ function connect(
     pageSize?: number;
     tokenSeconds?: number;
     errorBodies?: 'json' | 'any';
+    dialect?: DialectDefinition;
   } = {},
 ) {
   const { asked, limiter } = countingLimiter();
@@ -99,6 +102,7 @@ function connect(
     tokenSeconds: options.tokenSeconds ?? 300,
     pageSize: options.pageSize ?? 1000,
     errorBodies: options.errorBodies ?? 'json',
+    dialect: completeDialect(options.dialect ?? {}, undefined),
   });
   closers.push(() => destination.close());
   return { destination, asked };
@@ -367,6 +371,28 @@ describe('an answer', () => {
     expect(sandbox.arrivals().filter(({ path }) => path === '/elsewhere')).toEqual([]);
     expect(count(sandbox, '/objects')).toBe(1);
   });
+
+  it.each([401, 404, 414, 429, 500, 200])(
+    '%i to a request with a query is reported without the query, which may hold values or the key',
+    async (status) => {
+      const paths: string[] = [];
+      const service = await fakeService(({ url = '' }) => {
+        paths.push(url);
+        return url.includes('/login') && status !== 401
+          ? { status: 200, body: { token: 'of-a-session' } }
+          : { status, body: { message: 'no' } };
+      });
+      const { destination } = connect(service, {
+        dialect: {
+          authenticate: { ask: ({ key }) => ({ method: 'POST', path: `/login?key=${key}`, headers: {} }) },
+          find: { ask: () => ({ method: 'GET', path: '/objects?name=Ada%20Lovelace' }) },
+        },
+      });
+      const error = await failureOf(destination.findObjects(['a'], 'room', NIGHTLY));
+      expect(paths).toContain(status === 401 ? `/login?key=${KEY}` : '/v1/objects?name=Ada%20Lovelace');
+      expect(inspect(error, { depth: 10, showHidden: true }) + lines.join('')).not.toMatch(/Lovelace|key=/);
+    },
+  );
 
   it('413 names the setting that makes requests smaller', async () => {
     const sandbox = await startService({ maxObjects: 1 });

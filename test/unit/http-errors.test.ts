@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { asTransportError, meaningOf, type Meaning } from '../../src/destination/http-errors.js';
 
-const FIND = { method: 'POST', path: '/v1/objects/find', endpoint: 'findObjects' } as const;
-const PUT = { method: 'PUT', path: '/v1/objects', endpoint: 'objects' } as const;
+const FIND = { method: 'POST', path: '/v1/objects/find', query: '', endpoint: 'findObjects' } as const;
+const PUT = { method: 'PUT', path: '/v1/objects', query: '', endpoint: 'objects' } as const;
 const SIGN_IN = {
   method: 'POST',
   path: '/v1/organizations/demo/api-keys/authenticate',

@@ -79,11 +79,11 @@ export async function* probeWire(destination: Destination, now = Date.now()): As
     findCancellations: () => bookings('cancellations'),
   };
   let seen: { exchange?: WireExchange } = {};
-  destination.observe(({ call: { endpoint, method, path, body }, status, body: text }) => {
+  destination.observe(({ call: { endpoint, method, path, query, body }, status, body: text }) => {
     seen.exchange = {
       endpoint,
       method,
-      path,
+      path: endpoint === 'authenticate' ? path : path + query,
       sent: endpoint === 'authenticate' ? undefined : body,
       status,
       answered: parsed(text),
