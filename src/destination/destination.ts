@@ -27,6 +27,7 @@ import {
   answeredOtherwise,
   answerTooLarge,
   failsOnFound,
+  isRequestTooLarge,
   invalidAnswer,
   isSpoiled,
   refusedContent,
@@ -108,7 +109,7 @@ export interface Found<T> {
 
 /** Pages of one find that are read at once. */
 const PAGES_AT_ONCE = 4;
-/** Ids named in one find. */
+/** Most ids named in one find. */
 const NAMED_AT_ONCE = 1000;
 /** Failures in a row that end a find by ids, before and after something was answered: the service is down. */
 const MOST_FAILURES = { before: 8, after: 20 };
@@ -294,6 +295,9 @@ function openDestination(
     return readPages((page) => ask<T>(find, filter, page, context), reading);
   };
 
+  /** Ids named in one find, as the service takes them: fewer after a request was too large. */
+  let namedAtOnce = NAMED_AT_ONCE;
+
   /**
    * Finds objects or bookings by any number of ids. A find that one of its ids may have spoiled is sent again in halves. An id that fails alone,
    * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
@@ -318,6 +322,10 @@ function openDestination(
     async function ask(parts: (readonly (string | number)[])[]): Promise<Map<string | number, unknown>> {
       const failed = new Map<string | number, unknown>();
       for (let part = parts.shift(); part; part = parts.shift()) {
+        if (part.length > namedAtOnce) {
+          parts = [...slice(part, namedAtOnce), ...parts];
+          continue;
+        }
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
           found = await readFind(find, filterOf(part), context, { ...bounds, ask: findWholePage });
@@ -326,6 +334,11 @@ function openDestination(
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
+          if (part.length > 1 && isRequestTooLarge(error)) {
+            namedAtOnce = Math.min(namedAtOnce, Math.ceil(part.length / 2));
+            parts.unshift(part);
+            continue;
+          }
           const isTooLarge = codeOf(error) === 'answer_too_large';
           if (!isTooLarge && ++failuresInRow >= MOST_FAILURES[isAnswered ? 'after' : 'before']) throw error;
           const halves = part.length > 1 ? slice(part, Math.ceil(part.length / 2)) : [];
@@ -345,7 +358,7 @@ function openDestination(
     }
 
     const others = ids.filter((id) => !suspects.has(id));
-    let failed = await ask(slice(others, NAMED_AT_ONCE));
+    let failed = await ask(slice(others, namedAtOnce));
     for (let attempt = 1; failed.size > 0 && attempt < ATTEMPTS_ALONE; attempt++) {
       // A queue sends its batch again; a command has only this reading.
       if (!isAnswered && (patience === noPatience || !(await isUp(context)))) throw [...failed.values()][0];

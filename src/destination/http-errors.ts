@@ -38,8 +38,11 @@ type Body = 'service' | 'page' | 'other';
 export type Meaning =
   'read' | 'throttled' | 'redirected' | 'unauthorized' | 'gateway_answered' | 'refused' | 'service_failed';
 
+/** Statuses of a request whose body, address or headers are too large for whoever answers: smaller requests help. */
+const TOO_LARGE = [413, 414, 431];
+
 /** Statuses of a PUT that is refused for what it holds, rather than for who asks or when: it is sent again in parts. */
-const REFUSED_CONTENT = [400, 404, 409, 410, 412, 413, 422, 423];
+const REFUSED_CONTENT = [400, 404, 409, 410, 412, 422, 423, ...TOO_LARGE];
 
 type Statuses = readonly number[] | { from: number; to: number };
 
@@ -50,8 +53,7 @@ const MEANINGS: readonly { on: Statuses; of?: 'authenticate'; body?: readonly Bo
   { on: [429], is: 'throttled' },
   { on: [401], is: 'unauthorized' },
   { on: { from: 400, to: 499 }, of: 'authenticate', body: ['service', 'other'], is: 'unauthorized' },
-  // Too large for whoever answers: smaller requests help.
-  { on: [413], is: 'refused' },
+  { on: TOO_LARGE, is: 'refused' },
   { on: { from: 100, to: 599 }, body: ['page', 'other'], is: 'gateway_answered' },
   { on: { from: 100, to: 199 }, is: 'gateway_answered' },
   { on: [403], is: 'unauthorized' },
@@ -75,6 +77,9 @@ export function refusedContent(error: unknown): number | undefined {
   if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
   return REFUSED_CONTENT.find((status) => status === error.facts['status']);
 }
+
+/** Tells whether a request was too large. */
+export const isRequestTooLarge = (error: unknown): boolean => TOO_LARGE.includes(refusedContent(error) ?? 0);
 
 /** Failures of a request that may come of one object in it. */
 const SPOILED = new Set([

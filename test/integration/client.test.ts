@@ -722,6 +722,41 @@ describe('a find', () => {
     expect(error).toMatchObject({ code: 'answer_too_large', detail: "'large'" });
   });
 
+  it.each([
+    [414, '<html>'],
+    [431, { message: 'too long' }],
+  ])(
+    'by names whose request is too large (%i) names fewer at once, and so do later ones',
+    async (status, body) => {
+      const asked: number[] = [];
+      const service = await fakeService(({ url = '' }) => {
+        const names = [...new URL(url, 'http://service').searchParams.keys()];
+        asked.push(names.length);
+        if (names.length > 10) return { status, body };
+        return findAnswer([], {
+          results: names.map((extId) => ({ id: Number(extId.slice(1)), extId, fields: [] })),
+          totalPages: 1,
+        });
+      });
+      const { destination } = connect(service, {
+        dialect: {
+          find: {
+            ask({ filter }) {
+              const names = filter.by === 'extIds' ? filter.extIds : [];
+              return { method: 'GET', path: `/objects?${names.join('&')}` };
+            },
+          },
+        },
+      });
+      const names = Array.from({ length: 1000 }, (_, at) => `a${at + 1}`);
+      expect((await destination.findObjects(names, 'room', NIGHTLY)).size).toBe(1000);
+      expect(asked.filter((count) => count > 10)).toEqual([1000, 500, 250, 125, 63, 32, 16]);
+      asked.length = 0;
+      await destination.findObjects(names, 'room', NIGHTLY);
+      expect(asked).toHaveLength(125);
+    },
+  );
+
   it('by names whose answers together are too large for the memory is given up', async () => {
     let whole = 0;
     const service = await fakeService((_, body) => {

@@ -18,7 +18,7 @@ function expected(status: number, isSignIn: boolean, body: 'service' | 'page' | 
   if (status === 429) return 'throttled';
   if (status === 401) return 'unauthorized';
   if (isSignIn && status >= 400 && status < 500 && body !== 'page') return 'unauthorized';
-  if (status === 413) return 'refused';
+  if ([413, 414, 431].includes(status)) return 'refused';
   if (status < 200 || body !== 'service') return 'gateway_answered';
   if (status === 403) return 'unauthorized';
   if (status === 408 || status === 425 || status >= 500) return 'service_failed';
