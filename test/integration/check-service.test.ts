@@ -285,10 +285,13 @@ describe('write probe', () => {
   });
 });
 
-describe('write probe during a freeze', () => {
+describe('write probe without a confirmation, and during a freeze', () => {
   const streams = { rooms: ROOMS, courses: { ...COURSES, fields: {} } };
   /** The finding of `check --write-probe` for a room. */
-  async function probeRoom(freeze?: { from: string; to: string; streams?: string[]; reason: string }[]) {
+  async function probeRoom(
+    freeze?: { from: string; to: string; streams?: string[]; reason: string }[],
+    isConfirmed = true,
+  ) {
     const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
     const deps = {
       configuration: checkConfiguration({ streams, ...(freeze && { freeze }) }),
@@ -297,7 +300,7 @@ describe('write probe during a freeze', () => {
       destination: async () => world.destination,
       isQuotaInState: true,
       timeZone: async () => 'Europe/Stockholm',
-      writeProbe: { number: id, externalId: 'room_1', confirm: async () => true },
+      writeProbe: { number: id, externalId: 'room_1', confirm: async () => isConfirmed },
     };
     for await (const finding of checkAll(deps)) if (finding.what === 'write probe') return finding;
     return undefined;
@@ -307,6 +310,14 @@ describe('write probe during a freeze', () => {
     world = await openWorld({ streams });
     await world.sql`CREATE TABLE rooms (code text, name text)`;
     await world.sql`CREATE TABLE courses (code text, room text)`;
+  });
+
+  it('names the answer that it waits for where it was not confirmed', async () => {
+    expect(await probeRoom([], false)).toMatchObject({
+      result: 'fault',
+      text: 'it was not confirmed by yes, so nothing was written',
+    });
+    expect(puts()).toEqual([]);
   });
 
   it('is refused where its own configuration freezes a stream of the type', async () => {

@@ -118,7 +118,8 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
         if (!db || !isOk(state)) throw new UsageError('nothing is written while the state has a fault');
         return probeWrite(destination, writeProbe, async (object, leftOut) => {
           await requireUnfrozen(db, deps, object.typeId);
-          if (!(await writeProbe.confirm({ object, leftOut }))) throw new UsageError('nothing was written');
+          if (!(await writeProbe.confirm({ object, leftOut })))
+            throw new UsageError('it was not confirmed by yes, so nothing was written');
         });
       });
     yield* checkService(destination, configuration, tryWrite);

@@ -25,7 +25,7 @@ const UNWRITTEN: readonly Assumption[] = [
     name: 'write',
     held: 'unknown',
     found:
-      'PUT /objects is only seen when something is written: by the first sync, or --write-probe <number>',
+      'the bulk write is only seen when something is written: by the first sync, or --write-probe <number>',
   },
   {
     name: 'replace',
