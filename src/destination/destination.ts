@@ -18,7 +18,13 @@ import {
   type FieldValues,
 } from '../streams/destination-object.js';
 import { isStorable } from '../streams/local-key.js';
-import { findSimilarIds, keyOf, toRule, type ExternalIdRule } from '../streams/external-id-rule.js';
+import {
+  findSimilarIds,
+  isSimilarId,
+  keyOf,
+  toRule,
+  type ExternalIdRule,
+} from '../streams/external-id-rule.js';
 import type { Place } from '../process/tracing.js';
 import { retryDelayMs } from '../time/retry-delay.js';
 import { createClient, ONE_RESULT, untilAnswered, type Client, type ClientOptions } from './client.js';
