@@ -118,9 +118,10 @@ function describeResults(findings: readonly Finding[]): string {
   const count = (...results: Finding['result'][]) =>
     findings.filter(({ result }) => results.includes(result)).length;
   const [faults, warnings] = [count('fault'), count('warning')];
+  const wrong = count('fault', 'contradicted');
   const counts = [
     `${count('ok')} hold`,
-    `${count('fault', 'contradicted')} do not hold`,
+    `${wrong} ${wrong === 1 ? 'does' : 'do'} not hold`,
     `${count('untested')} not tested yet`,
     warnings > 0 && plural(warnings, 'warning'),
   ];

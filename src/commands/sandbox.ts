@@ -59,7 +59,9 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
     '',
     ...Object.entries(settings).map(([name, value]) => `  ${name}=${value}`),
     '',
-    `It knows ${plural(known.types, 'type')} and ${plural(known.fields, 'field')}.`,
+    contract === undefined
+      ? `It knows ${plural(known.types, 'type')} and ${plural(known.fields, 'field')}.`
+      : `It answers what ${contract} has, whatever is asked: for slotsync check --wire.`,
     `Requests it has received: ${opened.url}/sandbox/summary`,
   ]);
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);

@@ -26,7 +26,9 @@ it('shows what each endpoint was sent and answered, and what was understood', as
   expect(code).toBe(0);
   expect(stdout).toContain('✓ findObjects: POST /v1/objects/find, 200');
   expect(stdout).toContain('    sent: { idFormat: text, page: number, limit: number }');
-  expect(stdout).toContain('answered: { results: [{ members: [text], changed: text, extId: text, typeId: text, id: number,');
+  expect(stdout).toContain(
+    'answered: { results: [{ members: [text], changed: text, extId: text, typeId: text, id: number,',
+  );
   expect(stdout).toContain('room_Anna, type room, active, 1 field; kept as it is: members, changed');
   expect(stdout).toContain('6 answers understood, 0 not.');
   expect(stdout).not.toContain('person_7');
