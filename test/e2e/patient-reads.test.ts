@@ -17,7 +17,8 @@ describe('a command that only reads', () => {
   ])('%s asks again after a 503, a reset and a lost answer', async (command, path) => {
     world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
     expect((await world.run(['sync'])).code).toBe(0);
-    world.sandbox.failNext({ path, fault: 'status', status: 503 });
+    // A page of a type that fails is divided first.
+    world.sandbox.failNext({ path, fault: 'status', status: 503, times: command === 'verify' ? 12 : 1 });
     world.sandbox.failNext({ path, fault: command === 'check' ? 'loseAnswer' : 'reset' });
     const { code, stdout, stderr } = await world.start([command]).finished;
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.not.stringContaining('503') });

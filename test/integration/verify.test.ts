@@ -905,7 +905,7 @@ describe('verify: by a worker', () => {
     const [before, after] = [new Date('2026-03-02T04:59:00Z'), new Date('2026-03-02T05:00:00Z')];
     await world.sql`UPDATE slotsync.schedules SET registered_at = '2026-03-02 00:00Z'`;
     expect(await verifyWhenDue(periodic(world), before)).toBeUndefined();
-    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 1 });
+    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 12 });
     await expect(verifyWhenDue(periodic(world), after)).rejects.toMatchObject({ code: 'service_failed' });
     expect(await verifyWhenDue(periodic(world), after)).toMatchObject({ drifting: 0 });
     expect(await verifyWhenDue(periodic(world), after)).toBeUndefined();
