@@ -47,9 +47,6 @@ export type { PutObject } from '../dialect/dialect.js';
 export type { Period, UpcomingReservation } from './upcoming-reservations.js';
 export type { PutResult } from './match-results.js';
 
-/** Assumed: nothing is published, and a find that is served by a copy of the service's database lags. */
-const FIND_LAG_SECONDS = 10;
-
 export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
   /** The default one unless given. */
   dialect?: CompleteDialect;
@@ -538,7 +535,7 @@ function openDestination(
       region: options.api.region,
     },
     /** Seconds after a write for which a find may still answer what was before it. */
-    findLagSeconds: FIND_LAG_SECONDS,
+    findLagSeconds: dialect.findLagSeconds,
     requests: client.requests,
     observe: client.observe,
     /** Properties of an object that are never sent back. */

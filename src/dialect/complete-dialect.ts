@@ -63,6 +63,7 @@ const SHAPES: Record<string, z.ZodType> = {
   times: z.enum(['seconds', 'milliseconds']),
   ids: z.enum(['numbers', 'texts']),
   maintained: z.array(z.string()),
+  findLagSeconds: z.number().min(0).max(600),
 };
 
 const ASKS = new Set(['ask', 'headers', 'write', 'body']);

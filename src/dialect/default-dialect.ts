@@ -240,6 +240,8 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
     ids: 'numbers',
     // Assumed: their names.
     maintained: ['created', 'createdBy', 'modified', 'modifiedBy'],
+    // Assumed: a find that is served by a copy of the service's database lags.
+    findLagSeconds: 10,
   };
 }
 

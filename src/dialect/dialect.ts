@@ -167,11 +167,13 @@ export interface Dialect {
   ids: 'numbers' | 'texts';
   /** Properties of an object that only the service maintains: they are never sent back. */
   maintained: readonly string[];
+  /** Seconds after a write for which a find may still answer what was before it. */
+  findLagSeconds: number;
 }
 
 /** Any parts of a dialect. */
 export type DialectParts = {
-  [Section in keyof Dialect]?: Dialect[Section] extends readonly unknown[] | string
+  [Section in keyof Dialect]?: Dialect[Section] extends readonly unknown[] | string | number
     ? Dialect[Section]
     : Partial<Dialect[Section]>;
 };

@@ -33,9 +33,9 @@ export interface Standing {
 }
 
 /**
- * Reads the objects that must be looked at before they are written: those that keep fields, unless the service keeps what is not sent,
- * or a type of their own, those in doubt or retired, those of which no row of their record was accepted, which may be another type's, and those that records are linked to, which nothing
- * is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
+ * Reads the objects that must be looked at before they are written: those that keep fields, unless the service keeps what is not
+ * sent, or a type of their own; those in doubt or retired; those of which no row of their record was accepted, which may be another
+ * type's; and those that records are linked to, which nothing is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
  */
 export async function readStanding(
   deps: SyncDeps,
