@@ -179,7 +179,8 @@ export function chooseWrites(
     if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))
       return settle(externalIdTaken(write, formerType));
     if (!standing && isContradicted(write)) return settle(contradicted(write, record.errorMessage ?? ''));
-    const keepers = streams.filter(({ objectTypes }) => objectTypes.has(formerType ?? ''));
+    const keepers =
+      formerType === undefined ? [] : streams.filter(({ objectTypes }) => objectTypes.has(formerType));
     const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
     // Fields of the former mapping may not belong to the new type.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;

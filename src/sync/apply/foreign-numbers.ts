@@ -20,23 +20,30 @@ export async function refuseForeignNumbers(
   { writes, found }: { writes: readonly Write[]; found: ReadonlyMap<string, ServiceObject> },
   results: Map<string, PutResult>,
 ): Promise<void> {
-  const given = writes.flatMap(({ object: { extId }, record: { localKey, destinationId } }) => {
-    const result = results.get(extId);
-    const isNew = result?.accepted && result.id !== undefined && result.id !== destinationId;
-    return isNew ? [{ extId, stream: stream.name, localKey, destinationId: result.id ?? 0 }] : [];
-  });
+  const { holdersOf, answeredTo } = answersOf(deps.state);
+  const given: Holder[] = [];
+  for (const { object, record } of writes) {
+    const result = results.get(object.extId);
+    if (!result?.accepted || result.id === undefined || result.id === record.destinationId) continue;
+    const { localKey } = record;
+    const destinationId = result.id;
+    const next = holdersOf.get(destinationId);
+    const holder = {
+      extId: object.extId,
+      stream: stream.name,
+      localKey,
+      destinationId,
+      token: claim.token,
+      next,
+    };
+    holdersOf.set(destinationId, holder);
+    given.push(holder);
+  }
+  answeredTo.set(claim.token, [...(answeredTo.get(claim.token) ?? []), ...given]);
   const refuse = (extId: string, number: number, other: string) => {
     const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });
   };
-  const { holdersOf, numbersOf } = answersOf(deps.state);
-  for (const { destinationId, ...record } of given)
-    holdersOf.set(destinationId, [
-      ...(holdersOf.get(destinationId) ?? []),
-      { ...record, token: claim.token },
-    ]);
-  const numbers = given.map(({ destinationId }) => destinationId);
-  numbersOf.set(claim.token, [...(numbersOf.get(claim.token) ?? []), ...numbers]);
   const foundAs = new Map([...found.values()].map(({ id, extId }) => [id, extId]));
   const overwritten = given.flatMap(({ extId, destinationId }) => {
     const other = foundAs.get(destinationId);
@@ -57,29 +64,39 @@ export async function refuseForeignNumbers(
  * looked. Call it when the batch is settled. Two processes at the same moment are not seen here; `verify` finds the objects.
  */
 export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise<void> {
-  const { holdersOf, numbersOf } = answersOf(deps.state);
-  for (const number of numbersOf.get(token) ?? []) {
-    const holders = holdersOf.get(number) ?? [];
-    if (holders.every((holder) => !numbersOf.has(holder.token) || holder.token === token))
-      holdersOf.delete(number);
-    if (new Set(holders.map(recordName)).size < 2) continue;
+  const { holdersOf, answeredTo } = answersOf(deps.state);
+  for (const { destinationId } of answeredTo.get(token) ?? []) {
+    const holders: Holder[] = [];
+    for (let one = holdersOf.get(destinationId); one; one = one.next) holders.push(one);
+    if (holders.every((one) => one.token === token || !answeredTo.has(one.token)))
+      holdersOf.delete(destinationId);
+    if (holders.length < 2 || new Set(holders.map(recordName)).size < 2) continue;
     for (const { stream, localKey } of holders)
       await doubtNumber(deps.state.db, { stream, keys: [localKey] });
   }
-  numbersOf.delete(token);
+  answeredTo.delete(token);
+}
+
+/** A record for which the service answered a number, and others for which it answered the same. */
+interface Holder extends RecordKey {
+  extId: string;
+  destinationId: number;
+  /** The token of its batch. */
+  token: string;
+  next: Holder | undefined;
 }
 
 /** Answers of the service to the batches of this process that are not settled yet. */
 interface Answers {
-  /** By number, the records for which it was answered, each with the token of its batch. */
-  holdersOf: Map<number, (RecordKey & { token: string })[]>;
-  /** By token. */
-  numbersOf: Map<string, number[]>;
+  /** By number, the last record for which it was answered. */
+  holdersOf: Map<number, Holder>;
+  /** By the token of a batch. */
+  answeredTo: Map<string, Holder[]>;
 }
 
 const ANSWERS = new WeakMap<object, Answers>();
 function answersOf(state: object): Answers {
-  const answers = ANSWERS.get(state) ?? { holdersOf: new Map(), numbersOf: new Map() };
+  const answers = ANSWERS.get(state) ?? { holdersOf: new Map(), answeredTo: new Map() };
   ANSWERS.set(state, answers);
   return answers;
 }

@@ -3,7 +3,7 @@
 // object over.
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
-import type { RecordKey } from '../../state/records/outcome-types.js';
+import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { readOwners, readOwnersByNumber, type OwnerRecord } from '../../state/records/read/owners.js';
 import { isReservedKey, isStorable } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
@@ -91,22 +91,23 @@ export async function whoHasObjects(
   };
 }
 
-/** Returns the records of one stream whose number is that of another record, the owner, if the row of the owner is still there. */
+/** Returns the records whose number is that of another record, the owner, if the row of the owner is still there. */
 export async function readOtherOwners<T extends RecordKey & { destinationId: number | null }>(
   deps: IdentityDeps,
   records: readonly T[],
 ): Promise<(T & { owner: OwnerRecord })[]> {
-  const numbered = records.flatMap(({ localKey, destinationId }) =>
-    destinationId === null ? [] : { localKey, destinationId },
-  );
-  const owners = await readOwnersByNumber(deps.state.db, records[0]?.stream ?? '', numbered);
+  const numbers = records.flatMap(({ destinationId }) => destinationId ?? []);
+  const owners = await readOwnersByNumber(deps.state.db, numbers);
   if (owners.length === 0) return [];
-  const rowOf = await readOwnerRows(deps, owners);
-  const recordOf = new Map(records.map((record) => [record.localKey, record]));
-  return owners.flatMap(({ ofKey, ...owner }) => {
-    const record = recordOf.get(ofKey);
-    return record && rowOf(owner) === 'same' ? { ...record, owner } : [];
-  });
+  const own = new Map(records.map((record) => [recordName(record), record.destinationId]));
+  const others = owners.filter((owner) => own.get(recordName(owner)) !== owner.destinationId);
+  if (others.length === 0) return [];
+  const rowOf = await readOwnerRows(deps, others);
+  return records.flatMap((record) =>
+    others
+      .filter((owner) => owner.destinationId === record.destinationId && rowOf(owner) === 'same')
+      .map((owner) => ({ ...record, owner })),
+  );
 }
 
 async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]) {

@@ -65,23 +65,19 @@ export async function sampleOwners(db: Queries, stream: string, count: number): 
     ORDER BY random() LIMIT ${count}`;
 }
 
+/** Without a limit the planner expects so many rows for each number that it compiles the statement, which takes longer than to run it. */
+const MOST_OWNERS = 10;
+
 /**
- * The records whose objects have, or may have, the number of one of these records, each with the key of that record: `ofKey`.
- * Each number is looked up in the index, since the planner may expect one row where there are very many.
+ * The records whose objects have these numbers at the service, or may have. Each number is looked up in the index; more than ten
+ * records of one number are not read.
  */
-export async function readOwnersByNumber(
-  db: Queries,
-  stream: string,
-  records: readonly { localKey: string; destinationId: number }[],
-): Promise<(OwnerRecord & { ofKey: string })[]> {
-  if (records.length === 0) return [];
-  const keys = arrayLiteral(records.map(({ localKey }) => localKey));
-  const numbers = arrayLiteral(records.map(({ destinationId }) => String(destinationId)));
-  return query<OwnerRecord & { ofKey: string }>(db)`
-    SELECT ${OWNER}, of.key AS "ofKey" FROM unnest(${keys}::text[], ${numbers}::bigint[]) AS of (key, number)
-    CROSS JOIN LATERAL (SELECT * FROM slotsync.records AS r
-      WHERE r.destination_id = of.number AND r.external_id IS NOT NULL AND ${MAY_BE_AT_SERVICE}
-        AND (r.stream <> ${stream} OR r.local_key <> of.key) OFFSET 0) AS r`;
+export async function readOwnersByNumber(db: Queries, numbers: readonly number[]): Promise<OwnerRecord[]> {
+  if (numbers.length === 0) return [];
+  return query<OwnerRecord>(db)`
+    SELECT ${OWNER} FROM unnest(${arrayLiteral(numbers.map(String))}::bigint[]) AS number CROSS JOIN LATERAL (
+      SELECT * FROM slotsync.records AS r WHERE r.destination_id = number AND r.external_id IS NOT NULL AND ${MAY_BE_AT_SERVICE}
+      LIMIT ${MOST_OWNERS}) AS r`;
 }
 
 /** Keys of the records of a stream whose object has this number at the service. */
