@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 
-/** Whether somebody sits at the terminal who can be asked. */
+/** Tells whether input and output are a terminal, so that a person can be asked. */
 export const canAsk = () => process.stdin.isTTY && process.stdout.isTTY;
 
 /** The line that is typed; empty when the input ends. */

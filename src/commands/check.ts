@@ -98,7 +98,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     : EXIT.failed;
 }
 
-/** Asks whoever started the command. */
+/** Asks the person at the terminal before an object is written. Throws UsageError where nobody can be asked. */
 function confirmWrite({ yes, json }: CheckOptions) {
   return async ({ object: { id, extId, typeId }, leftOut }: WriteQuestion): Promise<boolean> => {
     if (yes) return true;
@@ -113,7 +113,7 @@ function confirmWrite({ yes, json }: CheckOptions) {
   };
 }
 
-/** How many findings of each kind there are, and the next step. */
+/** Counts the findings of each kind, and names the next step. */
 function describeResults(findings: readonly Finding[]): string {
   const count = (...results: Finding['result'][]) =>
     findings.filter(({ result }) => results.includes(result)).length;

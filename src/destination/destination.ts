@@ -373,7 +373,7 @@ function openDestination(
     return results;
   }
 
-  /** Whether the service answers another find. */
+  /** Tells whether the service answers a find of types: then it is not down, and fails on some objects alone. */
   const isUp = (context: Context) =>
     findWholePage(finds.types, { by: 'none' }, ONE_RESULT, context).then(
       () => true,
@@ -560,7 +560,7 @@ function openDestination(
       const find = (ids: readonly string[]) => findNamed(finds.objects, { extIds: ids }, context, narrowing);
       const all = await find(extIds);
       const answered = new Set(all.flatMap((found) => (found.extId ? toKey(found.extId) : [])));
-      // The answer to two spellings of one id has the object by one of them only. The other one is asked for without it.
+      // A service that takes two ids for one answers its object once. The id that it did not answer is asked for alone.
       const absent = extIds.filter((extId) => !answered.has(extId) && !unreadable?.has(extId));
       const hidden = new Set(findSimilarIds(answered, absent));
       const again = hidden.size > 0 ? await find([...hidden]) : [];
@@ -644,14 +644,14 @@ function openDestination(
       return [...wanted.values()];
     },
 
-    /** Whether the service keeps fields that are not sent. */
+    /** True: the service keeps fields that a write does not name. */
     patches: dialect.write.patches,
     externalIds: rule,
     /** Whether objects can be found by the values of their fields. */
     searchesByFields,
     /** Whether a PUT may give an object its external id by its number. */
     assignsExternalIds: options.assignExternalIds ?? false,
-    /** Whether a PUT may change the type of an object. */
+    /** True: a PUT may change the type of an object. */
     canChangeTypes: options.canChangeTypes ?? false,
 
     /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */

@@ -169,7 +169,7 @@ async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Readi
   return { total, atLeast: total ?? (count - 1) * first.results.length + 1, pages: pages() };
 }
 
-/** Failures in a row of pages and their parts that end a reading: the service is down. */
+/** So many failed requests in a row, for a page and its parts, mean that the service is down. */
 const MOST_FAILURES = 12;
 
 /**

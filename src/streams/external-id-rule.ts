@@ -36,7 +36,7 @@ export function keySql(rule: ExternalIdRule | undefined, extId: string): string 
   return rule.maxLength === undefined ? key : trimmed(`left(${key}, ${rule.maxLength})`);
 }
 
-/** The rule of a configuration; undefined: it says nothing, and ids are compared as they are. */
+/** The rule that a configuration declares. Undefined: external ids are compared character by character. */
 export function toRule(declared: ExternalIdRule | undefined): ExternalIdRule | undefined {
   const { case: letters, normalize, trim: trims, maxLength } = declared ?? {};
   return letters === 'insensitive' || normalize || trims || maxLength !== undefined ? declared : undefined;
@@ -46,7 +46,7 @@ export function toRule(declared: ExternalIdRule | undefined): ExternalIdRule | u
 const LEAST_CUT = 12;
 const LOOSEST: ExternalIdRule = { case: 'insensitive', normalize: 'NFC', trim: true };
 
-/** Whether one id may be the other as a service stores it: in another case or form, without blanks, or cut. */
+/** Tells whether a service may store the sent id as the other one: in another case or form, without blanks, or cut. */
 export const isSimilarId = (stored: string, sent: string) => findSimilarIds([stored], [sent]).length > 0;
 
 /** Returns the sent ids that may be one of the stored ids: see `isSimilarId`. */
