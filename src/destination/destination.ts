@@ -606,7 +606,7 @@ function openDestination(
     readTypes,
     listObjects,
 
-    /** How many objects these types have, inactive ones too. One request for each. Undefined: the service does not tell. */
+    /** Counts the objects of these types, inactive ones too, with one request for each type. Undefined: the service states no total. */
     async countObjects(types: Iterable<string>, context: Context): Promise<number | undefined> {
       let sum = 0;
       for (const type of types) {

@@ -39,7 +39,7 @@ export interface Question {
   limit: number;
   /** From 1. */
   page: number;
-  /** Undefined: the first page, or a service that numbers its pages. */
+  /** The cursor of the page. Undefined on the first page, and where the service numbers its pages. */
   cursor?: Cursor | undefined;
 }
 
@@ -64,7 +64,7 @@ export interface FoundDefinition {
 /** An object that was read. Without `typeId` it is taken for the type that was asked for, without `active` for active. */
 export interface FoundObject {
   id: number;
-  /** Null: none, because it was made by hand. */
+  /** The external id. Null: the object was made by hand and has none. */
   extId?: string | null | undefined;
   typeId?: string | null | undefined;
   active?: boolean | null | undefined;
@@ -147,7 +147,7 @@ export interface Dialect {
     body: (objects: readonly PutObject[]) => unknown;
     /** Returns a result for each object. `body` is undefined where the answer has none, as with 204. */
     read: (body: unknown, sent: readonly PutObject[], status: number) => readonly WriteResult[];
-    /** Whether the service keeps fields that are not sent: then only owned ones are, and objects are not read before. */
+    /** True: the service keeps fields that a write does not name. Then a write names only owned fields, and updates read nothing before. */
     patches: boolean;
   };
   active: {

@@ -63,7 +63,7 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
   }
   defineSchema(initial);
 
-  /** Whether a type is this one, or a subtype of it. */
+  /** Tells whether `type` is the type `ancestor` or a subtype of it, at any depth. */
   const isA = (type: string | undefined, ancestor: string): boolean =>
     type === ancestor || (type !== undefined && isA(types.get(type)?.parent, ancestor));
 

@@ -18,7 +18,7 @@ import { createReservations } from './reservation-store.js';
 import { createSchema, type SandboxSchema } from './schema.js';
 import { createTokens, type AccessOptions } from './tokens.js';
 
-/** An answer that is given whatever is asked. `{}` in a path matches any one part of it. */
+/** The recorded answer of one endpoint, sent to every request for its method and path. `{}` in a path matches any one part of it. */
 export interface FixedAnswer {
   method: string;
   path: string;

@@ -8,7 +8,7 @@ export interface ExternalIdRule {
   normalize?: 'NFC' | undefined;
   /** Blanks, tabs and line breaks at both ends do not count. */
   trim?: boolean | undefined;
-  /** Only so many characters at the beginning count. */
+  /** The number of characters, from the beginning, that the service compares. */
   maxLength?: number | undefined;
 }
 
@@ -26,7 +26,7 @@ export function keyOf(rule: ExternalIdRule | undefined, extId: string): string {
   return rule.trim ? trim(cut) : cut;
 }
 
-/** The same in SQL, of an expression. Both lower cases are those of ICU's root locale. */
+/** SQL that computes `keyOf` of the SQL expression `extId`. JavaScript and SQL both lower the case as ICU's root locale does. */
 export function keySql(rule: ExternalIdRule | undefined, extId: string): string {
   if (!rule) return extId;
   let key = rule.case === 'insensitive' ? `lower((${extId}) COLLATE "und-x-icu")` : extId;
@@ -42,7 +42,10 @@ export function toRule(declared: ExternalIdRule | undefined): ExternalIdRule | u
   return letters === 'insensitive' || normalize || trims || maxLength !== undefined ? declared : undefined;
 }
 
-/** Characters that a service keeps at least which cuts ids: shorter ids begin like others by chance, as `room_1` and `room_10`. */
+/**
+ * The shortest external id that is taken for a longer one which the service has cut, in characters. Below it one id is the beginning
+ * of another by chance, as `room_1` of `room_10`.
+ */
 const LEAST_CUT = 12;
 const LOOSEST: ExternalIdRule = { case: 'insensitive', normalize: 'NFC', trim: true };
 
