@@ -1,5 +1,5 @@
 // A command loads only what it uses: start-up is half of what `status` and every test of the program cost.
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -35,6 +35,11 @@ async function loadedBy(...args: string[]): Promise<{ packages: string[]; module
 }
 
 describe('start-up', () => {
+  it.skipIf(process.platform === 'win32')('the build makes the command executable', async () => {
+    const { mode } = await stat(new URL('../../dist/cli.js', import.meta.url));
+    expect(mode & 0o111).toBe(0o111);
+  });
+
   it('an older Node is named in one line, before anything is loaded', async () => {
     const { engines } = JSON.parse(
       await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
