@@ -91,7 +91,7 @@ export const MAY_USE = {
   postgres: ['connections', 'mirror', 'state', 'destination/quota', 'demo', 'commands/demo.ts'],
   'postgres-array': ['mirror', 'state'],
   'drizzle-orm': ['state'],
-  hono: ['http/http-server.ts', 'page/page.ts', 'text/html.ts'],
+  hono: ['http/http-server.ts', 'page/sign-in.ts', 'text/html.ts'],
   '@hono/node-server': ['http/http-server.ts'],
   undici: ['destination/connections.ts'],
   'p-limit': ['commands', 'sync', 'destination'],

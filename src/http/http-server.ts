@@ -170,3 +170,7 @@ export function json(
     headers: { 'content-type': 'application/json; charset=utf-8', ...headers },
   });
 }
+
+/** An answer of one sentence, for a person to whom no page is shown. */
+export const plain = (status: number, sentence: string): Response =>
+  new Response(`${sentence}\n`, { status, headers: { 'content-type': 'text/plain; charset=utf-8' } });

@@ -1,57 +1,39 @@
 // The pages: each reads its facts, and renders the document of them.
 import { actionsDocument } from '../documents/actions.js';
-import { bookingDocument, bookingsDocument } from '../documents/bookings.js';
-import { addressOfBooking, addressOfRecord, linkToRecord, text, withQuery } from '../documents/document.js';
+import { bookingsDocument } from '../documents/bookings.js';
+import { linkToRecord, text, withQuery } from '../documents/document.js';
 import { driftDocument } from '../documents/drift.js';
 import { failuresDocument } from '../documents/failures.js';
-import { recordDocument } from '../documents/record.js';
 import { reportDocument } from '../documents/report.js';
 import { runDocument, runsDocument } from '../documents/runs.js';
 import { describeHour, situationDocument } from '../documents/situation.js';
 import { plain } from '../render/plain.js';
-import { readChainOf, readHolder } from '../situation/chains.js';
-import { commandFor } from '../situation/commands.js';
 import { listFailuresInChains, readFailuresFacts } from '../situation/failures.js';
 import { readReport } from '../situation/report.js';
 import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';
 import { listVerified } from '../situation/situation.js';
 import { listActions } from '../state/actions.js';
-import {
-  countDiscrepancies,
-  listAllDiscrepancies,
-  readBooking,
-  readBookingEvents,
-} from '../state/bookings/read-reservations.js';
-import { countDrift, listDrift, readDriftOf } from '../state/drift/read-drift.js';
-import { readLinks } from '../state/records/links.js';
+import { countDiscrepancies, listAllDiscrepancies } from '../state/bookings/read-reservations.js';
+import { countDrift, listDrift } from '../state/drift/read-drift.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';
 import { findRecords } from '../state/records/read/find-records.js';
-import { listFormerObjects } from '../state/records/read/former-objects.js';
-import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read/record-details.js';
 import { LISTED_KINDS, readRun } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
-import { BOOKINGS } from '../streams/config-schema.js';
-import type { BookingExplained } from '../sync/operator/explain-booking.js';
-import type { RecordExplained } from '../sync/operator/explain-record.js';
 import { formatNumber } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
-import { command, link, renderDocument } from './render-document.js';
-import { sidesSection, type Shown } from './sides.js';
-import { PageNotFound, type Page } from './view.js';
+import { link, PageNotFound, renderDocument, type Page } from './html-page.js';
 
 /** Entries that a list shows. */
 const MOST = 100;
 const MOST_RUNS = 50;
 const MOST_CAUSES = 50;
 const MOST_RECORDS = 50;
-/** Batches of a record, and events of a booking. */
-const MOST_OF_ONE = 20;
 /** The line of requests, in its own units. */
 const WIDTH = 600;
 const HEIGHT = 96;
 
 /** The first page: the situation, and one line about the requests of the last hour. */
-export const nowPage: Page = async (sources) => {
+const nowPage: Page = async (sources) => {
   const [facts, { minutes, totals: hour }] = [await sources.now(), await sources.hour()];
   return (view) => {
     const { timeZone } = view;
@@ -72,7 +54,7 @@ export const nowPage: Page = async (sources) => {
   };
 };
 
-export const runsPage: Page = async (sources, { query, address }) => {
+const runsPage: Page = async (sources, { query, address }) => {
   const isAll = query.get('all') !== null;
   const kinds = isAll ? RUN_KINDS : LISTED_KINDS;
   const runs = await sources.read(address, (db) => listRunsSoFar(db, MOST_RUNS, kinds));
@@ -82,7 +64,7 @@ export const runsPage: Page = async (sources, { query, address }) => {
   return (view) => renderDocument(runsDocument(runs), view, html`<p>${other}</p>`);
 };
 
-export const runPage: Page = async (sources, { params, address }) => {
+const runPage: Page = async (sources, { params, address }) => {
   const id = Number(params['run']);
   const read = await sources.read(address, async (db) => {
     const run = Number.isSafeInteger(id) ? await readRun(db, id) : undefined;
@@ -94,7 +76,7 @@ export const runPage: Page = async (sources, { params, address }) => {
 };
 
 /** Why records are not in sync, by root cause, and the first records one by one. */
-export const failuresPage: Page = async (sources, { query, address }) => {
+const failuresPage: Page = async (sources, { query, address }) => {
   const stream = query.get('stream') || undefined;
   const { facts, records, streams } = await sources.read(address, async (db) => {
     const configured = await sources.configured();
@@ -111,7 +93,7 @@ export const failuresPage: Page = async (sources, { query, address }) => {
   };
 };
 
-export const searchPage: Page = async (sources, { query, address }) => {
+const searchPage: Page = async (sources, { query, address }) => {
   const wanted = query.get('key')?.trim() ?? '';
   const found = await sources.read(address, (db) => findRecords(db, wanted, MOST_RECORDS));
   const rows = found.map(({ stream, localKey, externalId, status }) => [
@@ -132,38 +114,8 @@ export const searchPage: Page = async (sources, { query, address }) => {
   return (view) => renderDocument(document, view);
 };
 
-/** The facts of the state, and, when somebody asks for it, the row and the object. */
-export const recordPage: Page = async (sources, { params, address }) => {
-  const { stream = '', key = '' } = params;
-  const known = await sources.read(address, async (db) => {
-    const record = await readRecord(db, stream, key);
-    return {
-      stream,
-      key,
-      record,
-      chain: await readChainOf(db, record),
-      held: await readHolder(db, { stream, localKey: key }),
-      link: (await readLinks(db, stream, [key])).get(key),
-      former: await listFormerObjects(db, stream, [key]),
-      drift: await readDriftOf(db, { stream, localKey: key }),
-      batches: await listBatchesOf(db, stream, key, MOST_OF_ONE),
-      waitingChanges: await countChangesOf(db, stream, key),
-    };
-  });
-  if (!known.record && !known.link && !known.drift && !known.held && known.batches.length === 0)
-    throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
-  const path = addressOfRecord(stream, key);
-  const offer = { path, command: commandFor('slotsync explain', stream, key), about: `${stream} ${key}` };
-  return (view) => {
-    const shown = view.session?.shown.get(path) as Shown<RecordExplained> | undefined;
-    const document = recordDocument(known, shown?.explained);
-    const sections = [...document.sections, sidesSection(offer, shown, view)];
-    return renderDocument({ ...document, sections }, view);
-  };
-};
-
 /** Objects that a verify saw to differ at the service from what was accepted last, and their repair. */
-export const driftPage: Page = async (sources, { address }) => {
+const driftPage: Page = async (sources, { address }) => {
   const verified = listVerified(await sources.now());
   const { counts, listed } = await sources.read(address, async (db) => ({
     counts: await countDrift(db),
@@ -173,7 +125,7 @@ export const driftPage: Page = async (sources, { address }) => {
 };
 
 /** Bookings on which the mirror and the service do not agree, as the last reconcile found them. */
-export const bookingsPage: Page = async (sources, { address }) => {
+const bookingsPage: Page = async (sources, { address }) => {
   const { counts, listed } = await sources.read(address, async (db) => ({
     counts: await countDiscrepancies(db),
     listed: await listAllDiscrepancies(db, MOST),
@@ -181,26 +133,8 @@ export const bookingsPage: Page = async (sources, { address }) => {
   return (view) => renderDocument(bookingsDocument(counts, listed, view.timeZone), view);
 };
 
-export const bookingPage: Page = async (sources, { params, address }) => {
-  const { key = '' } = params;
-  const known = await sources.read(address, async (db) => ({
-    key,
-    known: await readBooking(db, key),
-    events: await readBookingEvents(db, key, MOST_OF_ONE),
-  }));
-  if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
-  const path = addressOfBooking(key);
-  const offer = { path, command: commandFor('slotsync explain', BOOKINGS, key), about: `booking ${key}` };
-  return (view) => {
-    const shown = view.session?.shown.get(path) as Shown<BookingExplained> | undefined;
-    const document = bookingDocument(known, view.timeZone, shown?.explained);
-    const sections = [...document.sections, sidesSection(offer, shown, view)];
-    return renderDocument({ ...document, sections }, view);
-  };
-};
-
 /** The report, of the time since the last nightly sync was due, or of one run. */
-export const reportPage: Page = async (sources, { query, address }) => {
+const reportPage: Page = async (sources, { query, address }) => {
   const number = query.get('run');
   const { requestsPerSecond, configured } = sources;
   const facts = await sources.read(address, async (db) => {
@@ -213,13 +147,26 @@ export const reportPage: Page = async (sources, { query, address }) => {
   if (!facts) throw new PageNotFound(`There is no run ${number ?? ''}.`);
   const typed = number === null ? 'slotsync report --html' : `slotsync report ${number} --html`;
   return (view) =>
-    renderDocument(reportDocument(facts), view, html`<p>To mail or keep it: ${command(typed)}</p>`);
+    renderDocument(reportDocument(facts), view, html`<p>To mail or keep it: <code>${typed}</code></p>`);
 };
 
 /** The actions of operators. */
-export const actionsPage: Page = async (sources, { address }) => {
+const actionsPage: Page = async (sources, { address }) => {
   const actions = await sources.read(address, (db) => listActions(db, { limit: MOST }));
   return (view) => renderDocument(actionsDocument(actions), view);
+};
+
+/** The pages by their paths, apart from those of one record. `isLive`: the browser brings an open page up to date. */
+export const PAGES: Readonly<Record<string, { page: Page; isLive: boolean }>> = {
+  '/': { page: nowPage, isLive: true },
+  '/runs': { page: runsPage, isLive: true },
+  '/runs/:run': { page: runPage, isLive: true },
+  '/failures': { page: failuresPage, isLive: true },
+  '/records': { page: searchPage, isLive: false },
+  '/drift': { page: driftPage, isLive: true },
+  '/bookings': { page: bookingsPage, isLive: true },
+  '/report': { page: reportPage, isLive: false },
+  '/actions': { page: actionsPage, isLive: true },
 };
 
 interface Minute {

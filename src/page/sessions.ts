@@ -1,5 +1,5 @@
-// Who signed in with HTTP_TOKEN. Sessions are in memory: a process that starts again asks for the token again. A token that
-// is replaced ends the sessions that it began.
+// Sessions of operators who signed in with HTTP_TOKEN. They are in memory: a process that starts again asks for the token
+// again. A token that is replaced ends the sessions that it began.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
@@ -19,16 +19,14 @@ export interface Session {
   expiresAt: number;
   /** The result of an action, to be shown by the next page. */
   notices: string[];
-  /** The last reading of one record or booking, by the path of its page. */
-  shown: Map<string, unknown>;
+  /** The last reading of both sides of a record or booking. `path`: of its page. */
+  shown: { path: string; explained: unknown; at: Date } | undefined;
 }
 
 interface Kept {
   session: Session;
   tokenHash: Buffer;
 }
-
-export type Sessions = ReturnType<typeof createSessions>;
 
 /** `now`: a monotonic clock in milliseconds. */
 export function createSessions(token: SettingText, now = () => performance.now()) {
@@ -62,12 +60,8 @@ export function createSessions(token: SettingText, now = () => performance.now()
       }
       wrong.delete(address);
       const secret = newSecret();
-      const session = {
-        formToken: newSecret(),
-        expiresAt: now() + SESSION_MS,
-        notices: [],
-        shown: new Map<string, unknown>(),
-      };
+      const formToken = newSecret();
+      const session = { formToken, expiresAt: now() + SESSION_MS, notices: [], shown: undefined };
       sessions.set(idOf(secret), { session, tokenHash: expected });
       return { secret, waitMs };
     },

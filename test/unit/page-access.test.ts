@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
 import { parseNetworks } from '../../src/connections/networks.js';
-import { clientOf, isLocal } from '../../src/page/access.js';
+import { clientOf, isLocal } from '../../src/page/request-origin.js';
 
 const HOST = '127.0.0.1:8080';
 

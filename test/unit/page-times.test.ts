@@ -1,9 +1,9 @@
 // Times on the page on the days when clocks change: each has the name of its zone at that time.
 import { describe, expect, it } from 'vitest';
-import { renderPage } from '../../src/page/frame.js';
+import { renderPage } from '../../src/page/html-page.js';
 import { textToHtml } from '../../src/render/html.js';
 import { text, type Part } from '../../src/documents/document.js';
-import type { View } from '../../src/page/view.js';
+import type { View } from '../../src/page/html-page.js';
 
 const view = (now: string): View => ({
   now: new Date(now),

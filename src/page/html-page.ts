@@ -1,0 +1,167 @@
+// A page as HTML: its frame, and the sections of a document with links, and with buttons for operators who may act.
+import { isEmptySection, type Action, type Document } from '../documents/document.js';
+import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
+import { html, type Html, type HtmlValue } from '../text/html.js';
+import type { Session } from './sessions.js';
+import type { Sources } from './sources.js';
+
+/** Reads what a page shows, and returns what renders it. Throws PageNotFound. */
+export type Page = (sources: Sources, request: PageRequest) => Promise<(view: View) => Rendered>;
+
+export interface PageRequest {
+  params: Readonly<Record<string, string>>;
+  query: URLSearchParams;
+  /** Path and query: names the page among readings that are kept. */
+  address: string;
+}
+
+/** There is no page of this name: a run, a record that is not there. */
+export class PageNotFound extends Error {}
+
+/** The reader that a page is rendered for. */
+export interface View {
+  now: Date;
+  timeZone: string;
+  /** The session of an operator who signed in, and may act. */
+  session: Session | undefined;
+  /** There is a token to sign in with. */
+  canSignIn: boolean;
+}
+
+interface Section {
+  /** Its id in the page. */
+  id: string;
+  title: string;
+  body: Html;
+  isUrgent?: boolean | undefined;
+  /** It stays in the page, so that it can appear. */
+  isEmpty?: boolean | undefined;
+}
+
+export interface Rendered {
+  title: string;
+  /** In the frame above the sections. */
+  lead?: Html;
+  sections: readonly Section[];
+}
+
+/** `more`: HTML above the sections that only the page has. */
+export function renderDocument({ title, lead = [], sections }: Document, view: View, more?: Html): Rendered {
+  const surface: Surface = {
+    timeZone: view.timeZone,
+    action: (offered) => (offered.isImmediate ? actNow : askFirst)(view, offered),
+  };
+  return {
+    title,
+    lead: html`${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>`)}${more}`,
+    sections: sections.map((section) => ({
+      id: section.id,
+      title: section.title,
+      body: contentToHtml(section, surface),
+      isUrgent: section.isUrgent,
+      isEmpty: isEmptySection(section),
+    })),
+  };
+}
+
+/** A link to the page that asks once more, or the command where nobody may act here. */
+function askFirst(view: View, offered: Action): Html {
+  const { href, label, about } = offered;
+  if (!view.session && !view.canSignIn) return typedCommand(offered);
+  return html`<a class="button" href="${href}">${label}<span class="unseen"> ${about}</span></a>`;
+}
+
+/** A button that acts at once. */
+function actNow(view: View, offered: Action): Html {
+  const { href, label, about } = offered;
+  if (!view.session) return view.canSignIn ? html`` : typedCommand(offered);
+  return html`<form method="post" action="${href}">${formToken(view)}<button>${label}<span class="unseen"> ${about}</span></button></form>`;
+}
+
+/** Shows that a form is of a page of this session. */
+export const formToken = ({ session }: Pick<View, 'session'>): Html =>
+  html`<input type="hidden" name="form_token" value="${session?.formToken ?? ''}">`;
+
+export const link = (href: string, text: HtmlValue): Html => html`<a href="${href}">${text}</a>`;
+
+const NAVIGATION = [
+  ['/', 'Now'],
+  ['/runs', 'Runs'],
+  ['/failures', 'Failures'],
+  ['/drift', 'Drift'],
+  ['/bookings', 'Bookings'],
+  ['/report', 'Report'],
+  ['/actions', 'Actions'],
+] as const;
+
+const isCurrent = (href: string, path: string) =>
+  href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`);
+
+const renderHead = (title: string): Html => html`<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${title} · slotsync</title>
+<link rel="stylesheet" href="/page.css">
+<link rel="icon" href="/page.svg">
+<script src="/page.js" defer></script>
+</head>`;
+
+const renderSection = ({ id, title, body, isUrgent, isEmpty }: Section): Html =>
+  html`<section id="${id}" class="${isUrgent ? 'urgent' : 'calm'}" aria-labelledby="${id}-title"${isEmpty ? html` hidden` : ''}>
+<h2 id="${id}-title">${title}</h2>
+${body}
+</section>
+`;
+
+/** `path`: of the page. `isLive`: the browser brings it up to date. */
+export function renderPage(
+  { title, lead, sections }: Rendered,
+  view: View,
+  {
+    path,
+    notices = [],
+    isLive = false,
+  }: { path: string; notices?: readonly string[] | undefined; isLive?: boolean },
+): string {
+  return String(html`<!doctype html>
+<html lang="en">
+${renderHead(title)}
+<body${isLive ? html` data-live` : ''}>
+<a class="skip" href="#main">Skip to the content</a>
+<header id="header">
+<nav aria-label="Pages"><strong>slotsync</strong><ul>${NAVIGATION.map(([href, name]) => html`<li><a href="${href}"${isCurrent(href, path) ? html` aria-current="page"` : ''}>${name}</a></li>`)}</ul></nav>
+<form class="search" role="search" action="/records"><label for="key">Record</label><input id="key" name="key" required autocomplete="off" spellcheck="false" placeholder="key or external id"><button>Find</button></form>
+${renderAccount(view)}
+</header>
+<main id="main" tabindex="-1">
+<h1>${title}</h1>
+${notices.map((notice) => html`<p class="notice" role="status">${notice}</p>`)}
+<div id="lead">${lead}</div>
+<div class="sections">${sections.map(renderSection)}</div>
+</main>
+<footer><p>Times in ${view.timeZone}. <span id="live" role="status">${isLive ? '' : 'Reload to read again.'}</span>${isLive ? html`<noscript>This page is brought up to date by JavaScript; without it, reload.</noscript>` : ''}</p></footer>
+</body>
+</html>
+`);
+}
+
+function renderAccount(view: View): Html {
+  if (view.session)
+    return html`<form class="account" method="post" action="/sign-out">${formToken(view)}<button>Sign out</button></form>`;
+  if (view.canSignIn) return html`<p class="account"><a href="/sign-in">Sign in to act</a></p>`;
+  return html`<p class="account">Read-only</p>`;
+}
+
+/** `next`: the address that signing in leads to. */
+export function renderSignIn(next: string, problem: string): string {
+  return String(html`<!doctype html>
+<html lang="en">
+${renderHead('Sign in')}
+<body><main id="main"><h1>Sign in</h1>
+${problem === '' ? '' : html`<p class="notice bad" role="alert">${problem}</p>`}
+<form method="post" action="/sign-in" class="sign-in"><input type="hidden" name="next" value="${next}">
+<label for="token">Token</label><input id="token" name="token" type="password" required autocomplete="current-password" autofocus>
+<button class="main">Sign in</button></form>
+<p>The token is the setting HTTP_TOKEN of this process.</p></main></body></html>`);
+}

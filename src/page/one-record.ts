@@ -1,0 +1,178 @@
+// The page of one record or booking: what the state knows of it, and both sides as they are now. Reading the sides costs
+// requests and shows a row, so only an operator who signed in reads them, for the pages of that session.
+import { bookingDocument } from '../documents/bookings.js';
+import {
+  addressOfBooking,
+  addressOfRecord,
+  text,
+  type Action,
+  type Document,
+  type Section,
+} from '../documents/document.js';
+import { recordDocument } from '../documents/record.js';
+import { UsageError } from '../errors/errors.js';
+import type { Mirror } from '../mirror/mirror.js';
+import { readChainOf, readHolder } from '../situation/chains.js';
+import { commandFor } from '../situation/commands.js';
+import { readBooking, readBookingEvents } from '../state/bookings/read-reservations.js';
+import { readDriftOf } from '../state/drift/read-drift.js';
+import { readLinks } from '../state/records/links.js';
+import { listFormerObjects } from '../state/records/read/former-objects.js';
+import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read/record-details.js';
+import { NO_RESERVATIONS } from '../streams/bookings.js';
+import { BOOKINGS } from '../streams/config-schema.js';
+import { explainBooking, type BookingExplained } from '../sync/operator/explain-booking.js';
+import { explainRecord, type ExplainDeps, type RecordExplained } from '../sync/operator/explain-record.js';
+import type { SyncDeps } from '../sync/run/sync-deps.js';
+import type { ActionDeps } from './actions.js';
+import { PageNotFound, renderDocument, type Page, type Rendered, type View } from './html-page.js';
+import type { Session } from './sessions.js';
+
+/** Batches of a record, and events of a booking. */
+const MOST_OF_ONE = 20;
+
+type Params = Readonly<Record<string, string>>;
+
+const recordPage: Page = async (sources, { params, address }) => {
+  const { stream = '', key = '' } = params;
+  const known = await sources.read(address, async (db) => {
+    const record = await readRecord(db, stream, key);
+    return {
+      stream,
+      key,
+      record,
+      chain: await readChainOf(db, record),
+      held: await readHolder(db, { stream, localKey: key }),
+      link: (await readLinks(db, stream, [key])).get(key),
+      former: await listFormerObjects(db, stream, [key]),
+      drift: await readDriftOf(db, { stream, localKey: key }),
+      batches: await listBatchesOf(db, stream, key, MOST_OF_ONE),
+      waitingChanges: await countChangesOf(db, stream, key),
+    };
+  });
+  if (!known.record && !known.link && !known.drift && !known.held && known.batches.length === 0)
+    throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
+  const named = { stream, key, path: addressOfRecord(stream, key), about: `${stream} ${key}` };
+  return (view) =>
+    renderWithSides(named, view, (explained) =>
+      recordDocument(known, explained as RecordExplained | undefined),
+    );
+};
+
+const bookingPage: Page = async (sources, { params, address }) => {
+  const { key = '' } = params;
+  const known = await sources.read(address, async (db) => ({
+    key,
+    known: await readBooking(db, key),
+    events: await readBookingEvents(db, key, MOST_OF_ONE),
+  }));
+  if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
+  const named = { stream: BOOKINGS, key, path: addressOfBooking(key), about: `booking ${key}` };
+  return (view) =>
+    renderWithSides(named, view, (explained) =>
+      bookingDocument(known, view.timeZone, explained as BookingExplained | undefined),
+    );
+};
+
+interface Named {
+  stream: string;
+  key: string;
+  /** The path of the page. */
+  path: string;
+  about: string;
+}
+
+/** `toDocument`: from what the sides of this page were read as. Undefined: they were not. */
+function renderWithSides(
+  { stream, key, path, about }: Named,
+  view: View,
+  toDocument: (explained: unknown) => Document,
+): Rendered {
+  const { shown } = view.session ?? {};
+  const read = shown?.path === path ? shown : undefined;
+  const document = toDocument(read?.explained);
+  const action = {
+    command: commandFor('slotsync explain', stream, key),
+    href: path,
+    label: read ? 'Read again' : 'Read mirror and service',
+    about,
+    isImmediate: true,
+  };
+  return renderDocument(
+    { ...document, sections: [...document.sections, sidesSection(action, read?.at, view)] },
+    view,
+  );
+}
+
+/** Offers the reading. The command shows the same. */
+function sidesSection(action: Action, readAt: Date | undefined, { session, canSignIn }: View): Section {
+  const titled = { id: 'sides', title: 'Mirror and service' };
+  if (!session) {
+    const signIn = { text: 'Sign in', href: '/sign-in' };
+    const said = canSignIn
+      ? text`${signIn} to read mirror and service.`
+      : text`For both sides as they are now: ${{ command: action.command }}`;
+    return { ...titled, paragraphs: [said] };
+  }
+  const described = readAt
+    ? text`Mirror and service were read at ${readAt}.`
+    : 'This reads the row, and asks the service with one or a few requests of the quota.';
+  return { ...titled, points: [{ text: described, commands: [action] }] };
+}
+
+export interface SidesDeps {
+  state: ActionDeps['state'];
+  configuration: ActionDeps['configuration'];
+  openMirror: () => Promise<Mirror>;
+  destination: () => Promise<SyncDeps['destination']>;
+}
+
+type Configuration = Awaited<ReturnType<ActionDeps['configuration']>>;
+
+interface Sides {
+  /** The path of the page that shows both sides. */
+  path: string;
+  stream: string;
+  explain: (deps: ExplainDeps) => Promise<unknown>;
+}
+
+/** The pages of one record or booking, by their paths. */
+export const RECORD_PAGES: Readonly<
+  Record<string, { page: Page; sidesOf: (configuration: Configuration, params: Params) => Sides }>
+> = {
+  '/records/:stream/:key': {
+    page: recordPage,
+    sidesOf({ streams }, { stream = '', key = '' }) {
+      const declared = streams.find(({ name }) => name === stream);
+      if (!declared) throw new UsageError(`no stream '${stream}' is in the configuration`);
+      const explain = (deps: ExplainDeps) => explainRecord(deps, declared, key);
+      return { path: addressOfRecord(stream, key), stream, explain };
+    },
+  },
+  '/bookings/:key': {
+    page: bookingPage,
+    sidesOf: ({ reservations = NO_RESERVATIONS }, { key = '' }) => ({
+      path: addressOfBooking(key),
+      stream: BOOKINGS,
+      explain: (deps) => explainBooking(deps, reservations, key),
+    }),
+  },
+};
+
+/** Reads both sides for the pages of this session, until `signal` is aborted because the reader has gone. */
+export async function readSides(
+  { state, openMirror, destination }: SidesDeps,
+  { path, explain }: Sides,
+  session: Session,
+  signal: AbortSignal,
+): Promise<void> {
+  // A mirror of its own, so that its statement ends with the reader.
+  const mirror = await openMirror();
+  signal.addEventListener('abort', () => void mirror.close());
+  try {
+    const sides = { mirror, destination: await destination(), state: await state(), signal };
+    session.shown = { path, explained: await explain(sides), at: new Date() };
+  } finally {
+    await mirror.close();
+  }
+}
