@@ -3,32 +3,47 @@
 {
   const EVERY_MS = 2000;
   const LONGEST_MS = 15_000;
-  const shown = document.getElementById('live');
-  /** The ETag of the page whose parts are all shown. */
+  const status = document.getElementById('live');
+  /** The zone of the page's times. Undefined: the page is not live. */
+  const { live: timeZone } = document.body.dataset;
+  /** The ETag of the page that is shown. */
   let version = '""';
+  let currentAt = new Date();
   let isAsking = false;
 
-  const isInUse = (part) => {
-    if (part.contains(document.activeElement)) return true;
-    const selection = document.getSelection();
-    return selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode);
+  /** Nodes of the same name show the same thing at two times. The first link names a row or an entry of a list. */
+  const nameOf = (node) => {
+    if (!(node instanceof Element)) return node.nodeName;
+    const named = node.matches('li, tr') ? node.querySelector('[href], [action]') : node;
+    return [node.nodeName, node.id, named?.getAttribute('href'), named?.getAttribute('action')].join(' ');
   };
 
-  /** Replaces the parts that have changed. Returns false if a part stays because somebody uses it. */
-  const replaceParts = (next) => {
-    let isAll = true;
-    for (const part of document.querySelectorAll('#header, #lead, section')) {
-      const newer = next.getElementById(part.id);
-      if (!newer || newer.isEqualNode(part)) continue;
-      if (isInUse(part)) isAll = false;
-      else part.replaceWith(newer);
+  /**
+   * Changes only what differs. What an operator uses stays: the focus, selected text, how far a table is scrolled, what is
+   * typed, and a button that is being pressed.
+   */
+  const makeLike = (node, newer) => {
+    if (node.isEqualNode(newer)) return;
+    node.nodeValue = newer.nodeValue;
+    const names = new Set([node, newer].flatMap((each) => each.getAttributeNames?.() ?? []));
+    for (const name of names)
+      if (newer.hasAttribute(name)) node.setAttribute(name, newer.getAttribute(name));
+      else node.removeAttribute(name);
+    let left = [...node.childNodes];
+    for (const child of newer.childNodes) {
+      const at = left.findIndex((each) => nameOf(each) === nameOf(child));
+      for (const gone of left.splice(0, at)) gone.remove();
+      if (at < 0) node.insertBefore(child.cloneNode(true), left[0] ?? null);
+      else makeLike(left.shift(), child);
     }
-    return isAll;
+    for (const gone of left) gone.remove();
   };
 
   const say = (text) => {
-    if (shown.textContent !== text) shown.textContent = text;
+    if (status.textContent !== text) status.textContent = text;
   };
+  const sayOutdated = (reason) =>
+    say(`Not up to date since ${currentAt.toLocaleTimeString('en-GB', { timeZone })}: ${reason}`);
 
   const ask = async (signal) => {
     const answer = await fetch(location.href, {
@@ -40,29 +55,32 @@
     if (answer.status !== 304) {
       const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
       if (!answer.ok) {
-        const reasons = [...next.querySelectorAll('#lead p')].map(({ textContent }) => textContent);
-        return say(`Not up to date: ${reasons.join(' ') || answer.status}`);
+        const reasons = [...next.querySelectorAll('#content p')].map(({ textContent }) => textContent);
+        return sayOutdated(reasons.join(' ') || answer.status);
       }
-      version = replaceParts(next) ? answer.headers.get('etag') : '""';
+      for (const part of document.querySelectorAll('#header, #content'))
+        makeLike(part, next.getElementById(part.id));
+      version = answer.headers.get('etag');
     }
+    currentAt = new Date();
     say('Up to date.');
   };
 
   const update = () => {
-    if (document.hidden) return say('Not up to date: in the background.');
+    if (document.hidden) return sayOutdated('it is in the background.');
     if (isAsking) return;
     isAsking = true;
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), LONGEST_MS);
     void ask(late.signal)
-      .catch(() => say('Not up to date: no connection.'))
+      .catch(() => sayOutdated('no connection.'))
       .finally(() => {
         clearTimeout(timer);
         isAsking = false;
       });
   };
 
-  if ('live' in document.body.dataset) {
+  if (timeZone !== undefined) {
     document.addEventListener('visibilitychange', update);
     addEventListener('pageshow', update);
     setInterval(update, EVERY_MS);

@@ -20,7 +20,6 @@ export class PageNotFound extends Error {}
 
 /** The reader that a page is rendered for. */
 export interface View {
-  now: Date;
   timeZone: string;
   /** The session of an operator who signed in, and may act. */
   session: Session | undefined;
@@ -34,8 +33,6 @@ interface Section {
   title: string;
   body: Html;
   isUrgent?: boolean | undefined;
-  /** It stays in the page, so that it can appear. */
-  isEmpty?: boolean | undefined;
 }
 
 export interface Rendered {
@@ -54,13 +51,9 @@ export function renderDocument({ title, lead = [], sections }: Document, view: V
   return {
     title,
     lead: html`${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>`)}${more}`,
-    sections: sections.map((section) => ({
-      id: section.id,
-      title: section.title,
-      body: contentToHtml(section, surface),
-      isUrgent: section.isUrgent,
-      isEmpty: isEmptySection(section),
-    })),
+    sections: sections
+      .filter((section) => !isEmptySection(section))
+      .map((section) => ({ ...section, body: contentToHtml(section, surface) })),
   };
 }
 
@@ -107,8 +100,8 @@ const renderHead = (title: string): Html => html`<head>
 <script src="/page.js" defer></script>
 </head>`;
 
-const renderSection = ({ id, title, body, isUrgent, isEmpty }: Section): Html =>
-  html`<section id="${id}" class="${isUrgent ? 'urgent' : 'calm'}" aria-labelledby="${id}-title"${isEmpty ? html` hidden` : ''}>
+const renderSection = ({ id, title, body, isUrgent }: Section): Html =>
+  html`<section id="${id}" class="${isUrgent ? 'urgent' : 'calm'}" aria-labelledby="${id}-title">
 <h2 id="${id}-title">${title}</h2>
 ${body}
 </section>
@@ -127,7 +120,7 @@ export function renderPage(
   return String(html`<!doctype html>
 <html lang="en">
 ${renderHead(title)}
-<body${isLive ? html` data-live` : ''}>
+<body${isLive && html` data-live="${view.timeZone}"`}>
 <a class="skip" href="#main">Skip to the content</a>
 <header id="header">
 <nav aria-label="Pages"><strong>slotsync</strong><ul>${NAVIGATION.map(([href, name]) => html`<li><a href="${href}"${isCurrent(href, path) ? html` aria-current="page"` : ''}>${name}</a></li>`)}</ul></nav>
@@ -137,8 +130,8 @@ ${renderAccount(view)}
 <main id="main" tabindex="-1">
 <h1>${title}</h1>
 ${notices.map((notice) => html`<p class="notice" role="status">${notice}</p>`)}
-<div id="lead">${lead}</div>
-<div class="sections">${sections.map(renderSection)}</div>
+<div id="content">${lead}
+<div class="sections">${sections.map(renderSection)}</div></div>
 </main>
 <footer><p>Times in ${view.timeZone}. <span id="live" role="status">${isLive ? '' : 'Reload to read again.'}</span>${isLive ? html`<noscript>This page is brought up to date by JavaScript; without it, reload.</noscript>` : ''}</p></footer>
 </body>

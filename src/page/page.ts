@@ -16,7 +16,6 @@ import {
 import type { Logger } from '../process/logger.js';
 import type { SettingText } from '../config/setting-text.js';
 import { LONGEST_REASON, requireReason } from '../state/actions.js';
-import { readClock } from '../state/database.js';
 import { CARDS } from '../render/html.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
 import { formToken, PageNotFound, renderPage, type Page, type PageRequest, type View } from './html-page.js';
@@ -144,8 +143,7 @@ function createAccess({ host, token, port, log, trustedProxies, ...deps }: PageD
   const signIn = token === undefined ? undefined : createSignIn({ token, port, proxies, log });
 
   const viewFor = async (session: Session | undefined): Promise<View> => ({
-    now: await deps.state().then(({ db }) => readClock(db)),
-    timeZone: await deps.timeZone(),
+    timeZone: await deps.timeZone().catch(() => 'UTC'), // the state, which may hold it, does not answer
     session,
     canSignIn: signIn !== undefined,
   });
@@ -200,15 +198,8 @@ function createAccess({ host, token, port, log, trustedProxies, ...deps }: PageD
       lead: html`${sentences.map((sentence) => html`<p>${sentence}</p>`)}`,
       sections: [],
     };
-    // The state may be what does not answer.
-    const view = await viewFor(session).catch(() => ({
-      now: new Date(),
-      timeZone: 'UTC',
-      session,
-      canSignIn: signIn !== undefined,
-    }));
-    const status = isMissing ? 404 : isUsage ? 409 : 503;
-    return context.html(renderPage(rendered, view, { path: context.req.path }), status);
+    const text = renderPage(rendered, await viewFor(session), { path: context.req.path });
+    return context.html(text, isMissing ? 404 : isUsage ? 409 : 503);
   }
 
   return { signIn, viewFor, reading, acting };

@@ -14,6 +14,7 @@ import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';
 import { listVerified } from '../situation/situation.js';
 import { listActions } from '../state/actions.js';
 import { countDiscrepancies, listAllDiscrepancies } from '../state/bookings/read-reservations.js';
+import { readClock } from '../state/database.js';
 import { countDrift, listDrift } from '../state/drift/read-drift.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';
 import { findRecords } from '../state/records/read/find-records.js';
@@ -71,23 +72,24 @@ const runPage: Page = async (sources, { params, address }) => {
     return run && readRunFacts(db, run, await sources.configured());
   });
   if (!read) throw new PageNotFound(`There is no run ${params['run'] ?? ''}.`);
-  const secondsLeft = (await sources.now()).secondsLeft.get(id);
-  return (view) => renderDocument(runDocument({ ...read, secondsLeft }, view.now), view);
+  const { secondsLeft, now } = await sources.now();
+  return (view) => renderDocument(runDocument({ ...read, secondsLeft: secondsLeft.get(id) }, now), view);
 };
 
 /** Why records are not in sync, by root cause, and the first records one by one. */
 const failuresPage: Page = async (sources, { query, address }) => {
   const stream = query.get('stream') || undefined;
-  const { facts, records, streams } = await sources.read(address, async (db) => {
+  const { facts, records, streams, now } = await sources.read(address, async (db) => {
     const configured = await sources.configured();
     return {
       facts: await readFailuresFacts(db, { stream }, { configured }),
       records: await listFailuresInChains(db, { stream, limit: MOST_RECORDS }, configured),
       streams: await listRecordedStreams(db),
+      now: await readClock(db),
     };
   });
   return (view) => {
-    const document = failuresDocument(facts, { most: MOST_CAUSES, now: view.now, records });
+    const document = failuresDocument(facts, { most: MOST_CAUSES, now, records });
     const filter = html`<nav aria-label="Streams" class="filter"><ul><li><a href="/failures"${stream === undefined && html` aria-current="true"`}>all</a></li>${streams.map((name) => html`<li><a href="${withQuery('/failures', { stream: name })}"${name === stream && html` aria-current="true"`}>${name}</a></li>`)}</ul></nav>`;
     return renderDocument(document, view, filter);
   };

@@ -1,16 +1,8 @@
 // Times on the page on the days when clocks change: each has the name of its zone at that time.
 import { describe, expect, it } from 'vitest';
-import { renderPage } from '../../src/page/html-page.js';
 import { textToHtml } from '../../src/render/html.js';
 import { text, type Part } from '../../src/documents/document.js';
-import type { View } from '../../src/page/html-page.js';
 
-const view = (now: string): View => ({
-  now: new Date(now),
-  timeZone: 'Europe/Stockholm',
-  session: undefined,
-  canSignIn: false,
-});
 const toHtml = (part: Part) => String(textToHtml(text`${part}`, { timeZone: 'Europe/Stockholm' }));
 const shown = (at: string) => toHtml(new Date(at));
 
@@ -31,14 +23,5 @@ describe('page: times', () => {
   it('page: the hour after 02:00 on 2027-03-28 is not shown, because it is not there', () => {
     expect(shown('2027-03-28T00:59:59Z')).toContain('>2027-03-28 01:59:59 CET<');
     expect(shown('2027-03-28T01:00:00Z')).toContain('>2027-03-28 03:00:00 CEST<');
-  });
-
-  it('page: its foot stays true while the clocks change, for a page that is open then', () => {
-    const feet = ['2026-10-25T00:59:59Z', '2026-10-25T01:00:00Z'].map((now) => {
-      const text = renderPage({ title: 'Now', sections: [] }, view(now), { path: '/' });
-      return /<footer>.*<\/footer>/.exec(text)?.[0];
-    });
-    expect(feet[0]).toContain('Times in Europe/Stockholm. ');
-    expect(feet[1]).toBe(feet[0]);
   });
 });
