@@ -11,7 +11,7 @@ import {
   type Concern,
 } from '../documents/concerns/concerns.js';
 import { describeUnsettled } from '../documents/failures.js';
-import { commandOf, plain } from '../render/plain.js';
+import { commandOf, plain } from '../render/text.js';
 import { readGrounds, type Grounds } from '../situation/situation.js';
 import {
   addMessages,

@@ -7,7 +7,7 @@ import { currentText } from '../config/setting-text.js';
 import { UsageError } from '../errors/errors.js';
 import { formatMinute, lines, plural } from '../text/format.js';
 import { describeFormer, findFormerProcesses } from '../documents/concerns/processes.js';
-import { plain } from '../render/plain.js';
+import { plain } from '../render/text.js';
 import { print, printLine, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { readClock } from '../state/database.js';

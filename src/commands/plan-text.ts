@@ -8,7 +8,7 @@ import { columnsOf } from '../process/terminal.js';
 import { table } from '../render/table.js';
 import type { FieldChange } from '../streams/destination-object.js';
 import { describeRenamed } from '../documents/failures.js';
-import { describeChange, formatValues } from '../documents/values.js';
+import { describeChange, formatValues } from '../documents/document.js';
 import { widthOf } from '../render/wrap.js';
 import { describeWholeLoad } from '../sync/limits/load-age.js';
 import { withReasons } from '../sync/limits/hold-reason.js';

@@ -15,8 +15,8 @@ import {
   type Point,
   type Section,
   type Text,
+  formatValues,
 } from './document.js';
-import { formatValues } from './values.js';
 
 /** Bookings that are named one by one. */
 export const MOST_BOOKINGS = 20;

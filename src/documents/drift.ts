@@ -13,8 +13,8 @@ import {
   type Point,
   type Section,
   type Text,
+  formatValues,
 } from './document.js';
-import { formatValues } from './values.js';
 
 /** Drifting objects that are named one by one, and fields of each. */
 export const MOST_DRIFTING = 20;

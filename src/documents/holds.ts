@@ -4,8 +4,16 @@ import { isApprovable, waitsForOperator, type Gate } from '../state/gates/gates.
 import type { Hold } from '../state/schema.js';
 import { describeOpening, describeReason } from '../sync/limits/hold-reason.js';
 import { formatMinute, plural, present } from '../text/format.js';
-import { addressOfRun, linkToRun, text, withQuery, type Action, type Point, type Text } from './document.js';
-import { describeChange } from './values.js';
+import {
+  addressOfRun,
+  linkToRun,
+  text,
+  withQuery,
+  type Action,
+  type Point,
+  type Text,
+  describeChange,
+} from './document.js';
 
 const NOUNS = {
   create: 'creation',

@@ -7,7 +7,7 @@ import { failuresDocument } from '../documents/failures.js';
 import { reportDocument } from '../documents/report.js';
 import { runDocument, runsDocument } from '../documents/runs.js';
 import { describeHour, situationDocument } from '../documents/situation.js';
-import { plain } from '../render/plain.js';
+import { plain } from '../render/text.js';
 import { listFailuresInChains, readFailuresFacts } from '../situation/failures.js';
 import { readReport } from '../situation/report.js';
 import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';

@@ -12,10 +12,9 @@ import {
   type Table,
   type Text,
 } from '../documents/document.js';
-import { labelOf } from '../documents/command-labels.js';
 import { formatNumber } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
-import { commandOf, commandsBeside, plainPart } from './plain.js';
+import { commandOf, commandsBeside, plainPart } from './text.js';
 
 /** How a surface shows what it may show in its own way. */
 export interface Surface {
@@ -36,6 +35,43 @@ const TONES = new Map([
 /** A status by its word, and a colour that says no more than the word. */
 export const statusToHtml = (word: string): Html =>
   html`<span class="status ${TONES.get(word) ?? 'neutral'}">${word.replaceAll('_', ' ')}</span>`;
+
+/** Labels of commands that stand without a button, by the word after `slotsync`. */
+const LABELS = new Map([
+  ['approve', 'Approve'],
+  ['cancel', 'Cancel'],
+  ['failures', 'List the records'],
+  ['plan', 'See what would be sent'],
+  ['reconcile', 'Compare again'],
+  ['reject', 'Reject'],
+  ['rename-stream', 'Move what the state has'],
+  ['resume', 'Resume'],
+  ['retry', 'Send again'],
+  ['runs', 'See what happened'],
+  ['status', 'List all of them'],
+  ['sync', 'Send what differs'],
+  ['triggers', 'Install the triggers'],
+  ['unfreeze', 'End the freeze'],
+  ['verify', 'Compare again'],
+  ['worker', 'Start a worker'],
+]);
+/** An option that does more than its command. */
+const OPTIONS = new Map([
+  ['--repair', 'Send again what differs'],
+  ['--retire-former', 'Deactivate them'],
+]);
+
+/** Keys in quotes or behind `--`: words in them say nothing of the command. */
+const KEY = / -- .*| \$?'.*'/s;
+
+/** A command with the label of its button, or with what it does in words. */
+export function labelOf(command: string | Action): string {
+  if (typeof command === 'object') return command.label.replace(/ …$/, '');
+  const [, verb = '', ...rest] = command.replace(KEY, '').split(' ');
+  return (
+    rest.map((word) => OPTIONS.get(word)).find((label) => label !== undefined) ?? LABELS.get(verb) ?? 'Run'
+  );
+}
 
 /** A command that an operator types, with what it does. */
 export const typedCommand = (command: string | Action): Html =>

@@ -3,13 +3,15 @@ import {
   filledTables,
   isEmptySection,
   numberOf,
+  type Cell,
   type Document,
+  type Part,
   type Point,
   type Section,
   type Text,
 } from '../documents/document.js';
+import { formatMinute, formatNumber, formatTime } from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
-import { commandsBeside, plain, plainCell } from './plain.js';
 import { table } from './table.js';
 import { fillLines } from './wrap.js';
 
@@ -84,4 +86,34 @@ function pointToText(point: Point, options: Options): string[] {
 /** Lines broken at spaces, with commands in one piece. */
 function wrap(text: string, { columns = WIDTH }: Options, first = '', rest = first): string[] {
   return fillLines(text, columns - rest.length).map((line, index) => (index === 0 ? first : rest) + line);
+}
+
+/** A sentence in one line, without anything but its characters. Every time is shown in the time zone. */
+export function plain(text: Text, timeZone: string): string {
+  return typeof text === 'string'
+    ? visibleInLine(text)
+    : text.parts.map((part) => plainPart(part, timeZone)).join('');
+}
+
+function plainCell(cell: Cell, timeZone: string): string {
+  return typeof cell === 'number' ? formatNumber(cell) : plain(cell, timeZone);
+}
+
+export function plainPart(part: Part, timeZone: string): string {
+  if (typeof part === 'string') return visibleInLine(part);
+  if (part instanceof Date) return formatTime(part, timeZone);
+  if ('minute' in part) return formatMinute(part.minute, timeZone);
+  if ('command' in part) return visibleInLine(part.command);
+  if ('status' in part) return visibleInLine(part.status);
+  return typeof part.text === 'number' ? formatNumber(part.text) : visibleInLine(part.text);
+}
+
+/** The command that an operator types, where there is no button. */
+export const commandOf = (command: string | { command: string }): string =>
+  visibleInLine(typeof command === 'string' ? command : command.command);
+
+/** The commands of a point that its sentence about what happens next does not name. */
+export function commandsBeside({ next = '', commands = [] }: Point, timeZone: string): string[] {
+  const sentence = plain(next, timeZone);
+  return commands.map(commandOf).filter((command) => !sentence.includes(command));
 }

@@ -1,6 +1,6 @@
 // Guarantees 10, 11
 // Root causes: whatever waits, through however many others, is counted where something has to be done.
-import { plain } from '../../src/render/plain.js';
+import { plain } from '../../src/render/text.js';
 import { statusOf } from '../support/status.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { readSituation } from '../../src/situation/situation.js';

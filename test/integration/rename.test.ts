@@ -2,7 +2,7 @@
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
 import { failuresDocument } from '../../src/documents/failures.js';
-import { plain } from '../../src/render/plain.js';
+import { plain } from '../../src/render/text.js';
 import { readFailuresFacts } from '../../src/situation/failures.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';
 import { previewStream } from '../../src/sync/plan/preview.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { labelOf } from '../../src/documents/command-labels.js';
+import { labelOf } from '../../src/render/html.js';
 
 it.each([
   ['slotsync retry rooms R1', 'Send again'],
