@@ -84,6 +84,21 @@ async function serve(
   return { queued, ...createVisitor(server.port) };
 }
 
+/** The same for an operator who signed in. */
+async function serveSignedIn(world: World, options: Parameters<typeof serve>[1] = {}) {
+  const visitor = await serve(world, { token: TOKEN, ...options });
+  const { visit, readForm } = visitor;
+  await visitor.signIn(TOKEN);
+  return {
+    ...visitor,
+    /** Sends the form of an action, and returns the page that is opened next. `changed`: fields that were not as the form has them. */
+    async carryOut(path: string, changed: Record<string, string> = {}, headers: Record<string, string> = {}) {
+      await visit(path, { form: { ...(await readForm(path)), ...changed }, headers });
+      return (await visit('/')).body;
+    },
+  };
+}
+
 /** Rooms of which one cannot be sent, and twenty of thirty are held for retirement. */
 async function openBadMorning(openIt = open): Promise<World> {
   const world = await openIt(CONFIG);
@@ -95,6 +110,13 @@ async function openBadMorning(openIt = open): Promise<World> {
   await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(11, 30) AS i)`;
   await world.sync();
   return world;
+}
+
+/** An object that a verify saw to differ. */
+async function noteDrift(world: World): Promise<void> {
+  world.sandbox.changeObject('room_R1', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] });
+  await world.sql`UPDATE slotsync.records SET updated_at = updated_at - interval '1 hour'`;
+  await verify(world.verifying());
 }
 
 const PATHS = [
@@ -112,6 +134,8 @@ const PATHS = [
 ];
 const RECORD = `/records/rooms/${encodeURIComponent(SCRIPT)}`;
 const HOLD = '/runs/2/approve?stream=rooms&operation=retire';
+const REJECT = HOLD.replace('approve', 'reject');
+const REPAIR = '/drift/repair?stream=rooms';
 const RETRY = '/failures/retry?stream=rooms&status=dead&code=refused_400';
 
 describe('page: what no answer lacks', () => {
@@ -208,7 +232,7 @@ describe('page: who may read', () => {
       expect(refused.status).toBe(403);
       expect(refused.body).toMatch(/^The page is read on this machine only.*docs\/page\.md.*\n$/);
     }
-    for (const path of [HOLD, RETRY, '/runs/2/cancel', '/drift/repair?stream=rooms', RECORD]) {
+    for (const path of [HOLD, RETRY, '/runs/2/cancel', REPAIR, RECORD]) {
       const { status, body: said } = await visit(path, { form: { form_token: '' } });
       expect(status, path).toBe(403);
       expect(said).toContain('HTTP_TOKEN');
@@ -216,25 +240,20 @@ describe('page: who may read', () => {
     expect(await readGates(morning.state.db)).toHaveLength(1);
   });
 
-  it('page: at another address nobody reads without a token, and with one whoever signs in', async () => {
+  it('page: at another address, or where the setting says so, only whoever signs in reads', async () => {
     const closed = await serve(morning, { host: '0.0.0.0' });
     for (const path of ['/', '/failures', RECORD]) expect((await closed.visit(path)).status).toBe(403);
-    const { visit, signIn } = await serve(morning, { host: '0.0.0.0', token: TOKEN });
-    for (const path of ['/', '/failures', RECORD]) {
-      const { status, headers, body } = await visit(path);
-      expect(status).toBe(303);
-      expect(headers.location).toBe(`/sign-in?next=${encodeURIComponent(path)}`);
-      expect(body).not.toContain('deactivations');
+    for (const options of [{ host: '0.0.0.0' }, { signIn: 'always' } as const]) {
+      const { visit, signIn } = await serve(morning, { ...options, token: TOKEN });
+      for (const path of ['/', '/failures', RECORD]) {
+        const { status, headers, body } = await visit(path);
+        expect(status).toBe(303);
+        expect(headers.location).toBe(`/sign-in?next=${encodeURIComponent(path)}`);
+        expect(body).not.toContain('deactivations');
+      }
+      await signIn(TOKEN);
+      expect((await visit('/')).body).toContain('20 deactivations of rooms');
     }
-    await signIn(TOKEN);
-    expect((await visit('/')).body).toContain('20 deactivations of rooms');
-  });
-
-  it('page: on this machine too nobody reads without signing in, where the setting says so', async () => {
-    const { visit, signIn } = await serve(morning, { token: TOKEN, signIn: 'always' });
-    for (const path of ['/', RECORD]) expect((await visit(path)).status).toBe(303);
-    await signIn(TOKEN);
-    expect((await visit('/')).body).toContain('20 deactivations of rooms');
   });
 });
 
@@ -278,24 +297,11 @@ describe('page: signing in', () => {
     const inHeaders = ['/\t/elsewhere.example', '/\n/elsewhere.example', '/x\r\nSet-Cookie: a=b', '/€'];
     for (const next of [...away, ...inHeaders, '']) expect(await leadsTo(next)).toBe('/');
   });
-
-  it('page: a session ends when it is signed out, and when the token is replaced', async () => {
-    let token = TOKEN;
-    const { visit, signIn, readForm } = await serve(morning, { token: () => token });
-    await signIn(TOKEN);
-    expect((await visit('/')).body).toContain('Sign out');
-    await visit('/sign-out', { form: await readForm('/', '/sign-out') });
-    expect((await visit('/')).body).toContain('Sign in to act');
-    await signIn(TOKEN);
-    token = 'another token of length';
-    expect((await visit('/')).body).toContain('Sign in to act');
-  });
 });
 
 describe('page: actions', () => {
   it('page: a form is carried out only from a page of the same session and address', async () => {
-    const { visit, signIn, readForm } = await serve(morning, { token: TOKEN });
-    await signIn(TOKEN);
+    const { visit, readForm } = await serveSignedIn(morning);
     const form = await readForm(HOLD);
     expect(form).toEqual({ form_token: expect.any(String), shown: '20' });
     const forged: [form: Record<string, string>, headers: Record<string, string>][] = [
@@ -320,27 +326,37 @@ describe('page: actions', () => {
     expect(await readGates(morning.state.db)).toMatchObject([{ approval: null }]);
   });
 
-  it('page: a hold is approved for the number shown, and for no other', async () => {
+  it('page: nothing is done of another number than the one shown', async () => {
+    const world = await openBadMorning();
+    await noteDrift(world);
+    const { carryOut, queued } = await serveSignedIn(world);
+    for (const [path, shown, said] of [
+      [HOLD, '19', 'run 2 holds 20 now, not 19; nothing was approved'],
+      [HOLD, '', 'run 2 holds 20 now, not 0; nothing was approved'],
+      [REJECT, '19', 'there are 20 now, not 19; nothing was done'],
+      [REJECT, '-1200', 'there are 20 now, not -1 200; nothing was done'],
+      [RETRY, '0', 'there are 1 now, not 0; nothing was done: look again'],
+      [RETRY, 'all', 'there are 1 now, not NaN; nothing was done: look again'],
+      [REPAIR, '0', 'there are 1 now, not 0; nothing was done: look again'],
+    ] as const)
+      expect(await carryOut(path, { shown }), `${path} ${shown}`).toContain(said);
+    expect(await readGates(world.state.db)).toMatchObject([{ approval: null, rejectedAt: null }]);
+    expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
+    expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('dead');
+    expect(queued).toEqual([]);
+  });
+
+  it('page: a hold is approved for the number shown', async () => {
     const world = await openBadMorning();
     // Deactivations wait for whatever is not accepted.
     await world.sql`DELETE FROM rooms WHERE code = ${SCRIPT}`;
     await world.sql`DELETE FROM slotsync.records WHERE local_key = ${SCRIPT}`;
-    const { visit, signIn, readForm, queued } = await serve(world, { token: TOKEN });
-    await signIn(TOKEN);
+    const { visit, carryOut, queued } = await serveSignedIn(world);
     const question = (await visit(HOLD)).body;
     expect(question).toContain('<button class="main">Approve 20 deactivations of rooms</button>');
     expect(question).toContain('Held: &#39;R11&#39;, &#39;R12&#39;, ');
     expect(question).not.toMatch(/<h\d[^>]*>[^<]*&#39;/); // keys are no heading
-    const form = await readForm(HOLD);
-    await visit(HOLD, { form: { ...form, shown: '19' } });
-    expect((await visit('/')).body).toContain('run 2 holds 20 now, not 19; nothing was approved');
-    await visit(HOLD, { form: { form_token: form['form_token'] ?? '' } });
-    expect((await visit('/')).body).toContain('run 2 holds 20 now, not 0; nothing was approved');
-    expect(await readGates(world.state.db)).toMatchObject([{ approval: null }]);
-
-    const done = await visit(HOLD, { form });
-    expect([done.status, done.headers.location]).toEqual([303, '/']);
-    const { body } = await visit('/');
+    const body = await carryOut(HOLD);
     expect(body).toContain('Approved: up to 20 deactivations of rooms until');
     expect(body).toContain('Run 3 is queued. No process is at work: start slotsync worker.');
     expect((await visit('/')).body).not.toContain('No process is at work: start slotsync worker.');
@@ -356,77 +372,37 @@ describe('page: actions', () => {
     });
   });
 
-  it('page: whoever a trusted proxy names is noted with the reason, and nobody else', async () => {
+  it.each([
+    ['127.0.0.1', 'zoë'],
+    ['192.0.2.7', null],
+  ])('page: a hold is rejected with a reason, by whoever a trusted proxy names: %s', async (proxy, by) => {
+    const world = await openBadMorning();
+    const options = { trustedProxies: proxy, userHeader: 'X-User' };
+    const { visit, carryOut } = await serveSignedIn(world, options);
     const named = { 'x-user': 'zoë', ...CLIENT };
-    const rejected = async (trustedProxies: string) => {
-      const world = await openBadMorning();
-      const { visit, signIn, readForm } = await serve(world, {
-        token: TOKEN,
-        trustedProxies,
-        userHeader: 'X-User',
-      });
-      await signIn(TOKEN);
-      const path = HOLD.replace('approve', 'reject');
-      const form = { ...(await readForm(path)), reason: 'the load was cut off' };
-      expect(
-        (await visit(path, { form: { ...form, reason: 'x'.repeat(1001) }, headers: named })).status,
-      ).toBe(303);
-      expect((await visit('/')).body).toContain('a reason has at most 1000 characters');
-      await visit(path, { form, headers: named });
-      return {
-        noted: await world.sql`SELECT by, via, action, run_id::int, reason FROM slotsync.actions`,
-        pages: await Promise.all(['/actions', '/runs/2'].map(async (page) => (await visit(page)).body)),
-      };
-    };
-    const action = { via: 'page', action: 'reject', run_id: 2, reason: 'the load was cut off' };
-    const behindProxy = await rejected('127.0.0.1');
-    expect(behindProxy.noted).toEqual([{ ...action, by: 'zoë' }]);
-    for (const page of behindProxy.pages) {
-      expect(page).toContain('zoë (page) rejected rooms: retire 20, ');
-      expect(page).toContain('Reason: the load was cut off');
-    }
-    const pastProxy = await rejected('192.0.2.7');
-    expect(pastProxy.noted).toEqual([{ ...action, by: null }]);
-    expect(pastProxy.pages[0]).toContain('somebody (page) rejected rooms: retire 20, ');
-  });
-
-  it('page: a hold is rejected, of the number shown', async () => {
-    const world = await openBadMorning();
-    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
-    await signIn(TOKEN);
-    const path = HOLD.replace('approve', 'reject');
-    const form = await readForm(path);
-    for (const [shown, said] of [
-      ['19', '19'],
-      ['-1200', '-1 200'],
-    ] as const) {
-      await visit(path, { form: { ...form, shown } });
-      expect((await visit('/')).body).toContain(`there are 20 now, not ${said}; nothing was done`);
-    }
-    expect(await readGates(world.state.db)).toMatchObject([{ rejectedAt: null }]);
-    await visit(path, { form });
-    expect((await visit('/')).body).toContain('Rejected: 20 deactivations of rooms, held in run 2.');
+    expect(await carryOut(REJECT, { reason: 'x'.repeat(1001) }, named)).toContain(
+      'a reason has at most 1000 characters',
+    );
+    const reason = 'the load was cut off';
+    expect(await carryOut(REJECT, { reason }, named)).toContain(
+      'Rejected: 20 deactivations of rooms, held in run 2.',
+    );
     expect(await readGates(world.state.db)).toMatchObject([{ rejectedAt: expect.any(Date) }]);
+    const noted = await world.sql`SELECT by, via, action, run_id::int, reason FROM slotsync.actions`;
+    expect(noted).toEqual([{ by, via: 'page', action: 'reject', run_id: 2, reason }]);
+    for (const path of ['/actions', '/runs/2']) {
+      const { body } = await visit(path);
+      expect(body).toContain(`${by ?? 'somebody'} (page) rejected rooms: retire 20, `);
+      expect(body).toContain(`Reason: ${reason}`);
+    }
   });
 
-  it('page: the records of a cause are retried, of the number shown, by whoever works the inbox', async () => {
+  it('page: the records of a cause are retried by whoever works the inbox', async () => {
     const world = await openBadMorning();
-    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
-    await signIn(TOKEN);
+    const { visit, carryOut } = await serveSignedIn(world);
     expect((await visit('/failures')).body).toContain(RETRY.replaceAll('&', '&amp;'));
     world.sandbox.allowObject(`room_${SCRIPT}`);
-    const form = await readForm(RETRY);
-    const { form_token = '' } = form;
-    for (const other of [{ form_token, shown: '0' }, { form_token }, { form_token, shown: 'all' }]) {
-      await visit(RETRY, { form: other });
-      expect((await visit('/failures')).body).toMatch(
-        /there are 1 now, not \w+; nothing was done: look again/,
-      );
-      expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
-    }
-    expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('dead');
-    await visit(RETRY, { form });
-    expect((await visit('/failures')).body).toContain('1 record of rooms put into the inbox.');
+    expect(await carryOut(RETRY)).toContain('1 record of rooms put into the inbox.');
     await world.drainInbox();
     expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('synced');
   });
@@ -444,8 +420,7 @@ describe('page: actions', () => {
       { id: '00000000-0000-4000-8000-000000000001', command: 'worker', host: 'h', pid: 1 },
       null,
     );
-    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
-    await signIn(TOKEN);
+    const { visit, readForm } = await serveSignedIn(world);
     const act = async (verb: string, page = '/') =>
       visit(`/runs/${run.id}/${verb}`, { form: await readForm(page, `/runs/${run.id}/${verb}`) });
     await act('pause');
@@ -459,26 +434,17 @@ describe('page: actions', () => {
     expect((await act('cancel', '/')).status).toBe(403);
   });
 
-  it('page: drift is repaired, of the number shown', async () => {
+  it('page: drift is repaired', async () => {
     const world = await openBadMorning();
-    world.sandbox.changeObject('room_R1', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] });
-    await world.sql`UPDATE slotsync.records SET updated_at = updated_at - interval '1 hour'`;
-    await verify(world.verifying());
-    const { visit, signIn, readForm, queued } = await serve(world, { token: TOKEN });
-    await signIn(TOKEN);
-    const path = '/drift/repair?stream=rooms';
+    await noteDrift(world);
+    const { visit, carryOut, queued } = await serveSignedIn(world);
     expect((await visit('/drift')).body).toContain(
       'room.name: &quot;Aula&quot; at the service, &quot;Sal 1&quot; expected',
     );
-    const form = await readForm(path);
-    expect(form).toMatchObject({ shown: '1' });
-    await visit(path, { form: { ...form, shown: '0' } });
-    expect((await visit('/drift')).body).toContain('there are 1 now, not 0; nothing was done: look again');
-    expect(queued).toEqual([]);
-    await visit(path, { form });
-    expect(queued).toHaveLength(1);
-    const { queue } = await world.planRun(queued[0] ?? 0);
-    await world.finish(queued[0] ?? 0, queue);
+    expect(await carryOut(REPAIR)).toContain('is queued.');
+    const [run = 0] = queued;
+    const { queue } = await world.planRun(run);
+    await world.finish(run, queue);
     expect(world.fieldsOf('room_R1')).toEqual({ 'room.name': 'Sal 1' });
     await until(async () => !(await visit('/drift')).body.includes('Aula'), {
       describe: 'the drift to be gone',
@@ -559,8 +525,7 @@ describe('page: a reader who goes away while row and object are read', () => {
     const world = await openBadMorning((config) =>
       open({ ...config, service: { requestTimeoutMs: 300_000 } }),
     );
-    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
-    await signIn(TOKEN);
+    const { visit, readForm } = await serveSignedIn(world);
     const form = await readForm('/records/rooms/R1');
     const reader = new AbortController();
     const read = () => visit('/records/rooms/R1', { form, signal: reader.signal }).catch(() => 'gone');
@@ -652,12 +617,10 @@ describe('page: live', () => {
   });
 
   it('page: what an action did is said by the page that is opened next, not to one that is open', async () => {
-    const server = await serve(await openBadMorning(), { token: TOKEN });
-    const { visit, signIn, readForm } = server;
-    await signIn(TOKEN);
+    const server = await serveSignedIn(await openBadMorning());
+    const { visit, readForm } = server;
     const ask = openPage(server, '/');
-    const path = HOLD.replace('approve', 'reject');
-    await visit(path, { form: await readForm(path) });
+    await visit(REJECT, { form: await readForm(REJECT) });
     const done = '<p class="notice" role="status">Rejected: 20 deactivations of rooms';
     expect((await ask()).body).not.toContain(done);
     expect((await visit('/')).body).toContain(done);

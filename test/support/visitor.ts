@@ -19,10 +19,7 @@ interface Asked {
 export function createVisitor(port: number) {
   const cookies = new Map<string, string>();
 
-  async function send(
-    path: string,
-    { method, headers = {}, form, signal }: Asked = {},
-  ): Promise<IncomingMessage> {
+  async function visit(path: string, { method, headers = {}, form, signal }: Asked = {}): Promise<Answer> {
     const origin = `http://127.0.0.1:${port}`;
     const asForm = form && {
       origin,
@@ -39,19 +36,11 @@ export function createVisitor(port: number) {
       const [name = '', value = ''] = (set.split(';', 1)[0] ?? '').split('=');
       cookies.set(name, value);
     }
-    return answer;
-  }
-
-  async function visit(path: string, asked?: Asked): Promise<Answer> {
-    const answer = await send(path, asked);
     return { status: answer.statusCode ?? 0, headers: answer.headers, body: await text(answer) };
   }
 
   return {
     visit,
-    /** The answer before its body has ended. */
-    open: send,
-
     /** The hidden fields of the form with this address on a page. */
     async readForm(path: string, action = path): Promise<Record<string, string>> {
       const { body } = await visit(path);
