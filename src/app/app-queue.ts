@@ -77,19 +77,9 @@ export async function openQueue(app: AppBase) {
         await mirror.ping();
         await destination.findTypes({ lane: 'verify', signal });
       };
-      const askedAt = performance.now();
       await app.confirmBound();
-      const roundTripMs = performance.now() - askedAt;
       const { ofRun: streamsOf } = createCurrentStreams(mirror, syncing.streams);
-      const deps = {
-        ...shared,
-        ...options,
-        ...syncing,
-        roundTripMs,
-        presence,
-        probe,
-        streamsOf,
-      };
+      const deps = { ...shared, ...options, ...syncing, presence, probe, streamsOf };
       return ownStoppable(createWorkers(deps));
     },
 

@@ -1,4 +1,4 @@
-// Every failure says what happens next. error-catalogue.ts says what its code means; only queue/retry-policy.ts
+// Every failure says what happens next. error-catalogue.ts says what its code means; only queue/executor.ts
 // turns a disposition into an action.
 import { ERRORS, remedyFor, type Disposition, type ErrorCode } from './error-catalogue.js';
 

@@ -22,6 +22,8 @@ interface CircuitBreakerOptions {
   resumeSending: () => void;
 }
 
+export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
+
 export function createCircuitBreaker(options: CircuitBreakerOptions) {
   const { log, signal, probe, pauseSending, resumeSending } = options;
   let failures = 0;

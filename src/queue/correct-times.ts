@@ -4,7 +4,7 @@
 import type { Queue } from 'bullmq';
 import { anyOf, query, readClock, type Queries } from '../state/database.js';
 
-/** Longer than any delay of retry-policy.ts, and than any lock. */
+/** Longer than any delay of a retry, and than any lock. */
 const LONGEST_MS = 2 * 60 * 1000;
 
 /** Lets the delayed jobs of a queue go when one is due later than any delay can be, or was due that long ago. */

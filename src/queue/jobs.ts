@@ -3,7 +3,9 @@
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
 import type { EarlierFailures } from '../sync/apply/narrow-failures.js';
-import { ATTEMPTS } from './retry-policy.js';
+
+/** Attempts before a batch is given up until the next run: about three minutes with the delays between them. */
+export const ATTEMPTS = 9;
 
 export const QUEUES = {
   /** Runs to be planned. */

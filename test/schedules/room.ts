@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { codeOf, messageOf } from '../../src/errors/errors.js';
-import { decideRetry } from '../../src/queue/retry-policy.js';
+import { decideRetry } from '../../src/queue/executor.js';
 import { rejectGates, type GateChoice } from '../../src/state/gates/answers.js';
 import { listFrozen } from '../../src/state/freezes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';

@@ -1,6 +1,6 @@
 // How many batches are worked at once.
 import { expect, it } from 'vitest';
-import { firstInFlight, nextInFlight } from '../../src/queue/batches-in-flight.js';
+import { createBatchesInFlight, nextInFlight } from '../../src/queue/batches-in-flight.js';
 
 /** The number for each process, when batches wait as long as `waitMs` says for the batches of all processes. */
 function settle(
@@ -64,16 +64,30 @@ it.each([
 });
 
 it.each([
-  ['near', 1, 1, 1, 12],
-  ['10 ms away', 21, 1, 1, 17],
-  ['25 ms away', 51, 1, 1, 24],
-  ['so far that no number is enough', 500, 1, 1, 24],
-  ['far, for batches of many requests', 51, 10, 1, 4],
-  ['near, three processes', 1, 1, 3, 4],
-  ['25 ms away, sixteen processes', 51, 1, 16, 2],
-])(
-  'databases %s: so many are in flight in the beginning',
-  (_, roundTripMs, requests, processes, expected) => {
-    expect(firstInFlight({ roundTripMs, requests, processes })).toBe(expected);
-  },
-);
+  ['one request', 1, 1, 12],
+  ['many requests', 10, 1, 4],
+  ['one request, three processes', 1, 3, 4],
+  ['one request, sixteen processes', 1, 16, 1],
+])('batches of %s: so many are in flight in the beginning', (_, requests, processes, expected) => {
+  const of = { most: Infinity, requests, processes: () => processes, waitMs: () => 0 };
+  expect(createBatchesInFlight(of).now()).toBe(expected);
+});
+
+it('takes its share of what it sees before a batch has ended, and its limit at any time', () => {
+  let processes = 1;
+  const heard: number[] = [];
+  const inFlight = createBatchesInFlight({
+    most: 5,
+    requests: 1,
+    processes: () => processes,
+    waitMs: () => 0,
+  });
+  inFlight.onChange((now) => heard.push(now));
+  inFlight.processesSeen();
+  processes = 4;
+  inFlight.processesSeen();
+  for (let batch = 0; batch < 4; batch++) inFlight.batchEnded(100);
+  processes = 8;
+  inFlight.processesSeen();
+  expect(heard).toEqual([3, 4, 5, 5, 5]);
+});

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PutObject, PutResult } from '../../src/destination/destination.js';
 import { codeOf, SlotsyncError } from '../../src/errors/errors.js';
-import { decideRetry } from '../../src/queue/retry-policy.js';
+import { decideRetry } from '../../src/queue/executor.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';

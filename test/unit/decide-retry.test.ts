@@ -1,9 +1,9 @@
-// The fate of a failed job, as a table.
+// The fate of a failed attempt, as a table.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../src/errors/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
-import { decideRetry, type FailedJob } from '../../src/queue/retry-policy.js';
+import { decideRetry, type FailedAttempt } from '../../src/queue/executor.js';
 import { retryDelayMs } from '../../src/time/retry-delay.js';
 
 const failure = (code: ErrorCode) => new SlotsyncError(code, code);
@@ -11,8 +11,8 @@ const RETRY = failure('service_failed');
 const DEFER = failure('claimed');
 const DEAD = failure('refused');
 
-describe('a failed job', () => {
-  it.each<[string, Partial<FailedJob>, ReturnType<typeof decideRetry>]>([
+describe('a failed attempt', () => {
+  it.each<[string, Partial<FailedAttempt>, ReturnType<typeof decideRetry>]>([
     ['first failure', { error: RETRY }, { action: 'retry', afterMs: 1000 }],
     ['third failure', { error: RETRY, attemptsMade: 2 }, { action: 'retry', afterMs: 4000 }],
     ['eighth failure', { error: RETRY, attemptsMade: 7 }, { action: 'retry', afterMs: 60_000 }],

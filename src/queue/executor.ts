@@ -1,0 +1,210 @@
+// Executes a run and a batch, whoever hands them over: a job (job-workers.ts) or a run that this process works itself (own-runs.ts).
+// The one place where a failure becomes an action: the attempt fails, is put off, goes back, or is the last one.
+import { codeOf, dispositionOf, messageWithDetail } from '../errors/errors.js';
+import { logUnexpected, type Logger } from '../process/logger.js';
+import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
+import type { TakenRun } from '../state/inbox/take-changes.js';
+import { NO_OUTCOMES } from '../state/records/outcome-types.js';
+import { advanceRun } from '../state/runs/advance-run.js';
+import { readBatch, type Batch, type QueuedBatch } from '../state/runs/batches.js';
+import { failPlanning } from '../state/runs/end-run.js';
+import { failBatch } from '../state/runs/finish-batch.js';
+import { readRun, type Run } from '../state/runs/read-runs.js';
+import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
+import { openRequests } from '../sync/apply/fill-requests.js';
+import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
+import { createRefusals } from '../sync/limits/refusals.js';
+import { planRun } from '../sync/plan/plan-run.js';
+import { createNameCheck } from '../sync/plan/unknown-names.js';
+import { createRecognizer } from '../sync/run/recognize-databases.js';
+import { retryDelayMs } from '../time/retry-delay.js';
+import type { CircuitBreaker } from './circuit-breaker.js';
+import { ATTEMPTS, type BatchJob } from './jobs.js';
+
+/** An attempt at a run or at a batch, as whoever hands it over sees it. */
+export interface Attempt {
+  /** For the circuit breaker. */
+  name: string;
+  /** Failed attempts before this one. */
+  attemptsMade: number;
+  /** Attempts in all; ATTEMPTS unless given. */
+  attempts?: number | undefined;
+  /** The run has few batches, so a batch that ends looks at once whether the run takes its next step. */
+  hasFewBatches?: boolean;
+  /** Keeps what the failed attempts have shown, for the next attempt in whichever process. */
+  note(earlier: EarlierFailures): Promise<void>;
+  /** Leaves the rest to another attempt after this time; with an error, this attempt has failed and counts. */
+  again(afterMs: number, error?: unknown): Promise<void>;
+  /** Gets the batches of the run that are to be worked next, and the span in which the run was planned. */
+  goOn(next: QueuedBatch[], traced: Pick<BatchJob, 'traceparent'>): Promise<void>;
+}
+
+/** A run that this process has started, or has taken from the inbox as its planner: it need not be read. */
+export type OwnRun = { run: Run } | { taken: TakenRun };
+
+export interface ExecutorOptions extends ApplyDeps {
+  /** Whether a run, or a batch of it, belongs to the configuration of this process. */
+  isOwn: (of: Pick<Run, 'configuration'>) => boolean;
+  breaker: CircuitBreaker;
+  /** Interrupts the work in flight. */
+  aborting: AbortSignal;
+  /** The streams as a run needs them; as they are declared unless given. */
+  streamsOf?: ((runId: number) => Promise<ApplyDeps['streams']>) | undefined;
+  /** Called after each batch of another lane than that of changes. */
+  onApplied: (batch: Batch) => void;
+  /** Credentials that are refused while a run is planned are waited for. Otherwise they end the run. */
+  waitForCredentials?: boolean;
+}
+
+export type Executor = ReturnType<typeof createExecutor>;
+
+export function createExecutor(options: ExecutorOptions) {
+  const { state, log, isOwn, breaker, aborting } = options;
+  const { streamsOf = async () => options.streams } = options;
+  const nameCheck = createNameCheck(options.destination);
+  const recognizer = createRecognizer(options);
+  // Starts recognizing both databases; callers that need the result await it. It must run after this process has registered,
+  // because a restore of the state is reported only to registered processes.
+  recognizer.both().catch(() => undefined);
+  const requests = openRequests(options);
+  const refusals = createRefusals();
+
+  /** Lets the run of a batch that has ended take its next step. */
+  async function advance({ runId, lane }: Batch, attempt: Attempt, traceparent?: string): Promise<void> {
+    const hasFewBatches = attempt.hasFewBatches === true || lane === 'incremental';
+    await attempt.goOn(await advanceRun(state.db, runId, { hasFewBatches }), tracedBy(traceparent));
+  }
+
+  async function noteFailure(attempt: Attempt, found: EarlierFailures, child: Logger): Promise<void> {
+    await attempt.note(found).catch((error: unknown) => {
+      child.warn(
+        { code: codeOf(error) },
+        'the failure could not be noted; the next attempt begins with less',
+      );
+    });
+  }
+
+  async function handleFailure(
+    error: unknown,
+    attempt: Attempt,
+    { log: child, lane, giveUp }: { log: Logger; lane?: string | undefined; giveUp: () => Promise<void> },
+  ): Promise<void> {
+    const isInterrupted = aborting.aborted;
+    if (!isInterrupted) logUnexpected(child, error);
+    const mustWait = !isInterrupted && breaker.failed(error, attempt.name);
+    const { attemptsMade, attempts } = attempt;
+    const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });
+    if (decision.action === 'give_up') return giveUp();
+    if (decision.action === 'retry') {
+      child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
+      return attempt.again(decision.afterMs, error);
+    }
+    if (mustWait) child.warn({ code: codeOf(error) }, 'job deferred without using up an attempt');
+    return attempt.again(decision.afterMs);
+  }
+
+  return {
+    /** Recognizes the state; to be awaited before the queue is worked. */
+    recognizeState: recognizer.state,
+    /** How long batches have waited lately for their slots, in milliseconds. */
+    waitMs: requests.waitMs,
+
+    /** Plans a run. `token`: of the planner. `own`: what is known of the run already. */
+    async plan(runId: number, token: string, attempt: Attempt, own?: OwnRun): Promise<void> {
+      const child = log.child({ runId });
+      try {
+        const known = own ?? { run: await readRun(state.db, runId) };
+        if ('run' in known && (!known.run || !isOwn(known.run))) return;
+        const streams = await streamsOf(runId);
+        const deps = { ...options, streams, nameCheck, recognize: recognizer.both, log: child };
+        const { attemptsMade } = attempt;
+        await inSpan('run', { 'slotsync.run.id': runId }, async () => {
+          const queued = await planRun(deps, runId, { ...known, token, attemptsMade, signal: aborting });
+          await attempt.goOn(queued, tracedBy(spanOfRun()));
+        });
+      } catch (error) {
+        const giveUp = () => failPlanning(state.db, { runId, token }, reasonOf(error));
+        await handleFailure(error, attempt, { log: child, giveUp });
+      }
+    },
+
+    /** Applies a batch, and lets its run take its next step. */
+    async apply({ batchId, traceparent, earlier = NO_FAILURES }: BatchJob, attempt: Attempt): Promise<void> {
+      let child = log.child({ batch: batchId });
+      let batch: Batch | undefined;
+      try {
+        const taken = await readBatch(state.db, batchId);
+        batch = taken;
+        if (taken?.state !== 'queued' || taken.isPaused) return; // its row brings it back when it is resumed
+        child = log.child({ runId: taken.runId, stream: taken.stream, batch: taken.id });
+        if (!isOwn(taken)) return; // its row brings it to processes that have its configuration
+        aborting.throwIfAborted();
+        const streams = await streamsOf(taken.runId);
+        const deps = { ...options, streams, log: child, requests, refusals, earlier };
+        const apply = () => applyBatch(deps, taken, aborting);
+        await inSpan('batch', attributesOf(taken, attempt), apply, { parent: traceparent });
+        breaker.succeeded(attempt.name);
+        if (taken.lane !== 'incremental') options.onApplied(taken);
+        await advance(taken, attempt, traceparent);
+      } catch (error) {
+        const found = afterFailure(earlier, error);
+        if (!aborting.aborted && found.count !== earlier.count) await noteFailure(attempt, found, child);
+        const giveUp = async () => {
+          if (!batch) return; // it stays queued as a row, and comes back from there
+          const failed = await failBatch(state, batch, reasonOf(error));
+          options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed });
+          child.error({ code: codeOf(error), records: failed }, 'batch given up until the next run');
+          await advance(batch, attempt, traceparent);
+        };
+        await handleFailure(error, attempt, { log: child, lane: batch?.lane, giveUp });
+      }
+    },
+  };
+}
+
+const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }: Attempt) => ({
+  'slotsync.run.id': runId,
+  'slotsync.batch.id': id,
+  'slotsync.stream': stream,
+  'slotsync.lane': lane,
+  'slotsync.records': keys.length,
+  'slotsync.attempt': attemptsMade + 1,
+});
+
+const tracedBy = (traceparent: string | undefined) => (traceparent === undefined ? {} : { traceparent });
+
+const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
+
+const SECOND = 1000;
+/** How long a batch waits while another batch writes its records, or while no batch can succeed. */
+const DEFER_MS = 5 * SECOND;
+/** The same in the incremental lane, where latency counts; the other batch takes one or two requests. */
+const DEFER_INCREMENTAL_MS = 250;
+
+export interface FailedAttempt extends Pick<Attempt, 'attemptsMade' | 'attempts'> {
+  error: unknown;
+  lane?: string | undefined;
+  /** The process is stopping and interrupted the attempt. */
+  isInterrupted?: boolean;
+  /** The circuit breaker's answer: the cause is outside the batch, so waiting uses up no attempt. */
+  mustWait?: boolean;
+}
+
+/** `retry` uses up an attempt; `defer` and `return` (to the queue, for another process) do not. */
+type RetryDecision = { action: 'retry' | 'defer' | 'return'; afterMs: number } | { action: 'give_up' };
+
+/** Decides what follows a failed attempt, and when. */
+export function decideRetry(failed: FailedAttempt, random: () => number = Math.random): RetryDecision {
+  const { error, attemptsMade, lane, isInterrupted, mustWait, attempts = ATTEMPTS } = failed;
+  if (isInterrupted) return { action: 'return', afterMs: 0 };
+  if (mustWait) return { action: 'defer', afterMs: DEFER_MS };
+  switch (dispositionOf(error)) {
+    case 'defer':
+      return { action: 'defer', afterMs: lane === 'incremental' ? DEFER_INCREMENTAL_MS : DEFER_MS };
+    case 'dead':
+      return { action: 'give_up' };
+    case 'retry':
+      if (attemptsMade + 1 >= attempts) return { action: 'give_up' };
+      return { action: 'retry', afterMs: retryDelayMs(attemptsMade + 1, random) };
+  }
+}
