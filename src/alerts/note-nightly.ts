@@ -6,7 +6,7 @@ import type { Grounds } from '../situation/situation.js';
 import { listUnnotedNightly, noteCause, openAlert, recoverAlert } from '../state/alerts.js';
 import type { Queries } from '../state/database.js';
 import { readGates, waitsForOperator } from '../state/gates/gates.js';
-import { readLatestNightly, type NightlyRun } from '../state/runs/nightly-runs.js';
+import { readLatestNightly, type NightlyRun } from '../state/schedules.js';
 import { listStreams } from '../state/streams.js';
 import { inSnapshot } from '../state/snapshot.js';
 import type { ParsedConfig } from '../streams/config-schema.js';

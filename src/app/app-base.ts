@@ -7,7 +7,7 @@ import { codeOf, UsageError } from '../errors/errors.js';
 import { createReleasers, once, remembered } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
-import type { QueueStore } from '../queue/queue-address.js';
+import type { QueueStore } from '../queue/jobs.js';
 import { createRequestCounter } from '../process/request-counter.js';
 import type { ApiSettings, Settings } from '../config/settings.js';
 import { openState, type State } from '../state/database.js';
@@ -111,7 +111,7 @@ export function createAppBase(
   /** The zone of every time that is shown: the setting's, the schedule's, or that of the bookings. */
   async function findTimeZone(): Promise<string> {
     if (settings.timeZone !== undefined) return settings.timeZone;
-    const { listSyncSchedules } = await import('../state/runs/occurrences.js');
+    const { listSyncSchedules } = await import('../state/schedules.js');
     const [registered] = await listSyncSchedules((await state()).db);
     if (registered) return registered.timezone;
     const declared = await configuration().catch(() => undefined); // what needs the configuration reports its faults
@@ -249,7 +249,7 @@ export function createAppBase(
   const destination = owned(async () => {
     await tracing();
     const { createDestination } = await import('../destination/destination.js');
-    const { noteRequestsPeriodically } = await import('../sync/run/note-requests.js');
+    const { noteRequestsPeriodically } = await import('../state/requests.js');
     requestNotes = noteRequestsPeriodically({ counter, state: () => openedState, log });
     own(requestNotes, requestNotes.close);
     const deps = { limiter: await limiter(), log, meter: await meter() };

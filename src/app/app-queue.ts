@@ -10,7 +10,7 @@ import { createWorkers, type Workers } from '../queue/workers.js';
 import { registerFreezes } from '../state/freezes.js';
 import { keepLoads } from '../state/freshness.js';
 import { requireMigrated } from '../state/migrate.js';
-import { registerSchedule, removeSchedule, VERIFY } from '../state/runs/occurrences.js';
+import { registerSchedule, removeSchedule, VERIFY } from '../state/schedules.js';
 import type { Run } from '../state/runs/read-runs.js';
 import { namesOfAsking } from '../streams/freshness.js';
 import { createCurrentStreams } from '../sync/run/current-streams.js';

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { print } from '../render/print.js';
 import { actAs } from '../state/actions.js';
 import { cancelRun } from '../state/runs/end-run.js';
-import { findUnfinishedRun } from '../state/runs/find-run.js';
+import { findUnfinishedRun } from '../state/runs/read-runs.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { readRunNumber } from './find-run.js';
 

@@ -2,8 +2,8 @@
 import type { App } from '../app/app.js';
 import { print } from '../render/print.js';
 import { actAs, toRuns } from '../state/actions.js';
-import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
-import { setPaused } from '../state/runs/pause-runs.js';
+import { findPausableRun, findUnfinishedRun } from '../state/runs/read-runs.js';
+import { setPaused } from '../state/runs/advance-run.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { readRunNumber } from './find-run.js';
 

@@ -8,7 +8,7 @@ import { printJson, printLine, printLines } from '../render/print.js';
 import { documentToText } from '../render/text.js';
 import { readReport } from '../situation/report.js';
 import { readClock } from '../state/database.js';
-import { findRun } from '../state/runs/find-run.js';
+import { findRun } from '../state/runs/read-runs.js';
 import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 import { readRunNumber } from './find-run.js';

@@ -3,7 +3,7 @@
 import { DelayedError, Queue, runMigrations, Worker, type Job, type WorkerOptions } from 'bullmq';
 import pg from 'pg';
 import type { Logger } from '../process/logger.js';
-import { QUEUES, type QueueName } from './jobs.js';
+import { QUEUES, type QueueName, QUEUE_SCHEMA, queuePrefix, type QueueStore } from './jobs.js';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
 import { query, type Queries } from '../state/database.js';
 import { deleteKeys, openRedis, type RedisClient } from '../connections/redis-connection.js';
@@ -11,7 +11,6 @@ import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral } from '../text/sql-text.js';
 import { correctInPostgres, releaseMisdated } from './correct-times.js';
 import { createSharedBackend } from './queue-pool.js';
-import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
 

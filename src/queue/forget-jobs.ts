@@ -6,8 +6,7 @@ import type { RecordKey } from '../state/records/outcome-types.js';
 import { joinKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { clearEvents, openBullmq } from './bullmq.js';
-import { QUEUES } from './jobs.js';
-import type { QueueStore } from './queue-address.js';
+import { QUEUES, type QueueStore } from './jobs.js';
 import { readChangeJob } from './receive-changes.js';
 
 type Streams = ReadonlyMap<string, Pick<Stream, 'key'>>;

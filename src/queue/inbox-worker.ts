@@ -8,7 +8,7 @@ import { takeChanges } from '../state/inbox/take-changes.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import { fingerprintsOf } from '../streams/fingerprints.js';
 import type { Stream } from '../streams/stream.js';
-import { KEYS_OF_A_CHANGE } from '../sync/plan/batches.js';
+import { KEYS_OF_A_CHANGE } from '../sync/plan/planned-batches.js';
 import { createPoll } from '../sync/detect/poll-cursor.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { Bullmq } from './bullmq.js';

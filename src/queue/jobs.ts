@@ -3,6 +3,7 @@
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
 import type { EarlierFailures } from '../sync/apply/narrow-failures.js';
+import type { SettingText } from '../config/setting-text.js';
 
 /** Attempts before a batch is given up until the next run: about three minutes with the delays between them. */
 export const ATTEMPTS = 9;
@@ -49,3 +50,18 @@ export function priorityOf(lane: string): number {
 
 export const runJobId = (runId: number) => `run-${runId}`;
 export const batchJobId = (batchId: number) => `batch-${batchId}`;
+
+export type QueueStore = { redisUrl: SettingText } | { postgresUrl: SettingText };
+
+/** The schema BullMQ keeps its tables in, beside ours. */
+export const QUEUE_SCHEMA = 'slotsync_queue';
+
+/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
+export const queuePrefix = (stateId: string) => `{slotsync:${stateId}}`;
+
+/** The address at which another program adds jobs: BullMQ's prefix on Redis, or the schema of its tables. */
+export function queueAddress(store: QueueStore, name: QueueName, stateId: string) {
+  return 'redisUrl' in store
+    ? { name, store: 'redis', prefix: queuePrefix(stateId) }
+    : { name, store: 'postgresql', schema: QUEUE_SCHEMA };
+}

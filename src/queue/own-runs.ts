@@ -3,7 +3,7 @@
 import { codeOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import type { QueuedBatch } from '../state/runs/batches.js';
-import { plannerOf } from '../state/runs/planner-token.js';
+import { plannerOf } from '../state/runs/claim-planning.js';
 import type { Attempt, Executor, OwnRun } from './executor.js';
 import { ATTEMPTS, batchJobId, runJobId, type BatchJob } from './jobs.js';
 import type { Producer } from './producer.js';

@@ -3,9 +3,9 @@ import type { JobsOptions, Queue } from 'bullmq';
 import type { State } from '../state/database.js';
 import { advanceRun } from '../state/runs/advance-run.js';
 import { listQueuedBatches, type QueuedBatch } from '../state/runs/batches.js';
-import { listPlannedElsewhere } from '../state/runs/planner-token.js';
+import { listPlannedElsewhere } from '../state/runs/claim-planning.js';
 import { listUnfinishedRuns, onlyReads, type Run } from '../state/runs/read-runs.js';
-import { adoptRuns, endLeftRuns } from '../state/runs/run-configuration.js';
+import { adoptRuns, endLeftRuns } from '../state/runs/start-run.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import type { Bullmq } from './bullmq.js';
 import {

@@ -2,9 +2,10 @@
 // due, and which process starts the run.
 import { codeOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
-import { keepSyncSchedules, registerSchedule } from '../state/runs/occurrences.js';
-import { createLoadWait, type LoadWaitDeps } from '../sync/run/await-load.js';
+import { keepSyncSchedules, registerSchedule } from '../state/schedules.js';
 import {
+  createLoadWait,
+  type LoadWaitDeps,
   noticeLoads,
   skipMissedOccurrences,
   startDue,

@@ -7,7 +7,7 @@ import type { TakenRun } from '../state/inbox/take-changes.js';
 import type { Run } from '../state/runs/read-runs.js';
 import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import type { ApplyDeps } from '../sync/apply/apply-batch.js';
-import { requestsPerBatch } from '../sync/plan/batches.js';
+import { requestsPerBatch } from '../sync/plan/planned-batches.js';
 import { createBatchesInFlight, FEWEST_IN_FLIGHT } from './batches-in-flight.js';
 import type { Bullmq } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';

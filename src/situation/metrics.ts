@@ -7,7 +7,7 @@ import { listVerifications } from '../state/drift/verifications.js';
 import { readInboxAge } from '../state/inbox/read-inbox.js';
 import { countConnections } from '../state/processes.js';
 import { countRecords } from '../state/records/read/count-records.js';
-import { listDurations, listKindSuccesses, readBacklog, type KindSuccess } from '../state/runs/backlog.js';
+import { listDurations, listKindSuccesses, readBacklog, type KindSuccess } from '../state/runs/count-runs.js';
 import { listStreams, readWholeSuccess } from '../state/streams.js';
 import { readMoment } from './situation.js';
 

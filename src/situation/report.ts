@@ -5,7 +5,7 @@ import { listActions } from '../state/actions.js';
 import { countDriftChanges } from '../state/drift/read-drift.js';
 import { readRequestTotals } from '../state/requests.js';
 import { readRun, type Run } from '../state/runs/read-runs.js';
-import { countRuns, listRunIds, sumByStream } from '../state/runs/sum-runs.js';
+import { countRuns, listRunIds, sumByStream } from '../state/runs/count-runs.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { readSoFar } from './run-facts.js';
 import { readFacts, type SituationDeps } from './situation.js';

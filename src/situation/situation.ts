@@ -21,7 +21,7 @@ import {
   listRecordedStreams,
 } from '../state/records/read/count-records.js';
 import { readKnowledge } from '../state/records/read/unsent-records.js';
-import { listSyncSchedules, type RegisteredSchedule } from '../state/runs/occurrences.js';
+import { listSyncSchedules, type RegisteredSchedule } from '../state/schedules.js';
 import { LISTED_KINDS, listBadReadings, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';

@@ -3,7 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
-import { IS_NIGHTLY, type NightlyRun } from './runs/nightly-runs.js';
+import { IS_NIGHTLY, type NightlyRun } from './schedules.js';
 import type { AlertCondition, AlertEvent, AlertText, RunStatus, alerts } from './schema.js';
 
 /** A cause that is there now. */

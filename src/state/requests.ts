@@ -1,6 +1,10 @@
 // The requests of all processes, by the second, and how the service answered last.
 import { sql, type SQL } from 'drizzle-orm';
-import { agoOf, query, queryOne, queryTogether, type Queries } from './database.js';
+import { agoOf, query, queryOne, queryTogether, type Queries, type State } from './database.js';
+import { codeOf } from '../errors/errors.js';
+import { repeat } from '../process/lifecycle.js';
+import type { Logger } from '../process/logger.js';
+import type { RequestCounter } from '../process/request-counter.js';
 
 interface Noted {
   seconds: readonly { second: Date; requests: number; throttled: number }[];
@@ -75,4 +79,41 @@ export async function listRequestMinutes(
       date_trunc('minute', now()), interval '1 minute') AS m(minute)
     LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.minute AND s.second < m.minute + interval '1 minute'
     GROUP BY m.minute ORDER BY m.minute`;
+}
+
+const NOTE_EVERY_MS = 5000;
+
+interface RequestNotesDeps {
+  counter: RequestCounter;
+  /** Undefined: the state is not open, so nothing is noted yet. */
+  state: () => State | undefined;
+  log: Logger;
+}
+
+export function noteRequestsPeriodically({ counter, state, log }: RequestNotesDeps) {
+  const closing = new AbortController();
+
+  async function note(): Promise<void> {
+    const opened = state();
+    const counted = opened && counter.take();
+    if (!opened || !counted) return;
+    await noteRequests(opened.db, counted).catch((error: unknown) => {
+      counter.putBack(counted);
+      throw error;
+    });
+  }
+
+  const notes = repeat(note, {
+    everyMs: NOTE_EVERY_MS,
+    firstAfterMs: NOTE_EVERY_MS,
+    signal: closing.signal,
+    onError: (error) => log.debug({ code: codeOf(error) }, 'requests not noted in the state; it is retried'),
+  });
+  return {
+    async close(): Promise<void> {
+      closing.abort();
+      await notes.ended;
+      await note();
+    },
+  };
 }

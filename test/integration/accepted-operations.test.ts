@@ -3,7 +3,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readReport } from '../../src/situation/report.js';
 import { reportDocument } from '../../src/documents/report.js';
-import { sumByStream } from '../../src/state/runs/sum-runs.js';
+import { sumByStream } from '../../src/state/runs/count-runs.js';
 import { ROOMS } from '../support/campus.js';
 import type { World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';

@@ -7,7 +7,7 @@ import { rejectGates } from '../../src/state/gates/answers.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { pruneNotes } from '../../src/state/retention.js';
-import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { setPaused } from '../../src/state/runs/advance-run.js';
 import { approve } from '../../src/sync/operator/approve.js';
 import { OPERATOR } from '../support/operator.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
-import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { setPaused } from '../../src/state/runs/advance-run.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 

@@ -8,7 +8,7 @@ import { readSituation } from '../../src/situation/situation.js';
 import { listFrozen, unfreezeStreams } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { readInbox } from '../../src/state/inbox/read-inbox.js';
-import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { registerSchedule } from '../../src/state/schedules.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { listStreams, markDue, readWholeSuccess } from '../../src/state/streams.js';

@@ -8,8 +8,7 @@ import { chooseGates, rejectGates, type GateChoice } from '../../src/state/gates
 import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import type { RunRequest } from '../../src/state/runs/insert-run.js';
-import { startRun } from '../../src/state/runs/start-run.js';
+import { type RunRequest, startRun } from '../../src/state/runs/start-run.js';
 import { listStreams } from '../../src/state/streams.js';
 import { approve, requireStarted } from '../../src/sync/operator/approve.js';
 import { previewStream } from '../../src/sync/plan/preview.js';

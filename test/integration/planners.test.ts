@@ -3,7 +3,7 @@
 // one wins, the other changes nothing, and every stream is sent.
 import { describe, expect, it } from 'vitest';
 import { failPlanning } from '../../src/state/runs/end-run.js';
-import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/planner-token.js';
+import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/claim-planning.js';
 import { listQueuedBatches } from '../../src/state/runs/batches.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';

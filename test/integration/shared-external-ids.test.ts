@@ -1,7 +1,7 @@
 // Guarantee 10
 // Rows that share an external id, in any number: each is refused with its reason, in small portions.
 import { describe, expect, it } from 'vitest';
-import type { PlanSink } from '../../src/sync/plan/batches.js';
+import type { PlanSink } from '../../src/sync/plan/planned-batches.js';
 import { planStream } from '../../src/sync/plan/plan-stream.js';
 import { explainRefusal } from '../../src/sync/plan/refused-rows.js';
 import { keepRoomWorlds, rooms } from '../support/room-worlds.js';

@@ -7,7 +7,7 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectPostgres } from '../../src/connections/postgres-connection.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
-import { QUEUE_SCHEMA } from '../../src/queue/queue-address.js';
+import { QUEUE_SCHEMA } from '../../src/queue/jobs.js';
 import { createSharedBackend } from '../../src/queue/queue-pool.js';
 import { startHop, type Hop } from '../support/hop.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';

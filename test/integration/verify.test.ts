@@ -7,14 +7,14 @@ import { readClock } from '../../src/state/database.js';
 import type { RunRange } from '../../src/state/schema.js';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { linkRecords } from '../../src/state/records/link-records.js';
-import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
+import { startReading, whileReadingAlone } from '../../src/state/runs/reconcile-and-verify-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { Declaration } from '../support/campus.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { verifyWhenDue, type PeriodicVerifyDeps } from '../../src/sync/verify/verify-periodically.js';
 import { NIGHTLY } from '../../src/time/schedule.js';
-import { registerSchedule, VERIFY } from '../../src/state/runs/occurrences.js';
+import { registerSchedule, VERIFY } from '../../src/state/schedules.js';
 import { adopt, verify, type VerifyRequest } from '../../src/sync/verify/verify.js';
 import {
   addRooms,

@@ -16,7 +16,7 @@ import { freezeStreams } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
-import { plannerOf } from '../../src/state/runs/planner-token.js';
+import { plannerOf } from '../../src/state/runs/claim-planning.js';
 import { readRun, type Run } from '../../src/state/runs/read-runs.js';
 import { approve } from '../../src/sync/operator/approve.js';
 import {

@@ -12,7 +12,7 @@ import { createRequestCounter } from '../../src/process/request-counter.js';
 import { notePresence } from '../../src/state/processes.js';
 import { noteRequests } from '../../src/state/requests.js';
 import { NIGHTLY } from '../../src/time/schedule.js';
-import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { registerSchedule } from '../../src/state/schedules.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';

@@ -9,7 +9,7 @@ import { endFreezes, freezeStreams, listFrozen, unfreezeStreams } from '../../sr
 import { readGates, waitsForOperator, isApprovable, type Gate } from '../../src/state/gates/gates.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
-import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { registerSchedule } from '../../src/state/schedules.js';
 import { markDue } from '../../src/state/streams.js';
 import { writeDrift } from '../../src/state/drift/write-drift.js';
 import { startDue, startScheduled } from '../../src/sync/run/start-due-syncs.js';

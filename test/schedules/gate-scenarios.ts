@@ -1,7 +1,7 @@
 // Scenarios of gates: freezes, approvals and cancellations beside batches and plans, and whole plans beside changes that come too
 // late for them.
 import { cancelRun } from '../../src/state/runs/end-run.js';
-import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { registerSchedule } from '../../src/state/schedules.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { freezeStreams, unfreezeStreams } from '../../src/state/freezes.js';
 import { writeDrift } from '../../src/state/drift/write-drift.js';

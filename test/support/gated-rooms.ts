@@ -2,8 +2,7 @@
 import { freezeStreams } from '../../src/state/freezes.js';
 import { rejectGates, type GateChoice } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
-import type { RunRequest } from '../../src/state/runs/insert-run.js';
-import { startRun } from '../../src/state/runs/start-run.js';
+import { type RunRequest, startRun } from '../../src/state/runs/start-run.js';
 import type { RunRange } from '../../src/state/schema.js';
 import { listStreams } from '../../src/state/streams.js';
 import { startDue } from '../../src/sync/run/start-due-syncs.js';

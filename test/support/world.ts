@@ -25,7 +25,7 @@ import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import type { GateChoice } from '../../src/state/gates/answers.js';
 import { advanceRun, finishPlanning } from '../../src/state/runs/advance-run.js';
-import { takePlanning } from '../../src/state/runs/planner-token.js';
+import { takePlanning } from '../../src/state/runs/claim-planning.js';
 import { insertBatches, readBatch } from '../../src/state/runs/batches.js';
 import { failRun } from '../../src/state/runs/end-run.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';

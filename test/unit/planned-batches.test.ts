@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { keysPerBatch } from '../../src/sync/plan/batches.js';
+import { keysPerBatch } from '../../src/sync/plan/planned-batches.js';
 
 describe('a batch', () => {
   it.each([

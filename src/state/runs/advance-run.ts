@@ -5,8 +5,9 @@ import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
 import { hasQueuedBatches, queueNextLevel, type QueuedBatch } from './batches.js';
 import { finishRun, readEnds } from './end-run.js';
-import { LIMIT_IDLE, PlannerReplaced, type Planner } from './planner-token.js';
-import { onlyReads, type Run } from './read-runs.js';
+import { LIMIT_IDLE, PlannerReplaced, type Planner } from './claim-planning.js';
+import { onlyReads, type Run, ONLY_READS } from './read-runs.js';
+import { sql } from 'drizzle-orm';
 
 /**
  * Marks the plan as complete and lets the run take its first step; from here on the run is its batches. Returns those that
@@ -68,4 +69,17 @@ async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
   if (ends.isWaiting) return queueNextLevel(tx, id);
   await finishRun(tx, id, { ends });
   return [];
+}
+
+/**
+ * Pauses or resumes an unfinished run; without an id all that the queue carries, incremental ones excepted. Returns those
+ * that were changed. A paused run keeps its batches, and none of them is sent until the run is resumed.
+ */
+export async function setPaused(db: Queries, paused: boolean, id?: number): Promise<number[]> {
+  const isMeant =
+    id === undefined ? sql`kind <> 'incremental' AND NOT ${ONLY_READS}` : sql`id = ${id}::bigint`;
+  const rows = await query<{ id: number }>(db)`
+    UPDATE slotsync.runs SET paused_at = CASE WHEN ${paused} THEN now() END
+    WHERE finished_at IS NULL AND (paused_at IS NULL) = ${paused} AND ${isMeant} RETURNING id::float8 AS id`;
+  return rows.map((run) => run.id).sort((a, b) => a - b);
 }

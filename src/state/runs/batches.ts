@@ -33,7 +33,7 @@ export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Pro
       .values(rows.map((row) => (ENDED.has(row.state) ? { ...row, finishedAt: sql`now()` } : row)));
 }
 
-/** Removes what a planning wrote of a stream. Only the planner of the run may: planner-token.ts. */
+/** Removes what a planning wrote of a stream. Only the planner of the run may: claim-planning.ts. */
 export async function deleteBatches(tx: Queries, runId: number, stream: string): Promise<void> {
   await query(tx)`
     DELETE FROM slotsync.batches WHERE run_id = ${runId}::bigint AND stream = ${stream}`;

@@ -5,7 +5,7 @@ import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
 import { storable } from '../records/outcome-types.js';
 import { wakeArrived } from '../records/wake-waiting.js';
 import { cancelBatches } from './batches.js';
-import { asPlanner, PlannerReplaced, type Planner } from './planner-token.js';
+import { asPlanner, PlannerReplaced, type Planner } from './claim-planning.js';
 import { markDue, noteEndedWhole, noteProblems } from '../streams.js';
 import { withdrawApprovals } from '../gates/answers.js';
 import { withdrawWishes } from '../records/resend.js';

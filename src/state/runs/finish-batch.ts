@@ -2,9 +2,8 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { codeOf } from '../../errors/errors.js';
 import { query, queryTogether, type Queries, type State } from '../database.js';
-import { failRecords } from '../records/fail-records.js';
+import { failRecords, followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
 import { NO_OUTCOMES, storable } from '../records/outcome-types.js';
-import { followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
 import type { Batch } from './batches.js';
 import { recountGates } from '../gates/held.js';
 import { countingSent } from '../sent.js';

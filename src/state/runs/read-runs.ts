@@ -3,6 +3,7 @@ import { desc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
 import { RUN_KINDS, runs, type AcceptedCounts, type OutcomeCounts, type RunKind } from '../schema.js';
+import { UsageError } from '../../errors/errors.js';
 
 export type Run = typeof runs.$inferSelect;
 
@@ -119,4 +120,27 @@ export async function listBadReadings(db: Queries): Promise<BadReading[]> {
       SELECT FROM slotsync.runs AS l WHERE l.id > r.id AND l.kind = r.kind AND ${hasSaid('l')}
         AND (${readsAll('l')} OR NOT ${readsAll('r')}))
     ORDER BY r.id DESC`;
+}
+
+/** Throws UsageError when there is no such run. */
+export async function findRun(db: Queries, id: number): Promise<Run> {
+  const run = await readRun(db, id);
+  if (run) return run;
+  throw new UsageError(`there is no run ${id}`, { remedy: 'slotsync runs --all lists them.' });
+}
+
+/** Throws UsageError unless the run exists and is unfinished. */
+export async function findUnfinishedRun(db: Queries, id: number): Promise<Run> {
+  const run = await findRun(db, id);
+  if (run.finishedAt === null) return run;
+  throw new UsageError(`run ${run.id} has ended (${run.status}); nothing was done`);
+}
+
+/** The same for a run that can be paused. */
+export async function findPausableRun(db: Queries, id: number): Promise<Run> {
+  const run = await findUnfinishedRun(db, id);
+  if (run.kind !== 'reconcile') return run;
+  throw new UsageError(`run ${run.id} is a reconcile run, which only reads and cannot be paused`, {
+    remedy: `To end it: slotsync cancel ${run.id}`,
+  });
 }

@@ -1,13 +1,50 @@
 // A run begins as a row. No two unfinished runs cover one stream, except incremental runs, which cover single keys that
-// batches claim, and runs that only read.
+// batches claim, and runs that only read. A run belongs to the configuration that it was started with: only processes that have it
+// plan the run and map for it.
 import { and, isNull, ne, sql } from 'drizzle-orm';
+import type { Fingerprints } from '../../streams/fingerprints.js';
+import { query, type Queries } from '../database.js';
+import { runs, type RunKind, type RunRange, type StartedBy } from '../schema.js';
+import { noteAttempted } from '../streams.js';
+import { isWhole, ONLY_READS, selectRuns, type Run } from './read-runs.js';
 import { arrayLiteral } from '../../text/sql-text.js';
-import type { Queries } from '../database.js';
 import { takeLock, type Waiting } from '../locks.js';
-import { runs } from '../schema.js';
-import { insertRun, type RunRequest } from './insert-run.js';
-import { ONLY_READS, selectRuns, type Run } from './read-runs.js';
-import { endLeftRuns } from './run-configuration.js';
+import { ALIVE_SECONDS } from '../processes.js';
+import { replaceRun } from './end-run.js';
+
+export interface RunRequest {
+  kind: RunKind;
+  lane: string;
+  startedBy: StartedBy;
+  streams: readonly string[];
+  range?: RunRange | undefined;
+  /** The fingerprints of the configuration that it belongs to. A run that only reads is worked by who started it, and needs none. */
+  fingerprints?: Fingerprints | undefined;
+}
+
+/** Writes the row of a run, without looking at others: as to be planned, or as under way already. */
+export async function insertRun(
+  tx: Queries,
+  { streams, range, fingerprints, ...request }: RunRequest,
+  status: 'planning' | 'running' = 'planning',
+): Promise<Run> {
+  const startedAt = status === 'running' ? sql`now()` : null;
+  const row = {
+    ...request,
+    streams: [...streams],
+    range: range ?? null,
+    status,
+    startedAt,
+    configuration: fingerprints?.configuration ?? null,
+    fingerprints: fingerprints
+      ? Object.fromEntries(streams.map((name) => [name, fingerprints.streams[name] ?? '']))
+      : null,
+  };
+  const [run] = await tx.insert(runs).values(row).returning();
+  if (!run) throw new Error('the run was not written');
+  if (isWhole(run)) await noteAttempted(tx, streams);
+  return run;
+}
 
 /** Starts a run, unless an unfinished one covers any of its streams: then that one is the answer. */
 export async function startRun(
@@ -59,4 +96,41 @@ async function lockUnfinished(
     select(),
   ]);
   return left === 0 ? unfinished : select();
+}
+
+/** Whether a run `r` is unfinished, and no process at work has its configuration. */
+const IS_LEFT = sql`(r.finished_at IS NULL AND NOT EXISTS (SELECT FROM slotsync.processes AS p
+  WHERE p.configuration = r.configuration AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})))`;
+
+/** Whether the streams of a run `r` are declared as here. A run without fingerprints was started by a former version. */
+const isDeclared = ({ streams }: Fingerprints) =>
+  sql`coalesce(r.fingerprints <@ ${JSON.stringify(streams)}::jsonb, true)`;
+
+/** Makes runs that are left, and whose streams are declared alike in this configuration, runs of this configuration. */
+export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.runs AS r SET configuration = ${fingerprints.configuration}
+    WHERE ${IS_LEFT} AND ${isDeclared(fingerprints)} AND NOT ${ONLY_READS}
+      AND configuration IS DISTINCT FROM ${fingerprints.configuration}`;
+}
+
+/**
+ * Ends runs that are left and belong to another configuration than this: those that cover one of the streams, or take their
+ * keys from the inbox. What they have not sent is planned by the next run, or goes back to the inbox. A paused run stays.
+ * Returns how many there were.
+ */
+export async function endLeftRuns(
+  db: Queries,
+  fingerprints: Fingerprints,
+  which: { streams: readonly string[] } | 'incremental',
+): Promise<number> {
+  const isMeant =
+    which === 'incremental'
+      ? sql`kind = 'incremental'`
+      : sql`kind <> 'incremental' AND streams && ${arrayLiteral(which.streams)}::text[]`;
+  const left = await query<{ id: number }>(db)`
+    SELECT id::float8 AS id FROM slotsync.runs AS r
+    WHERE ${IS_LEFT} AND NOT ${isDeclared(fingerprints)} AND paused_at IS NULL AND ${isMeant}`;
+  for (const { id } of left) await replaceRun(db, id);
+  return left.length;
 }

@@ -20,8 +20,7 @@ import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js'
 import { failsOnObject, newRefusal, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
-import { claimBatch, type ClaimDeps } from './batch-claim.js';
-import type { BatchWork } from './batch-work.js';
+import { claimBatch, type ClaimDeps, type BatchWork } from './batch-claim.js';
 import { chooseWrites, readStanding } from './choose-writes.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
 import { doubtSharedNumbers, refuseForeignNumbers } from './foreign-numbers.js';

@@ -19,6 +19,9 @@ import { claimObjects, releasingObjects, renewObjectClaims } from '../../state/r
 import type { Stream } from '../../streams/stream.js';
 import type { Identified } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
+import type { Context } from '../../destination/client.js';
+import type { Answers, Refusals } from '../limits/refusals.js';
+import type { Settle } from '../object/outcome-reasons.js';
 
 export interface ClaimDeps extends SyncDeps {
   /** Id of the process that has the claim, as in `processes`: so the claim of a process that has ended is recognized. */
@@ -218,4 +221,16 @@ export const isWanted = ({ resend }: Pick<ClaimedRecord, 'resend'>): boolean => 
 /** Before anything of it was sent. */
 export function claimLost(): SlotsyncError {
   return new SlotsyncError('claim_lost', 'another batch took these records over');
+}
+
+export interface BatchWork {
+  batch: Batch;
+  stream: Stream;
+  claim: BatchClaim;
+  /** Lane and signal of its requests. */
+  context: Context;
+  settle: Settle;
+  refusals: Refusals;
+  /** Answers about its objects that were not counted yet. */
+  answers: Answers;
 }

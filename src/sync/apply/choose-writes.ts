@@ -16,10 +16,9 @@ import {
   unchanged,
   type Write,
 } from '../object/outcome-reasons.js';
-import { isWanted } from './batch-claim.js';
+import { isWanted, type BatchWork } from './batch-claim.js';
 import { mergeWithService } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import type { BatchWork } from './batch-work.js';
 import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
 

@@ -7,7 +7,7 @@ import { readOwners } from '../../state/records/read/owners.js';
 import { readOtherOwners } from '../identity/who-has.js';
 import type { Write } from '../object/outcome-reasons.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import type { BatchWork } from './batch-work.js';
+import type { BatchWork } from './batch-claim.js';
 
 /**
  * Replaces acceptances with the number of an object that was found by another external id, or of a record whose row has the

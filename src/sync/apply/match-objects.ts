@@ -12,7 +12,7 @@ import { findMeant } from '../identity/match-candidates.js';
 import * as outcome from '../object/outcome-reasons.js';
 import type { Write } from '../object/outcome-reasons.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import type { BatchWork } from './batch-work.js';
+import type { BatchWork } from './batch-claim.js';
 import { suspectsOf } from './narrow-failures.js';
 
 /** Writes, and what was seen at the service of those that were looked for and not linked, by external id. */

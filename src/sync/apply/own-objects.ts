@@ -14,8 +14,7 @@ import * as outcome from '../object/outcome-reasons.js';
 import type { Write } from '../object/outcome-reasons.js';
 import type { Identified, Rendered } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import type { BatchClaim } from './batch-claim.js';
-import type { BatchWork } from './batch-work.js';
+import type { BatchClaim, BatchWork } from './batch-claim.js';
 
 /** The outcome of a record that may not own its row's object. */
 export type Obstacle = (write: Write) => Outcome;

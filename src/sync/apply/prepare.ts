@@ -8,8 +8,7 @@ import type { Settle, Write } from '../object/outcome-reasons.js';
 import { renderRows, type Rendered } from '../object/render.js';
 import { startRetirements } from '../object/retire.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
-import { isWanted } from './batch-claim.js';
-import type { BatchWork } from './batch-work.js';
+import { isWanted, type BatchWork } from './batch-claim.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
 
 /** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */

@@ -11,7 +11,7 @@ import type { SharedExternalId } from '../../mirror/mirror.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../object/decide-operation.js';
 import { chooseDue, maySeeGone } from '../object/retire.js';
-import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './batches.js';
+import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './planned-batches.js';
 import { createExistingObjectFinder, type ExistingObjectDeps } from './existing-objects.js';
 import type { MergeCounts, PlanEntry, RefusedEntry, WriteEntry } from './merge-readings.js';
 import { createMoves, type Takeover } from './moved-records.js';

@@ -7,7 +7,7 @@ import type { PlanCounts } from '../../state/schema.js';
 import { readStanding } from '../../state/streams.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './batches.js';
+import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './planned-batches.js';
 import { createLoadJudge } from './judge-load.js';
 import { NOTHING_PLANNED } from './plan-lists.js';
 import { weigh } from './plan-stream.js';

@@ -20,7 +20,7 @@ import {
   PlannerReplaced,
   takePlanning,
   type Planner,
-} from '../../state/runs/planner-token.js';
+} from '../../state/runs/claim-planning.js';
 import { isWhole, readRun, type Run } from '../../state/runs/read-runs.js';
 import { countingSent } from '../../state/sent.js';
 import { endStreamPlans, type StreamPlan } from '../../state/gates/end-plan.js';

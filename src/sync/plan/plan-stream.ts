@@ -21,7 +21,7 @@ import type { Stream } from '../../streams/stream.js';
 import { decide, findApproval, type Weighed } from '../limits/decide.js';
 import { toLoadFacts } from '../limits/load-age.js';
 import { requireLookups } from '../run/current-streams.js';
-import type { PlanSink } from './batches.js';
+import type { PlanSink } from './planned-batches.js';
 import { createLoadJudge } from './judge-load.js';
 import { mergeReadings, type MergeCounts } from './merge-readings.js';
 import { createPlanLists, type PlanDeps, type PlanLists, type PlanRequest } from './plan-lists.js';

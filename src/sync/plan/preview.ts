@@ -13,7 +13,7 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
-import { collectLists, keysPerBatch, limitOf, type PlanSink } from './batches.js';
+import { collectLists, keysPerBatch, limitOf, type PlanSink } from './planned-batches.js';
 import type { PlanDeps } from './plan-lists.js';
 import { planStream } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';

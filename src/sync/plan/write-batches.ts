@@ -4,7 +4,7 @@ import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { Queries, State } from '../../state/database.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
 import type { Meter } from '../../process/meter.js';
-import { failRecords } from '../../state/records/fail-records.js';
+import { failRecords } from '../../state/records/settle-records.js';
 import {
   abandonRecords,
   forgetRecords,
@@ -14,9 +14,9 @@ import {
 } from '../../state/records/gone-rows.js';
 import { wishAgain } from '../../state/records/resend.js';
 import { insertBatches, type NewBatch } from '../../state/runs/batches.js';
-import { asPlanner, type Planner } from '../../state/runs/planner-token.js';
+import { asPlanner, type Planner } from '../../state/runs/claim-planning.js';
 import type { Stream } from '../../streams/stream.js';
-import { limitOf, type PlanSink } from './batches.js';
+import { limitOf, type PlanSink } from './planned-batches.js';
 
 /** Batch rows written in one statement, and the keys in them. */
 const ROWS_AT_ONCE = 200;

@@ -11,12 +11,12 @@ import {
   dropReading,
   startReading,
   whileReadingAlone,
-} from '../../state/runs/reading-runs.js';
+} from '../../state/runs/reconcile-and-verify-runs.js';
 import {
   moveReservationsWatermark,
   readReservationsWatermark,
 } from '../../state/bookings/reservations-watermark.js';
-import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/runs/occurrences.js';
+import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/schedules.js';
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../time/schedule.js';

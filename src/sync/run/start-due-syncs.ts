@@ -1,29 +1,97 @@
 // Whole syncs of streams that are due. A schedule makes its streams due and starts their run at once; every other cause only makes
-// them due. Whichever process notices it starts the run, once: an occurrence is claimed in the transaction that starts it.
-import { unstartedDue } from '../../time/cron-schedule.js';
-import { readClock } from '../../state/database.js';
+// them due. Whichever process notices it starts the run, once: an occurrence is claimed in the transaction that starts it. A scheduled
+// sync waits until the mirror was loaded anew since the last sync, for as long as the configuration says.
+import { codeOf } from '../../errors/errors.js';
+import { readsSameLoad } from '../../streams/freshness.js';
 import { listLoads } from '../../state/freshness.js';
-import { readGates } from '../../state/gates/gates.js';
+import { firstUnstarted, unstartedDue } from '../../time/cron-schedule.js';
 import {
+  streamsOf,
+  type RegisteredSchedule,
   claimOccurrence,
   correctSchedules,
   listSyncSchedules,
-  streamsOf,
-  type RegisteredSchedule,
-} from '../../state/runs/occurrences.js';
+} from '../../state/schedules.js';
+import type { Stream } from '../../streams/stream.js';
+import type { SyncDeps } from './sync-deps.js';
+import { readClock } from '../../state/database.js';
+import { readGates } from '../../state/gates/gates.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { startFreeRun } from '../../state/runs/start-run.js';
 import { listStartable, markDue } from '../../state/streams.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { judgeLoad } from '../limits/load-age.js';
-import type { LoadWait } from './await-load.js';
-import type { SyncDeps } from './sync-deps.js';
+
+export type LoadWaitDeps = Pick<SyncDeps, 'state' | 'streams' | 'mirror' | 'log'>;
+/** Whether an occurrence of a schedule that is due has to wait. */
+type LoadWait = ReturnType<typeof createLoadWait>;
+
+const MINUTE = 60_000;
+
+/** `askEveryMs`: the mirror is not asked more often. */
+export function createLoadWait(
+  { state, streams, mirror, log }: LoadWaitDeps,
+  { askEveryMs = MINUTE }: { askEveryMs?: number } = {},
+) {
+  let last: { due: number; askedAt: number } | undefined;
+
+  /** The streams whose load is not newer than the one that their last sync saw. */
+  async function findNotReloaded(schedule: RegisteredSchedule): Promise<string[]> {
+    const seen = new Map((await listLoads(state.db)).map((load) => [load.stream, load.syncedLoadAt]));
+    const names = streamsOf(schedule, [...streams.keys()]);
+    const waiting: string[] = [];
+    const asked: { stream: Stream; loadedAt: Date | null }[] = [];
+    for (const name of names) {
+      const stream = streams.get(name);
+      const seenAt = seen.get(name);
+      if (!stream?.freshness || !seenAt) continue;
+      let answer = asked.find((known) => readsSameLoad(known.stream, stream));
+      if (!answer) {
+        answer = { stream, loadedAt: await readLoadedAt(stream) };
+        asked.push(answer);
+      }
+      if (answer.loadedAt === null || answer.loadedAt <= seenAt) waiting.push(name);
+    }
+    return waiting;
+  }
+
+  /** Null: it cannot be read. The wait ends all the same, and the run says why. */
+  async function readLoadedAt(stream: Stream): Promise<Date | null> {
+    try {
+      const load = await mirror.readLoad(stream);
+      return load && 'at' in load ? load.at : null;
+    } catch (error) {
+      log.warn({ code: codeOf(error), stream: stream.name }, 'the load of the mirror could not be read');
+      return null;
+    }
+  }
+
+  return async (schedule: RegisteredSchedule, now: Date): Promise<boolean> => {
+    if (schedule.waitMinutes === 0) return false;
+    // From the first on: an occurrence that becomes due meanwhile does not make the wait longer.
+    const due = firstUnstarted(schedule);
+    const isFirst = last?.due !== due.getTime();
+    if (now.getTime() >= due.getTime() + schedule.waitMinutes * MINUTE) {
+      if (!isFirst) log.warn({ due }, 'scheduled sync starts without a newer load of the mirror');
+      return false;
+    }
+    if (!isFirst && last && performance.now() - last.askedAt < askEveryMs) return true;
+    const waiting = await findNotReloaded(schedule);
+    if (waiting.length === 0) return false;
+    if (isFirst)
+      log.info(
+        { due, streams: waiting, waitMinutes: schedule.waitMinutes },
+        'scheduled sync waits for a newer load of the mirror',
+      );
+    last = { due: due.getTime(), askedAt: performance.now() };
+    return true;
+  };
+}
 
 export type ScheduleDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
 
 /** An occurrence is missed after this time; until then another process may be starting it. */
 const MISSED_AFTER_MS = 60 * 1000;
-const MINUTE = 60 * 1000;
 
 /**
  * Starts the occurrences that are due and were not started yet, and returns their runs to be queued. `now`: the time of the

@@ -1,8 +1,7 @@
 // A repair: the run that sends again what drifts.
 import type { Queries } from '../../state/database.js';
 import type { Run } from '../../state/runs/read-runs.js';
-import type { RunRequest } from '../../state/runs/insert-run.js';
-import { startFreeRun } from '../../state/runs/start-run.js';
+import { type RunRequest, startFreeRun } from '../../state/runs/start-run.js';
 
 /** Starts a run over those of the streams that no unfinished run covers; undefined: each is covered. */
 export async function startRepairRun(

@@ -12,9 +12,9 @@ import {
   readSchedule,
   VERIFY,
   type RegisteredSchedule,
-} from '../../state/runs/occurrences.js';
+} from '../../state/schedules.js';
 import type { Run } from '../../state/runs/read-runs.js';
-import { whileReadingAlone } from '../../state/runs/reading-runs.js';
+import { whileReadingAlone } from '../../state/runs/reconcile-and-verify-runs.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { startRepairRun } from './start-repair-run.js';
 import { countRepairable, verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';

@@ -11,7 +11,11 @@ import { sampleOwners } from '../../state/records/read/owners.js';
 import { pruneDrift } from '../../state/retention.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
 import { readRun } from '../../state/runs/read-runs.js';
-import { alreadyRunning, startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
+import {
+  alreadyRunning,
+  startReading,
+  whileReadingAlone,
+} from '../../state/runs/reconcile-and-verify-runs.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';
 import { inSpan } from '../../process/tracing.js';

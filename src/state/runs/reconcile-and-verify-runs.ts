@@ -7,7 +7,7 @@ import { describeHolders, tryLock, whileHolding } from '../locks.js';
 import { runs } from '../schema.js';
 import { failRun, finishRun } from './end-run.js';
 import { onlyReads } from './read-runs.js';
-import { insertRun, type RunRequest } from './insert-run.js';
+import { insertRun, type RunRequest } from './start-run.js';
 
 type ReadingKind = 'reconcile' | 'verify';
 
