@@ -58,9 +58,9 @@ CREATE TABLE "slotsync"."batches" (
 );
 --> statement-breakpoint
 CREATE TABLE "slotsync"."cancellations" (
-	"destination_id" bigint PRIMARY KEY NOT NULL,
+	"destination_id" text PRIMARY KEY NOT NULL,
 	"external_id" text,
-	"reservation" bigint,
+	"reservation" text,
 	"cancelled_at" timestamp with time zone,
 	"begin" timestamp with time zone,
 	"end" timestamp with time zone,
@@ -195,7 +195,7 @@ CREATE TABLE "slotsync"."links" (
 	"stream" text NOT NULL,
 	"local_key" text COLLATE "C" NOT NULL,
 	"external_id" text NOT NULL,
-	"destination_id" bigint,
+	"destination_id" text,
 	"assigns_id" boolean DEFAULT false NOT NULL,
 	"linked_by" text NOT NULL,
 	"fields" text[],
@@ -233,7 +233,7 @@ CREATE TABLE "slotsync"."records" (
 	"external_id" text,
 	"row_external_id" text,
 	"former_key" text COLLATE "C",
-	"destination_id" bigint,
+	"destination_id" text,
 	"source_hash" bigint,
 	"object_hash" text,
 	"status" text NOT NULL,
@@ -297,7 +297,7 @@ CREATE TABLE "slotsync"."reservation_events" (
 CREATE TABLE "slotsync"."reservations" (
 	"key" text COLLATE "C" PRIMARY KEY NOT NULL,
 	"external_id" text,
-	"destination_id" bigint,
+	"destination_id" text,
 	"verdict" text NOT NULL,
 	"differs" jsonb,
 	"problem" text,
@@ -434,7 +434,8 @@ CREATE INDEX "reservations_destination_id" ON "slotsync"."reservations" USING bt
 CREATE INDEX "reservations_external_id" ON "slotsync"."reservations" USING btree ("external_id");--> statement-breakpoint
 CREATE INDEX "runs_unfinished" ON "slotsync"."runs" USING btree ("id") WHERE finished_at IS NULL;--> statement-breakpoint
 CREATE INDEX "runs_not_succeeded" ON "slotsync"."runs" USING btree ("id") WHERE status <> 'succeeded';--> statement-breakpoint
-CREATE INDEX "streams_due" ON "slotsync"."streams" USING btree ("due_since") WHERE due_since IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "streams_due" ON "slotsync"."streams" USING btree ("due_since") WHERE due_since IS NOT NULL;
+--> statement-breakpoint
 -- Written by hand from here on: what src/state/schema.ts cannot say.
 CREATE VIEW "slotsync"."discrepancies" AS
 	SELECT key, external_id, destination_id, verdict, differs, problem, begin_here, end_here, begin_there, end_there, here, there, seen_at, run_id

@@ -1,5 +1,5 @@
 // A dialect for a service with other names: objects are items with a `key`, finds follow a cursor, a write is answered in the
-// order of its request, ids are texts of digits, times are milliseconds. `keyed.sandbox.ts` plays that service.
+// order of its request, ids are UUIDs, times are milliseconds. `keyed.sandbox.ts` plays that service.
 import { defineDialect, type Filter, type Json, type Kind, type PutObject } from 'slotsync';
 
 interface Named {
@@ -40,7 +40,7 @@ function toWhere(filter: Filter): object {
     case 'extIds':
       return { keys: filter.extIds };
     case 'ids':
-      return { refs: filter.ids.map(String) };
+      return { refs: filter.ids };
     case 'type':
       return { kind: filter.typeId };
     case 'fields':
@@ -65,13 +65,13 @@ const toFields = (attributes: Record<string, string[]>) =>
 
 function readNamed(found: Json) {
   const { ref, key, title } = found as unknown as Named;
-  return { id: Number(ref), extId: key, name: title };
+  return { id: ref, extId: key, name: title };
 }
 
 function readBooking(found: Json) {
   const { ref, key, from, until, marks, items, attributes } = found as unknown as Booking;
   return {
-    id: Number(ref),
+    id: ref,
     extId: key ?? undefined,
     begin: from,
     end: until,
@@ -118,7 +118,7 @@ export default defineDialect({
     read(found) {
       const { ref, key, kind, state, attributes, ...carried } = found as unknown as Item;
       return {
-        id: Number(ref),
+        id: ref,
         extId: key,
         typeId: kind,
         active: state === 'enabled',
@@ -132,7 +132,7 @@ export default defineDialect({
   cancellation: {
     read(found) {
       const { booking, withdrawnAt } = found as unknown as Booking;
-      return { ...readBooking(found), reservationId: Number(booking), cancelledAt: withdrawnAt };
+      return { ...readBooking(found), reservationId: booking, cancelledAt: withdrawnAt };
     },
   },
   write: {
@@ -145,7 +145,7 @@ export default defineDialect({
         throw new Error(`${outcomes.length} outcomes of ${sent.length} items`);
       return outcomes.map(({ ref, code, why }, at) => ({
         extId: sent[at]?.extId ?? '',
-        id: ref === undefined ? undefined : Number(ref),
+        id: ref,
         status: code,
         reason: why,
       }));

@@ -40,11 +40,16 @@ const encode = (page: number) => Buffer.from(`page ${page}`).toString('base64');
 const decode = (after: string | null) =>
   after === null ? 1 : Number(Buffer.from(after, 'base64').toString().slice(5));
 
+/** The UUID of a number of the sandbox: its digits in reverse, so that UUIDs ascend in another order than the numbers. */
+const toRef = (id: number) => `${reverse(String(id).padStart(8, '0'))}-5afe-4b0b-8000-000000000000`;
+const fromRef = (ref: string) => Number(reverse(ref.slice(0, 8)));
+const reverse = (text: string) => text.split('').reverse().join('');
+
 function toFilter({ keys, refs, kind, attributes, overlaps, changed, items, ...others }: Json): object {
   if (Object.keys(others).length > 0) return { unknown: others };
   return {
     ...(keys && { extIds: keys }),
-    ...(refs && { ids: refs.map(Number) }),
+    ...(refs && { ids: refs.map(fromRef) }),
     ...(kind && { typeId: kind, sort: 'ASCID' }),
     ...(attributes && {
       fields: {
@@ -67,17 +72,17 @@ const toAttributes = (fields: Json[]) =>
 
 type Show = (found: Json) => object;
 
-const showName: Show = ({ id, extId, name }) => ({ ref: String(id), key: extId, title: name });
+const showName: Show = ({ id, extId, name }) => ({ ref: toRef(id), key: extId, title: name });
 
 const showBooking: Show = ({ id, extId, begin, end, status, objects, fields, reservationId, cancelled }) => ({
-  ref: String(id),
+  ref: toRef(id),
   key: extId,
   from: begin * 1000,
   until: end * 1000,
   marks: status,
   items: (objects ?? []).map(({ typeId, objectId }: Json) => ({ kind: typeId, key: objectId })),
   attributes: toAttributes(fields),
-  ...(reservationId && { booking: String(reservationId), withdrawnAt: cancelled * 1000 }),
+  ...(reservationId && { booking: toRef(reservationId), withdrawnAt: cancelled * 1000 }),
 });
 
 const SHOWN: Record<string, Show> = {
@@ -85,7 +90,7 @@ const SHOWN: Record<string, Show> = {
   fields: showName,
   objects: ({ id, extId, typeId, active, fields, modified, ...others }) => ({
     ...others,
-    ref: String(id),
+    ref: toRef(id),
     key: extId,
     kind: typeId,
     state: active ? 'enabled' : 'disabled',
@@ -140,7 +145,7 @@ export default <R extends Request>(native: (request: R) => Answer) =>
     const put = { idFormat: 'EXTERNAL', objects };
     const outcomesOf = ({ results }: Json) => ({
       outcomes: results.map(({ id, status, message }: Json) =>
-        id ? { ref: String(id), code: status } : { code: status, why: message },
+        id ? { ref: toRef(id), code: status } : { code: status, why: message },
       ),
     });
     return ask('/v1/objects', token, put, outcomesOf, 'PUT');

@@ -21,7 +21,7 @@ const SIGNS = { ok: '✓', fault: '✗', contradicted: '✗', warning: '!', unte
 
 interface CheckOptions extends CheckWireOptions {
   wire?: boolean;
-  writeProbe?: number;
+  writeProbe?: string;
   externalId?: string;
   yes?: boolean;
   rows?: boolean;

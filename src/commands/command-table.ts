@@ -63,7 +63,6 @@ export function addCommands(program: Command): void {
     .option(
       '--write-probe <number>',
       'also write the object of this number: as it was read, without a field, and as it was; if it has no external id, it gets one',
-      wholeNumber,
     )
     .option('--yes', 'write it without asking')
     .option(

@@ -63,7 +63,7 @@ export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
 }
 
 export interface ServiceObject extends DestinationObject {
-  id: number;
+  id: string;
 }
 
 /** An object as one of its type: it may have been made by hand, without an external id. */
@@ -71,7 +71,7 @@ export type FoundObject = Omit<ServiceObject, 'extId'> & { extId: string | undef
 
 /** A type or a field. One without an external id cannot be named in a configuration. */
 export interface Definition {
-  id: number;
+  id: string;
   extId: string | undefined;
   name: string | undefined;
 }
@@ -81,17 +81,17 @@ export type ReservationSelection =
   { window: Period; most?: number | undefined } | { modified: Period; most?: number | undefined } | Named;
 
 /** By external ids, or by the service's own. */
-type Named = { extIds: readonly string[] } | { ids: readonly number[] };
+type Named = { extIds: readonly string[] } | { ids: readonly string[] };
 
-/** By the id that was asked for, why the object cannot be read. */
-export type Unreadable = Map<string | number, SlotsyncError>;
+/** By the id that was asked for, why the object cannot be read. External ids and numbers have a map each: their texts may be equal. */
+export type Unreadable = Map<string, SlotsyncError>;
 
 interface Narrowing {
   /** Pages asked for at once. */
   atOnce?: number;
   unreadable?: Unreadable | undefined;
   /** External ids. */
-  suspects?: ReadonlySet<string | number> | undefined;
+  suspects?: ReadonlySet<string> | undefined;
 }
 
 /** Place and fault of what is not understood. A symbol: an answer cannot have it. */
@@ -99,7 +99,7 @@ const FAULT = Symbol('fault');
 
 /** An object of which only the names are understood, which say whose it is. */
 interface NotUnderstoodObject {
-  id: number;
+  id: string;
   extId?: string | null | undefined;
   [FAULT]: NotUnderstood;
 }
@@ -287,7 +287,7 @@ function openDestination(
   const callOf = (extId: string) => client.find('objects', { by: 'extIds', extIds: [extId] }).call;
 
   /** Reads a find to its last page, each result once. */
-  const readFind = <T extends { id: number }>(
+  const readFind = <T extends { id: string }>(
     find: Find<T>,
     filter: Filter,
     context: Context,
@@ -306,15 +306,15 @@ function openDestination(
    * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
    * is asked for alone, once.
    */
-  async function narrowNamed<T extends { id: number; extId?: string | null | undefined }>(
+  async function narrowNamed<T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,
     named: Named,
     context: Context,
     { unreadable, suspects = new Set(), ...bounds }: Narrowing,
   ): Promise<T[]> {
-    const ids: readonly (string | number)[] = 'ids' in named ? named.ids : named.extIds;
+    const ids = 'ids' in named ? named.ids : named.extIds;
     const by = 'ids' in named ? 'ids' : 'extIds';
-    const filterOf = (part: readonly (string | number)[]) => ({ by, [by]: part }) as Filter;
+    const filterOf = (part: readonly string[]) => ({ by, [by]: part }) as Filter;
     const { call } = client.find(find.kind, filterOf(ids));
     const results: T[] = [];
     const kept = countKept(call);
@@ -322,8 +322,8 @@ function openDestination(
     let failuresInRow = 0;
 
     /** Finds part by part. Returns the failures of ids that failed alone. */
-    async function ask(parts: (readonly (string | number)[])[]): Promise<Map<string | number, unknown>> {
-      const failed = new Map<string | number, unknown>();
+    async function ask(parts: (readonly string[])[]): Promise<Map<string, unknown>> {
+      const failed = new Map<string, unknown>();
       for (let part = parts.shift(); part; part = parts.shift()) {
         if (part.length > namedAtOnce) {
           parts = [...slice(part, namedAtOnce), ...parts];
@@ -332,8 +332,7 @@ function openDestination(
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
           found = await readFind(find, filterOf(part), context, { ...bounds, ask: findWholePage });
-          if (find.kind === 'objects' && by === 'extIds')
-            requireAsked(found.results, part as readonly string[]);
+          if (find.kind === 'objects' && by === 'extIds') requireAsked(found.results, part);
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
@@ -381,7 +380,7 @@ function openDestination(
     );
 
   /** Calls `narrowNamed` again while the service fails, as long as the caller's patience lasts. */
-  const findNamed = <T extends { id: number; extId?: string | null | undefined }>(
+  const findNamed = <T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,
     named: Named,
     context: Context,
@@ -389,7 +388,7 @@ function openDestination(
   ) => patience(context, () => narrowNamed(find, named, context, narrowing));
 
   /** Results beyond `most` are not read: the answer says how many there are. */
-  async function findSelected<T extends { id: number }, R>(
+  async function findSelected<T extends { id: string }, R>(
     find: Find<T>,
     convert: (found: T) => R,
     selection: ReservationSelection,
@@ -430,7 +429,7 @@ function openDestination(
   };
 
   /**
-   * Reads types whole, one after the other: `read` gets their objects page by page, in ascending number, inactive ones too, each
+   * Reads types whole, one after the other: `read` gets their objects page by page, inactive ones too, each
    * object once. When objects come or go meanwhile, `read` is called again from the beginning; what it returns of a complete
    * reading is the result. `pace` is awaited before each request. `skips`: without objects on which the service fails, which a reader
    * must not take for absent.
@@ -469,7 +468,7 @@ function openDestination(
     }
     /** An object of a subtype may be answered with its parent's too. */
     async function* pages(): AsyncGenerator<FoundObject[]> {
-      const seen = new Set<number>();
+      const seen = new Set<string>();
       const isFirst = ({ id }: FoundObject) => seen.size < seen.add(id).size;
       const all = [...types];
       for (const type of all)
@@ -593,11 +592,11 @@ function openDestination(
 
     /** The same by the service's numbers, whatever the objects' external ids. */
     async findObjectsByNumber(
-      ids: readonly number[],
+      ids: readonly string[],
       typeId: string,
       context: Context,
       unreadable?: Unreadable,
-    ): Promise<Map<number, FoundObject>> {
+    ): Promise<Map<string, FoundObject>> {
       const found = await findNamed(finds.objects, { ids }, context, { unreadable });
       for (const object of found) if (FAULT in object) note(unreadable, object.id, notUnderstood(object));
       return new Map(found.filter(isUnderstood).map((object) => [object.id, toFoundObject(object, typeId)]));
@@ -632,7 +631,7 @@ function openDestination(
       context: Context,
     ): Promise<FoundObject[]> {
       if (!searchesByFields) return listObjects(types, context, isWanted);
-      const wanted = new Map<number, FoundObject>();
+      const wanted = new Map<string, FoundObject>();
       for (const type of types) {
         const filter = { ...fieldsFilter(type, values), derived };
         const found = await readFind(finds.listed, filter, context);
@@ -843,7 +842,7 @@ function toCancellation(found: FoundCancellation) {
 }
 
 /** Notes why an object cannot be read; throws it where nobody keeps that. */
-function note(unreadable: Unreadable | undefined, id: string | number, reason: SlotsyncError): void {
+function note(unreadable: Unreadable | undefined, id: string, reason: SlotsyncError): void {
   if (!unreadable) throw reason;
   unreadable.set(id, reason);
 }

@@ -191,7 +191,7 @@ export function answeredOtherwise(what: string): SlotsyncError {
 }
 
 /** The service fails, or refuses, each time this object is asked for, and answers others. */
-export function failsOnFound(error: unknown, id: string | number): SlotsyncError {
+export function failsOnFound(error: unknown, id: string): SlotsyncError {
   const { facts = {}, detail = '' } = error instanceof SlotsyncError ? error : {};
   const message = `${messageOf(error)}; it failed each time this object was asked for, and others were answered`;
   return new SlotsyncError('service_fails_on_object', message, {

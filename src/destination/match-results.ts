@@ -9,7 +9,7 @@ import { describeRule, findRule, isSimilarId } from '../streams/external-id-rule
  * and may have changed another object.
  */
 export type PutResult =
-  | { accepted: true; id: number | undefined }
+  | { accepted: true; id: string | undefined }
   | { accepted: false; status: number; message: string }
   | { accepted: false; status: undefined; message: string };
 
@@ -34,7 +34,7 @@ export function matchResults(
   const given = new Map(sent.map(({ extId }) => [extId, [] as WriteResult[]]));
   const strays: WriteResult[] = [];
   for (const result of results) (given.get(toKey(result.extId)) ?? strays).push(result);
-  const holders = new Map<number, string[]>();
+  const holders = new Map<string, string[]>();
   for (const [extId, [only, another]] of given)
     if (only?.id !== undefined && !another && isAccepted(only.status))
       holders.set(only.id, [...(holders.get(only.id) ?? []), extId]);
@@ -54,7 +54,7 @@ export function matchResults(
       const { status, reason = `refused with ${status}` } = only;
       return { accepted: false, status, message: reason };
     }
-    const [other] = holders.get(only.id ?? NaN)?.filter((one) => one !== extId) ?? [];
+    const [other] = holders.get(only.id ?? '')?.filter((one) => one !== extId) ?? [];
     if (other !== undefined)
       return contradicts(`the service gave one number, ${only.id}, to '${extId}' and '${other}'`);
     return { accepted: true, id: only.id };

@@ -65,7 +65,7 @@ export function countKept(call: Named) {
  * All results, each once by its id; or none and `tooMany`, how many there are, when they are more than `most`. Reads again from the beginning
  * when results came or went meanwhile. Throws `answer_invalid`, and `answer_too_large` when they are too much for the memory.
  */
-export function readPages<R extends { id: number }>(
+export function readPages<R extends { id: string }>(
   send: Send<R>,
   { most = Infinity, ...reading }: Reading & { most?: number | undefined },
 ): Promise<{ results: R[]; characters: number; tooMany?: number }> {
@@ -74,7 +74,7 @@ export function readPages<R extends { id: number }>(
     const kept = countKept(call);
     const { total, atLeast, pages } = await openPages(send, reading);
     if (atLeast > most) return { results: [], characters: 0, tooMany: atLeast };
-    const seen = new Map<number, R>();
+    const seen = new Map<string, R>();
     for await (const answer of pages) {
       const { length } = answer.results;
       if (length > reading.pageSize && (answer.totalPages ?? 1) > 1)
@@ -90,25 +90,23 @@ export function readPages<R extends { id: number }>(
 }
 
 /**
- * A find of any size, page by page in ascending id; the next pages are asked for while one is worked on. Throws
+ * A find of any size, page by page; the next pages are asked for while one is worked on. Throws
  * `reading_moved` when results came or went meanwhile: read again from the beginning. Throws `answer_invalid` when a page
  * contradicts the first one.
  */
-export async function* eachPage<R extends { id: number }>(
+export async function* eachPage<R extends { id: string }>(
   send: Send<R>,
   reading: Reading,
 ): AsyncGenerator<R[]> {
   const { call } = reading;
   const { total, pages } = await openPages(send, reading);
-  let lastId = -Infinity;
   let seen = 0;
-  const ids = new Set<number>();
-  for await (const { results, next, skipped = 0 } of pages) {
+  const ids = new Set<string>();
+  for await (const { results, skipped = 0 } of pages) {
     for (const { id } of results) {
-      // Ids ascend on numbered pages: one that does not was moved here from an earlier page. With cursors each comes once.
-      if (next === undefined ? id <= lastId : ids.has(id)) throw readingMoved(call);
-      lastId = id;
-      if (next !== undefined) ids.add(id);
+      // A result that comes twice was moved here from an earlier page, and another one may have been moved past the reading.
+      if (ids.has(id)) throw readingMoved(call);
+      ids.add(id);
     }
     seen += results.length + skipped;
     yield results;

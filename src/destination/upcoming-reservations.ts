@@ -17,7 +17,7 @@ export interface UpcomingReservation {
 }
 
 interface Booked {
-  id: number;
+  id: string;
   extId?: string | undefined;
   begin: number;
   end: number;
@@ -94,7 +94,7 @@ export async function findUpcoming(
 }
 
 const toUpcoming = ({ id, extId, begin }: Booked): UpcomingReservation => ({
-  name: extId ?? String(id),
+  name: extId ?? id,
   begin,
 });
 

@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import type { Carried } from '../streams/destination-object.js';
+import { isStorable, MAX_ID_BYTES } from '../streams/local-key.js';
 import { NotUnderstood, type Dialect, type Filter, type Json } from './dialect.js';
 
 /** A token is sent in a header: visible ASCII, of a length that servers accept. */
@@ -25,10 +26,14 @@ const listOf = <T extends z.ZodType>(element: T) =>
     return list;
   });
 
-/** The service's number, also as a text. The state keeps it as an integer. */
-export const ID = z.union([z.int(), z.string().regex(/^\d+$/).transform(Number).pipe(z.int())], {
-  error: 'expected an integer, or one as text: slotsync keeps no other ids of the service',
-});
+const idExpected = {
+  error: `expected an integer up to 2^53, or a text of at most ${MAX_ID_BYTES} bytes that is not empty`,
+};
+/** The service's own id: an integer, or a text that the state can hold. */
+export const ID = z.union(
+  [z.int().transform(String), z.string().refine((id) => id !== '' && isStorable(id), idExpected)],
+  idExpected,
+);
 const externalId = z.string().nullish();
 
 const field = z.looseObject({ fieldId: z.string(), values: listOf(z.string()).nullish() });
@@ -111,6 +116,12 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
   const inPeriod = <T extends { begin: number; end: number }>(found: T): T =>
     Object.assign(found, { begin: readTime('begin', found.begin), end: readTime('end', found.end) });
 
+  /** An integer is sent as the service gave it. Other texts are sent as they are. */
+  const writeId = (id: string) => {
+    const number = Number(id);
+    return own().ids === 'numbers' && Number.isSafeInteger(number) && String(number) === id ? number : id;
+  };
+
   /** A find filters by one thing: together with another filter the service answers the union of both. */
   function propertiesOf(filter: Filter): object {
     switch (filter.by) {
@@ -119,7 +130,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
       case 'extIds':
         return { extIds: filter.extIds };
       case 'ids':
-        return { ids: own().ids === 'texts' ? filter.ids.map(String) : filter.ids };
+        return { ids: filter.ids.map(writeId) };
       // Every object, inactive ones too. Assumed: `typeId` selects; `sort` is honoured.
       case 'type':
         return { typeId: filter.typeId, sort: 'ASCID', ...derivedFields(filter) };
@@ -188,10 +199,11 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         return { id, extId, typeId, active, fields: carriedFields, carried: orNone(more) };
       },
       identify: (found) => understood(NAMES, found),
-      write({ carried, active, fields, ...rest }) {
+      write({ id, carried, active, fields, ...rest }) {
         const isPlain = fields.every((given) => given.carried === undefined);
         return {
           ...carried,
+          ...(id !== undefined && { id: writeId(id) }),
           ...rest,
           ...own().active.write(active),
           fields: isPlain ? fields : fields.map(({ carried: more, ...given }) => ({ ...more, ...given })),

@@ -17,9 +17,9 @@ export type Kind = 'types' | 'fields' | 'objects' | 'reservations' | 'cancellati
 export type Filter =
   | { by: 'none' }
   | { by: 'extIds'; extIds: readonly string[] }
-  /** The service's own numbers. */
-  | { by: 'ids'; ids: readonly number[] }
-  /** Every object of a type, inactive ones too, in ascending `id`. `derived`: with the fields that the service derives. */
+  /** The service's own ids. */
+  | { by: 'ids'; ids: readonly string[] }
+  /** Every object of a type, inactive ones too, in an order that does not change. `derived`: with the fields that the service derives. */
   | { by: 'type'; typeId: string; derived?: boolean | undefined }
   /** Objects of a type that have one of the values in each of the fields. */
   | { by: 'fields'; typeId: string; fields: readonly FieldValues[]; derived?: boolean | undefined }
@@ -56,14 +56,14 @@ export type Json = Readonly<Record<string, unknown>>;
 
 /** A type or a field. Without an external id nothing can name it. */
 export interface FoundDefinition {
-  id: number;
+  id: string;
   extId?: string | null | undefined;
   name?: string | null | undefined;
 }
 
 /** An object that was read. Without `typeId` it is taken for the type that was asked for, without `active` for active. */
 export interface FoundObject {
-  id: number;
+  id: string;
   /** The external id. Null: the object was made by hand and has none. */
   extId?: string | null | undefined;
   typeId?: string | null | undefined;
@@ -78,7 +78,7 @@ export interface FoundObject {
 }
 
 export interface FoundReservation {
-  id: number;
+  id: string;
   extId?: string | undefined;
   begin: number;
   end: number;
@@ -94,17 +94,17 @@ export interface FoundReservation {
 
 /** `id` and `extId` are the cancellation's own. */
 export interface FoundCancellation extends FoundReservation {
-  reservationId?: number | null | undefined;
+  reservationId?: string | null | undefined;
   cancelledAt?: number | null | undefined;
 }
 
-/** An object to be written. With a number it is that object, which has no external id yet. */
-export type PutObject = DestinationObject & { id?: number | undefined };
+/** An object to be written. With an `id` it is that object, which has no external id yet. */
+export type PutObject = DestinationObject & { id?: string | undefined };
 
 /** The service's verdict on one object of a write. `extId` as the service named it; `status` as in HTTP. */
 export interface WriteResult {
   extId: string;
-  id?: number | undefined;
+  id?: string | undefined;
   status: number;
   reason?: string | undefined;
 }
@@ -115,7 +115,7 @@ export interface Credentials {
   region: string;
 }
 
-/** `id` is the service's own number, an integer up to 2^53 - 1. A service that names it by a text of digits: `Number(text)`. */
+/** `id` is the service's own id as a text, an integer as its digits. It is kept, compared for equality, and sent back. */
 export interface Dialect {
   authenticate: {
     /** The request for a token. Its path stands below no prefix. */
@@ -135,7 +135,7 @@ export interface Dialect {
     /** `carries`: with the properties that are not understood. */
     read: (found: Json, carries: boolean) => FoundObject;
     /** The names of an object that `read` does not understand: only an object of ours must be. */
-    identify: (found: Json) => { id: number; extId?: string | null | undefined };
+    identify: (found: Json) => { id: string; extId?: string | null | undefined };
     /** An object as `write.body` sends it. */
     write: (object: PutObject) => unknown;
   };
@@ -163,7 +163,7 @@ export interface Dialect {
   };
   /** The unit of the times that the default functions write and read. */
   times: 'seconds' | 'milliseconds';
-  /** The form in which the default functions write the service's numbers. They read both. */
+  /** The form in which the default functions write ids that are integers. They read both, and write other ids as texts. */
   ids: 'numbers' | 'texts';
   /** Properties of an object that only the service maintains: they are never sent back. */
   maintained: readonly string[];

@@ -263,7 +263,7 @@ function asCompared(row: ReservationRow, timeZone: string): Section {
     facts: present<Fact>(
       [['Compared', text`${seenAt}`]],
       externalId !== null && [['External id', externalId]],
-      destinationId !== null && [['Number at the service', String(destinationId)]],
+      destinationId !== null && [['Number at the service', destinationId]],
       beginHere && [['In the mirror', describePeriod(beginHere, endHere, timeZone)]],
       beginThere && [['At the service', describePeriod(beginThere, endThere, timeZone)]],
     ),
@@ -291,7 +291,7 @@ function bookingSides(
     const at = cancelledAt !== undefined && text` at ${new Date(cancelledAt)}`;
     return [
       'Cancellation',
-      text`${String(id)} of reservation ${String(reservationId ?? 'unknown')}${at}, ${period(begin, end)}`,
+      text`${id} of reservation ${reservationId ?? 'unknown'}${at}, ${period(begin, end)}`,
     ];
   });
   return [

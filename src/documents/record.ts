@@ -143,7 +143,7 @@ function describeFormer(
   const command = isUndecided
     ? retryCommand({ stream, localKey: key }, '--retire-former')
     : `slotsync sync ${stream}`;
-  return text`number ${String(there.id)}, ${there.active ? text`active; to deactivate it: ${{ command }}` : 'inactive'}`;
+  return text`number ${there.id}, ${there.active ? text`active; to deactivate it: ${{ command }}` : 'inactive'}`;
 }
 
 function sidesSections({ row, object, problem, there, externalId, changes }: RecordExplained): Section[] {

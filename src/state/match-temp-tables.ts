@@ -19,7 +19,7 @@ export type MatchClass = (typeof MATCH_CLASSES)[number];
 
 /** An object with what is known of it already; without a class it is nobody's. Objects as JSON texts. */
 export interface JoinedObject {
-  number: number;
+  number: string;
   externalId: string | undefined;
   object: string;
   class?: MatchClass;
@@ -47,7 +47,7 @@ export interface JoinedLine {
   class: MatchClass;
   stream: string | null;
   key: string | null;
-  number: number | null;
+  number: string | null;
   /** The external id of the object. */
   externalId: string | null;
   /** JSON of what the row becomes. */
@@ -72,9 +72,9 @@ const LINES_AT_ONCE = 1000;
 
 const CREATE = `
   CREATE TEMP TABLE match_met (stream text, key text COLLATE "C") ON COMMIT DROP;
-  CREATE TEMP TABLE match_objects (number bigint, external_id text, object text, class text, stream text, key text,
+  CREATE TEMP TABLE match_objects (number text, external_id text, object text, class text, stream text, key text,
     differs text[], note text) ON COMMIT DROP;
-  CREATE TEMP TABLE match_candidates (stream text, number bigint, value text) ON COMMIT DROP;
+  CREATE TEMP TABLE match_candidates (stream text, number text, value text) ON COMMIT DROP;
   CREATE TEMP TABLE match_rows (stream text, key text COLLATE "C", value text, object text, problem text) ON COMMIT DROP;
   CREATE TEMP TABLE match_groups (stream text, value text, rows bigint, objects bigint, is_contested boolean)
     ON COMMIT DROP;
@@ -157,13 +157,13 @@ function createTables(tx: Queries) {
       insert(
         tx,
         'match_objects',
-        'number bigint, "externalId" text, object text, class text, stream text, key text, differs text[], note text',
+        'number text, "externalId" text, object text, class text, stream text, key text, differs text[], note text',
         objects,
       ),
 
     /** Values by which rows of a stream match objects that are nobody's. */
-    addCandidates: (candidates: readonly { stream: string; number: number; value: string }[]) =>
-      insert(tx, 'match_candidates', 'stream text, number bigint, value text', candidates),
+    addCandidates: (candidates: readonly { stream: string; number: string; value: string }[]) =>
+      insert(tx, 'match_candidates', 'stream text, number text, value text', candidates),
 
     /** Call it when every object was added: the rows are looked up among those that were met. */
     indexMet: () => runEach(tx, 'CREATE INDEX ON match_met (stream, key); ANALYZE match_met'),
@@ -218,7 +218,7 @@ function createTables(tx: Queries) {
               FROM (${LINES}) AS l) AS l WHERE place <= ${samples}`;
       await query(tx)`
         DECLARE match_lines NO SCROLL CURSOR FOR
-        SELECT class, stream, key, number::float8 AS number, external_id AS "externalId", here, there, differs, note
+        SELECT class, stream, key, number, external_id AS "externalId", here, there, differs, note
         FROM ${chosen} ORDER BY ${order}`;
       for (;;) {
         const lines = await query<JoinedLine>(tx)`FETCH ${sql.raw(String(LINES_AT_ONCE))} FROM match_lines`;

@@ -450,7 +450,7 @@ export const records = slotsync.table(
     rowExternalId: text('row_external_id'),
     /** The key of the record whose external id changed, since when no row has the external id of this object. */
     formerKey: keyText('former_key'),
-    destinationId: big('destination_id'),
+    destinationId: text('destination_id'),
     /** Hash of the row whose object was accepted last. */
     sourceHash: hash('source_hash'),
     /** Hash of the object that was accepted last; null: the service never accepted one; empty: not relied on. */
@@ -521,7 +521,7 @@ export const links = slotsync.table(
     /** The object's external id; one that it is still to be given when `assigns_id`. */
     externalId: text('external_id').notNull(),
     /** The service's number of the object when it was linked. */
-    destinationId: big('destination_id'),
+    destinationId: text('destination_id'),
     /** The object has no external id yet: the first write names its number and assigns one. */
     assignsId: boolean('assigns_id').notNull().default(false),
     linkedBy: text('linked_by').$type<LinkedBy>().notNull(),
@@ -940,7 +940,7 @@ export const reservations = slotsync.table(
     /** Our key; for a booking that only the service has, `#` and the service's number. */
     key: keyText('key').primaryKey(),
     externalId: text('external_id'),
-    destinationId: big('destination_id'),
+    destinationId: text('destination_id'),
     verdict: text('verdict').$type<Verdict>().notNull(),
     /** Each difference: `{ here, there }`. */
     differs: jsonb('differs').$type<Differences>(),
@@ -1005,10 +1005,10 @@ export const reservationsWatermark = slotsync.table(
 export const cancellations = slotsync.table(
   'cancellations',
   {
-    destinationId: big('destination_id').primaryKey(),
+    destinationId: text('destination_id').primaryKey(),
     externalId: text('external_id'),
     /** The service's number of the reservation it cancels. */
-    reservation: big('reservation'),
+    reservation: text('reservation'),
     cancelledAt: time('cancelled_at'),
     begin: time('begin'),
     end: time('end'),

@@ -89,7 +89,7 @@ describe('external-ids', () => {
     const { id } = world.sandbox.addObject({ extId: 'room_A', typeId: 'room', fields });
     const [write] = await probeWrite(
       world.destination,
-      { number: id, externalId: 'room_X' },
+      { number: String(id), externalId: 'room_X' },
       async () => undefined,
     );
     expect(write).toMatchObject({
@@ -134,10 +134,9 @@ it('assumptions: docs/service-contract.md names each with its check, and no othe
 describe('write probe', () => {
   const probe = async (number: number, externalId = `slotsync_${number}`) =>
     Object.fromEntries(
-      (await probeWrite(world.destination, { number, externalId }, async () => undefined)).map((one) => [
-        one.name,
-        one,
-      ]),
+      (
+        await probeWrite(world.destination, { number: String(number), externalId }, async () => undefined)
+      ).map((one) => [one.name, one]),
     );
 
   it('assigns an external id to an object, and leaves the rest as it was', async () => {
@@ -300,7 +299,7 @@ describe('write probe without a confirmation, and during a freeze', () => {
       destination: async () => world.destination,
       isQuotaInState: true,
       timeZone: async () => 'Europe/Stockholm',
-      writeProbe: { number: id, externalId: 'room_1', confirm: async () => isConfirmed },
+      writeProbe: { number: String(id), externalId: 'room_1', confirm: async () => isConfirmed },
     };
     for await (const finding of checkAll(deps)) if (finding.what === 'write probe') return finding;
     return undefined;

@@ -8,8 +8,10 @@ import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { applyLinks } from '../../src/sync/match/apply-links.js';
 import { matchStreams, type MatchLine } from '../../src/sync/match/match-streams.js';
 import { reconcile, reconcileModified } from '../../src/sync/reconcile/reconcile.js';
+import { findRecordByName } from '../../src/sync/operator/find-record-by-name.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
@@ -268,6 +270,45 @@ describe.each([
     const unheld = all.filter(({ held }) => held !== 'yes').map(({ name }) => name);
     expect(unheld).toEqual(['write', 'replace', 'assign-external-ids']);
   });
+});
+
+it('ids that are UUIDs are kept, linked by a file, explained and compared as texts', async () => {
+  const world = await campus(KEYED);
+  const { sandbox, sql } = world;
+  const refOf = ({ id }: { id: number }) =>
+    `${String(id).split('').reverse().join('').padEnd(8, '0')}-5afe-4b0b-8000-000000000000`;
+  const byHand = sandbox.addObject({ extId: 'typed-3', typeId: 'room', fields: [] });
+  const values = { class: 'match', stream: 'rooms', key: 'C', external_id: '', number: refOf(byHand) };
+  expect((await applyLinks(world.deps(), [{ line: 2, values }])).linked).toMatchObject([
+    { externalId: 'typed-3', number: refOf(byHand) },
+  ]);
+  await world.sync();
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    A: { destination_id: refOf(sandbox.object('room_A') ?? byHand) },
+    C: { destination_id: refOf(byHand), external_id: 'typed-3' },
+  });
+  const rooms = world.stream('rooms');
+  const extra = sandbox.addObject({ extId: 'extra', typeId: 'room', fields: [] });
+  for (const [name, found] of [
+    [refOf(byHand), { key: 'C' }],
+    [`#${refOf(byHand)}`, { key: 'C' }],
+    [`#${refOf(extra)}`, { object: expect.objectContaining({ id: refOf(extra) }) }],
+    [refOf(extra), undefined],
+  ] as const)
+    expect(await findRecordByName(world.deps(), rooms, [name])).toEqual(
+      found && expect.objectContaining(found),
+    );
+  const alone = sandbox.addReservation({
+    begin: NOW,
+    end: NOW + HOUR,
+    objects: [{ typeId: 'room', objectId: 'room_A' }],
+  });
+  await verify(world.verifying(), { extras: true });
+  await reconcile(world.reconciling(), { from: (NOW - HOUR) * 1000, to: (NOW + HOUR) * 1000 });
+  expect(await sql`SELECT local_key FROM slotsync.drift`).toEqual([{ local_key: `#${refOf(extra)}` }]);
+  expect(await sql`SELECT key, verdict FROM slotsync.reservations`).toEqual([
+    { key: `#${refOf(alone)}`, verdict: 'unknown_here' },
+  ]);
 });
 
 it('an answer to a write that is 204 and nothing, or that names only failures, is read from what was sent', async () => {

@@ -143,7 +143,13 @@ it('overwriting: a record that lets go of its former object has none that is in 
     typeId: 'room',
     fields: [{ fieldId: 'room.name', values: ['Room r000'] }],
   });
-  const link = { stream: 'rooms', localKey: 'r000', externalId: 'hand', destinationId: id, assignsId: false };
+  const link = {
+    stream: 'rooms',
+    localKey: 'r000',
+    externalId: 'hand',
+    destinationId: String(id),
+    assignsId: false,
+  };
   await linkRecords(world.state, [{ ...link, linkedBy: 'match', fields: null }]);
   expect((await world.sync()).run.status).toBe('succeeded');
   await unlinkRecords(world.state.db, 'rooms', ['r000']);

@@ -34,7 +34,7 @@ describe('linkRecords', () => {
   it.each([
     ['a second link of a key', link('A', 'other'), /linked to 'old_A' already/],
     ['a second link to an object', link('B', 'old_A'), /rooms 'A' is linked to 'old_A'/],
-    ['a second link to a number', link('B', 'other', { destinationId: 7 }), /number 7/],
+    ['a second link to a number', link('B', 'other', { destinationId: '7' }), /number 7/],
     ['an object that was accepted as another record', link('B', 'room_S'), /object of rooms 'S'/],
     ['a key whose object was accepted', link('S', 'other'), /has the object 'room_S'/],
     ['an object whose write is in doubt', link('B', 'room_D'), /object of rooms 'D'/],
@@ -47,7 +47,7 @@ describe('linkRecords', () => {
     await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, in_doubt) VALUES
       ('rooms', 'D', 'room_D', 'failed', true)`;
     await claimObjects(world.state.db, { token: 'batch', seconds: 60 }, ['busy']);
-    await linkRecords(world.state, [link('A', 'old_A', { destinationId: 7 })]);
+    await linkRecords(world.state, [link('A', 'old_A', { destinationId: '7' })]);
     const { linked, refused } = await linkRecords(world.state, [wanted]);
     expect({ linked, refused }).toEqual({
       linked: [],
@@ -98,7 +98,7 @@ describe('a link to an object without an external id', () => {
     );
     await addRooms(world, 'A');
     const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
-    await linkRecords(world.state, [link('A', 'room_A', { destinationId: id, assignsId: true })]);
+    await linkRecords(world.state, [link('A', 'room_A', { destinationId: String(id), assignsId: true })]);
     world.sandbox.changeObject(id, { extId: 'by_hand' });
     await world.sync();
     await world.sync();

@@ -61,7 +61,7 @@ function createModel(turn: (what: string) => Promise<unknown>, lost: readonly bo
     await turn('put arrives');
     const results = new Map<string, PutResult>();
     for (const object of sent) {
-      const id = objects.get(object.extId)?.id ?? objects.size + 1;
+      const id = objects.get(object.extId)?.id ?? String(objects.size + 1);
       objects.set(object.extId, { ...object, id });
       results.set(object.extId, { accepted: true, id });
     }

@@ -838,7 +838,7 @@ describe('adopt: the state was lost', () => {
     );
     await addRooms(world, 'A');
     const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
-    const link = { stream: 'rooms', localKey: 'A', externalId: 'room_A', destinationId: id };
+    const link = { stream: 'rooms', localKey: 'A', externalId: 'room_A', destinationId: String(id) };
     await linkRecords(world.state, [{ ...link, assignsId: true, linkedBy: 'match', fields: null }]);
     expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 0, differing: 0 }]);
     expect((await world.sync()).run.status).toBe('succeeded');

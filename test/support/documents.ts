@@ -117,7 +117,7 @@ const booking = (value: string, changes: Partial<ReservationRow> = {}) =>
   ({
     key: value,
     externalId: value,
-    destinationId: 7,
+    destinationId: value,
     verdict: 'differs',
     differs: {
       objects: { here: [value], there: [] },
@@ -148,7 +148,7 @@ const known = (value: string) =>
 
 const fields = (value: string) => [{ fieldId: value, values: [value] }];
 const object = (value: string) => ({
-  id: 7,
+  id: value,
   extId: value,
   typeId: value,
   active: true,
@@ -190,7 +190,7 @@ const record = (value: string) =>
       status: 'deferred',
       externalId: value,
       rowExternalId: value,
-      destinationId: 7,
+      destinationId: value,
       syncedAt: NOW,
       objectHash: null,
       refusedHash: null,

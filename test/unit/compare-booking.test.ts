@@ -32,7 +32,7 @@ const here = (changes: Partial<ResolvedBooking> = {}): ResolvedBooking => ({
   ...changes,
 });
 const there = (changes: Partial<Reservation> = {}): Reservation => ({
-  id: 1,
+  id: '1',
   extId: 'res_1',
   begin: 9 * HOUR,
   end: 10 * HOUR,
@@ -136,7 +136,7 @@ const anyHere: fc.Arbitrary<ResolvedBooking> = fc.record({
   fields: values.map((list) => [{ fieldId: 'res.title', values: list }]),
 });
 const anyThere: fc.Arbitrary<Reservation> = fc.record({
-  id: fc.nat(),
+  id: fc.nat().map(String),
   extId: fc.option(fc.string(), { nil: undefined }),
   begin: fc.integer({ min: 0, max: 3 }).map((hours) => hours * HOUR),
   end: fc.integer({ min: 0, max: 3 }).map((hours) => hours * HOUR),

@@ -64,7 +64,7 @@ describe('names in a written configuration', () => {
     });
     fc.assert(
       fc.property(names, ({ schema, table, key, column, type, field, title }) => {
-        const named = { id: 1, extId: field, name: title, types: [], filled: 0 };
+        const named = { id: '1', extId: field, name: title, types: [], filled: 0 };
         const text = renderConfiguration(
           {
             streams: [
@@ -80,7 +80,7 @@ describe('names in a written configuration', () => {
                   uniqueKeys: [],
                   foreignKeys: [],
                 },
-                type: { id: 1, extId: type, name: title, objects: 0, withoutExtId: 0, extIds: [] },
+                type: { id: '1', extId: type, name: title, objects: 0, withoutExtId: 0, extIds: [] },
                 unsure: title,
                 key: { columns: [key], unsure: title },
                 externalId: { template: `x_{${key}}` },
@@ -118,7 +118,7 @@ describe('names in a written configuration', () => {
   it('are TypeScript of one line each', () => {
     fc.assert(
       fc.property(name, name, (extId, title) => {
-        const field = { id: 1, extId, name: title, types: [], filled: 0 };
+        const field = { id: '1', extId, name: title, types: [], filled: 0 };
         const lines = renderServiceTypes({ types: [], fields: [field] }, title).split('\n');
         expect(lines).toHaveLength(9);
         expect(lines[6]).toMatch(/^ {4}\| '/);

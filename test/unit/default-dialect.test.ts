@@ -193,15 +193,12 @@ describe('the answer of a find', () => {
     expect(
       faultOf(readObject, { id: 1, extId: null, typeId: null, active: null, fields: [] }),
     ).toBeUndefined();
-    expect(dialect.object.read({ ...room, id: '4711', created: 1 }, false).id).toBe(4711);
+    expect(dialect.object.read({ ...room, id: '4711', created: 1 }, false).id).toBe('4711');
   });
 
   it.each<[string, unknown]>([
     ['without an id', { extId: 'room_1', fields: [] }],
     ['without fields, whose replacement would empty them', { id: 1, extId: 'room_1' }],
-    ['with an id that is no number', { ...room, id: 'a4711' }],
-    ['with an id that is greater than a number can be', { ...room, id: '9007199254740993' }],
-    ['with an id that is no whole number', { ...room, id: 1.5 }],
     ['with a value that is no text', { ...room, fields: [{ fieldId: 'f', values: [48] }] }],
     ['with a field without its id', { ...room, fields: [{ values: ['v'] }] }],
     ['that is active as a text', { ...room, active: 'yes' }],
@@ -216,7 +213,7 @@ describe('the answer of a find', () => {
   });
 
   it('says the names of an object that is not understood', () => {
-    expect(dialect.object.identify({ ...room, fields: 7 })).toEqual({ id: 4711, extId: 'room_1' });
+    expect(dialect.object.identify({ ...room, fields: 7 })).toEqual({ id: '4711', extId: 'room_1' });
   });
 
   const reservations = dialect.reservation.read;
@@ -258,7 +255,7 @@ describe('the answer of a find', () => {
     const cancellation = { id: 1, begin: 1, end: 2 };
     expect(faultOf(dialect.cancellation.read, cancellation)).toBeUndefined();
     expect(dialect.cancellation.read({ ...cancellation, reservationId: 7, cancelled: 3 })).toMatchObject({
-      reservationId: 7,
+      reservationId: '7',
       cancelledAt: 3000,
       begin: 1000,
     });
@@ -301,7 +298,7 @@ describe('the answer of a PUT', () => {
         took: 1,
       }),
     ).toEqual([
-      { extId: 'room_1', status: 200, id: 1, reason: undefined },
+      { extId: 'room_1', status: 200, id: '1', reason: undefined },
       { extId: 'room_2', status: 400, id: undefined, reason: 'Not valid; no name' },
       { extId: 'room_3', status: 409, id: undefined, reason: undefined },
     ]);
@@ -336,7 +333,7 @@ it('an object that was read is written with what is not understood', () => {
     relations: null,
   };
   const { id, ...read } = dialect.object.read({ ...found, id: 7 }, true);
-  expect(id).toBe(7);
+  expect(id).toBe('7');
   expect(dialect.write.body([read as PutObject])).toEqual({ idFormat: 'EXTERNAL', objects: [found] });
   const listed = dialect.object.read({ ...found, id: 7, carried: 1 }, false);
   expect(JSON.stringify(listed)).not.toMatch(/members|carried/);
@@ -354,11 +351,48 @@ describe('a request', () => {
     });
   });
 
-  it("for the service's numbers has them as the dialect says", () => {
-    expect(ask({ by: 'ids', ids: [1, 2] }).body).toEqual({ idFormat: 'EXTERNAL', ids: [1, 2], ...page });
+  const UUID = '0b5e1c9a-7f3d-4c1e-8a2b-9d6f00a1b2c3';
+  /** An id in an answer, as it is kept, and as it is sent back by a dialect whose `ids` are numbers. */
+  it.each<[unknown, string, unknown]>([
+    [4711, '4711', 4711],
+    [0, '0', 0],
+    [-1, '-1', -1],
+    [9_007_199_254_740_991, '9007199254740991', 9_007_199_254_740_991],
+    ['4711', '4711', 4711],
+    ['007', '007', '007'],
+    ['9007199254740993', '9007199254740993', '9007199254740993'],
+    ['1e3', '1e3', '1e3'],
+    ['NaN', 'NaN', 'NaN'],
+    [UUID, UUID, UUID],
+    ['Räume/1 ', 'Räume/1 ', 'Räume/1 '],
+  ])("for the service's own ids has %j as it was given", (given, kept, sent) => {
+    const { id } = dialect.object.identify({ id: given });
+    expect(id).toBe(kept);
+    expect(ask({ by: 'ids', ids: [id] }).body).toEqual({ idFormat: 'EXTERNAL', ids: [sent], ...page });
+    const named = { id, extId: 'room_1', typeId: 'room', active: true, fields: [] };
+    expect(dialect.object.write(named)).toMatchObject({ id: sent });
     const texts = completeDialect({ ids: 'texts' }, 'x.ts');
-    const asked = texts.find.ask({ kind: 'objects', filter: { by: 'ids', ids: [1] }, ...page });
-    expect(asked.body).toMatchObject({ ids: ['1'] });
+    expect(texts.object.write(named)).toMatchObject({ id: kept });
+    const asked = texts.find.ask({ kind: 'objects', filter: { by: 'ids', ids: [id] }, ...page });
+    expect(asked.body).toMatchObject({ ids: [kept] });
+  });
+
+  it.each<[string, unknown]>([
+    ['null', null],
+    ['nothing', undefined],
+    ['an empty text', ''],
+    ['a fraction', 1.5],
+    ['an integer that was rounded', 9_007_199_254_740_992],
+    ['an object', { value: 1 }],
+    ['a list', ['1']],
+    ['true', true],
+    ['a text that no index takes', 'x'.repeat(2000)],
+    ['a text that the state cannot hold', 'a\0b'],
+  ])('is never made with %s as an id: the answer is not understood', (_, id) => {
+    const says = 'id: expected an integer up to 2^53, or a text of at most 1024 bytes that is not empty';
+    expect(faultOf(dialect.object.identify, { id })).toBe(says);
+    const own = completeDialect({ object: { identify: () => ({ id: id as string }) } }, 'x.ts');
+    expect(faultOf(own.object.identify, {})).toContain(says.slice(4));
   });
 
   it('for reservations names every status, since the service hides those that are not named', () => {

@@ -46,7 +46,7 @@ it('the dialect of docs/service-contract.md for other names reads and writes the
     objects: [{ externalRef: 'room_1', category: 'room', active: false, members: [1], fields: [] }],
   });
   const answer = { results: [{ externalRef: 'room_1', status: 200, id: 7 }] };
-  expect(dialect.write.read(answer, [], 200)).toMatchObject([{ extId: 'room_1', id: 7, status: 200 }]);
+  expect(dialect.write.read(answer, [], 200)).toMatchObject([{ extId: 'room_1', id: '7', status: 200 }]);
   const filter = { by: 'extIds', extIds: ['room_1'] } as const;
   expect(dialect.find.ask({ ...QUESTION, filter }).body).toMatchObject({ externalRefs: ['room_1'] });
 });
@@ -66,7 +66,7 @@ describe('a dialect of a configuration', () => {
       FILE,
     );
     expect(dialect.object.read({ id: 1, status: 'off', fields: [], seats: 4 }, true)).toEqual({
-      id: 1,
+      id: '1',
       active: false,
       fields: [],
       carried: { seats: 4 },
@@ -135,7 +135,7 @@ describe('a dialect of a configuration', () => {
     ['find', 'read', { results: [] }],
     ['find', 'read', { results: [], next: undefined }],
     ['find', 'read', { results: {}, next: null }],
-    ['object', 'read', { id: 'a-17', fields: [] }],
+    ['object', 'read', { id: '', fields: [] }],
     ['object', 'read', { id: 1, fields: [{ fieldId: 'f', values: [1] }] }],
     ['reservation', 'read', { id: 1, begin: Number.NaN, end: 2 }],
     ['cancellation', 'read', { id: 1, begin: 1, end: 1e15 }],
@@ -153,9 +153,9 @@ describe('a dialect of a configuration', () => {
     });
   });
 
-  it('may name the numbers of the service as texts of digits', () => {
-    const dialect = completeDialect({ object: { read: () => ({ id: '1001', fields: [] }) } }, FILE);
-    expect(dialect.object.read({}, true).id).toBe(1001);
+  it.each([['a-17'], ['1001'], [1001]])('may name an object %j, and it is kept as a text', (id) => {
+    const dialect = completeDialect({ object: { read: () => ({ id: id as string, fields: [] }) } }, FILE);
+    expect(dialect.object.read({}, true).id).toBe(String(id));
   });
 
   it('that fails to read an error hides neither its status nor that it is the service’s', () => {

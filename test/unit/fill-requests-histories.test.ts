@@ -65,7 +65,7 @@ function playService(random: () => number) {
         results.set(name, { accepted: false, status: 422, message: 'refused' });
         continue;
       }
-      results.set(name, { accepted: true, id: 1 });
+      results.set(name, { accepted: true, id: '1' });
       count(accepted, name);
     }
     return results;

@@ -33,7 +33,7 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
         sent.push(names);
         await answers;
         judge?.(names);
-        return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
+        return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: '1' }]));
       },
       () => new Promise<void>((resolve) => waiting.push(resolve)),
     ),

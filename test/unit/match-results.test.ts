@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { matchResults } from '../../src/destination/match-results.js';
 import type { WriteResult } from '../../src/dialect/dialect.js';
 
-const ok = (extId: string, id?: number): WriteResult => ({ extId, id, status: 200 });
+const ok = (extId: string, id?: number): WriteResult => ({ extId, id: id?.toString(), status: 200 });
 const match = (sent: readonly string[], ...results: WriteResult[]) =>
   Object.fromEntries(
     matchResults(
@@ -11,7 +11,7 @@ const match = (sent: readonly string[], ...results: WriteResult[]) =>
       (extId) => extId,
     ),
   );
-const accepted = (id?: number) => ({ accepted: true, id });
+const accepted = (id?: number) => ({ accepted: true, id: id?.toString() });
 const proposing = (rule: string) => `; if both are one: service.externalIds: ${rule}`;
 const contradicts = (message: string) => ({ accepted: false, status: undefined, message });
 

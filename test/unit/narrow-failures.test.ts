@@ -43,7 +43,7 @@ function playService(judge: (names: readonly string[], request: number) => void)
     } finally {
       underWay.now--;
     }
-    return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
+    return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: '1' }]));
   });
   return { ...puts, sent, learned, time, underWay };
 }

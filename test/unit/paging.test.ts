@@ -9,7 +9,7 @@ const READING = {
   pageSize: 2,
   atOnce: 4,
 } as const;
-const rows = (...ids: number[]) => ids.map((id) => ({ id }));
+const rows = (...ids: number[]) => ids.map((id) => ({ id: String(id) }));
 
 /** A service over these ids; `meddle` may change them before each page. */
 function serve(ids: number[], meddle: (page: number, reading: number) => void = () => undefined) {
@@ -116,9 +116,9 @@ describe('a find with cursors', () => {
     };
     return { asked, send };
   };
-  const all = async (send: Parameters<typeof eachPage<{ id: number }>>[0]) => {
+  const all = async (send: Parameters<typeof eachPage<{ id: string }>>[0]) => {
     const ids: number[] = [];
-    for await (const page of eachPage(send, READING)) for (const { id } of page) ids.push(id);
+    for await (const page of eachPage(send, READING)) for (const { id } of page) ids.push(Number(id));
     return ids;
   };
 
@@ -158,18 +158,18 @@ describe('a find with cursors', () => {
       if (page.limit > 1) throw answerTooLarge(READING.call, 'it has more than 64 MB');
       return send(page);
     };
-    const inParts: Parameters<typeof readPages<{ id: number }>>[0] = (page) =>
+    const inParts: Parameters<typeof readPages<{ id: string }>>[0] = (page) =>
       askInParts(async (part) => ask(part), page, READING.call);
     expect(await readPages(inParts, READING)).toMatchObject({ results: rows(1, 2) });
   });
 });
 
 describe('a type', () => {
-  type Send = Parameters<typeof eachPage<{ id: number }>>[0];
+  type Send = Parameters<typeof eachPage<{ id: string }>>[0];
   const readAll = (send: Send, reading: Omit<typeof READING, 'atOnce'> & { atOnce: number } = READING) =>
     readAgainWhenMoved(reading.call, async () => {
       const pages: number[][] = [];
-      for await (const page of eachPage(send, reading)) pages.push(page.map(({ id }) => id));
+      for await (const page of eachPage(send, reading)) pages.push(page.map(({ id }) => Number(id)));
       return pages;
     });
 
@@ -185,6 +185,14 @@ describe('a type', () => {
     for (const open of opened.toReversed()) open();
     expect(await read).toEqual([[1, 2], [3, 4], [5, 6], [7]]);
     expect(await readAll(serve([]))).toEqual([[]]);
+  });
+
+  it('may come in any order of ids, as with texts, and is not whole when an id comes twice', async () => {
+    expect(await readAll(serve([5, 1, 4, 2]))).toEqual([
+      [5, 1],
+      [4, 2],
+    ]);
+    await expect(readAll(serve([5, 1, 4, 5]))).rejects.toThrow('did not fit together in 3 readings');
   });
 
   it('is read again from the beginning when an object goes meanwhile, or comes', async () => {
@@ -234,7 +242,7 @@ describe('a page whose answer is too large', () => {
     const ask = async (page: { page: number; limit: number }) => {
       const answer = await send(page);
       sizes.push(answer.results.length);
-      const weight = answer.results.reduce((sum, { id }) => sum + (weights[id] ?? 10), 0);
+      const weight = answer.results.reduce((sum, { id }) => sum + (weights[Number(id)] ?? 10), 0);
       if (weight > 100) throw answerTooLarge(call, 'it has more than 64 MB');
       return answer;
     };
@@ -299,7 +307,7 @@ describe('a page whose answer is too large', () => {
   });
 
   it('is no page when a part has more results than were asked for, however many', async () => {
-    const results = upTo(300_000).map((id) => ({ id }));
+    const results = upTo(300_000).map((id) => ({ id: String(id) }));
     const ask = async ({ limit }: { limit: number }) => {
       if (limit === 12) throw answerTooLarge(call, 'it has more than 64 MB');
       return { results, totalResults: 12 };

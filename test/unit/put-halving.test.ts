@@ -8,7 +8,7 @@ import { putHalving } from '../../src/sync/apply/put-halving.js';
 const objectsOf = (count: number) =>
   Array.from({ length: count }, (_, at) => createObject(`room_${at}`, 'room', true, []));
 
-const accepted: PutResult = { accepted: true, id: 1 };
+const accepted: PutResult = { accepted: true, id: '1' };
 const acceptAll = (objects: readonly DestinationObject[]) =>
   new Map(objects.map(({ extId }) => [extId, accepted] as const));
 

@@ -73,7 +73,7 @@ it('a request that several batches share is within the first and linked with eac
       (list, { sharedBy = [] }) =>
         inSpan('PUT objects', { 'slotsync.objects': list.length }, async () => {
           linkTo(sharedBy);
-          return new Map(list.map(({ extId }) => [extId, { accepted: true as const, id: 1 }]));
+          return new Map(list.map(({ extId }) => [extId, { accepted: true as const, id: '1' }]));
         }),
       () => granted,
     ),

@@ -38,7 +38,14 @@ function playService(
         const wanted = new Set(some);
         const found = bookings.flatMap(({ object, begin, end, isNameless }, id) =>
           wanted.has(object) && begin < to && end > from
-            ? [{ id, begin, end, objects: isNameless ? HIDDEN[id % HIDDEN.length] : [{ objectId: object }] }]
+            ? [
+                {
+                  id: String(id),
+                  begin,
+                  end,
+                  objects: isNameless ? HIDDEN[id % HIDDEN.length] : [{ objectId: object }],
+                },
+              ]
             : [],
         );
         const totalPages = Math.ceil(found.length / maxPage);
@@ -161,7 +168,7 @@ it.each([
 );
 
 it.each([1, 9])('upcoming reservations: of other objects, on %d pages, are no answer', async (totalPages) => {
-  const others = [{ id: 1, begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];
+  const others = [{ id: '1', begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];
   const ask = async () => ({ results: others, totalPages, totalResults: totalPages });
   const finding = findUpcoming(ask, ['o1'], { now: NOW, pageSize: 1, call: CALL });
   await expect(finding).rejects.toMatchObject({ code: 'answer_invalid' });

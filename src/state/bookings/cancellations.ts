@@ -5,17 +5,17 @@ import type { cancellations } from '../schema.js';
 
 /** Times in milliseconds since 1970. */
 export interface SeenCancellation {
-  id: number;
+  id: string;
   extId: string | undefined;
-  reservationId: number | undefined;
+  reservationId: string | undefined;
   cancelledAt: number | undefined;
   begin: number;
   end: number;
 }
 
 export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'externalId'> {
-  id: number;
-  reservationId: number | null;
+  id: string;
+  reservationId: string | null;
   /** This run has seen it at the service. */
   isMet: boolean;
 }
@@ -39,7 +39,7 @@ export async function writeCancellations(db: Queries, runId: number, seen: reado
     SELECT id, "extId", "reservationId", to_timestamp("cancelledAt" / 1000), to_timestamp(begin / 1000),
       to_timestamp("end" / 1000), now(), ${runId}::bigint
     FROM jsonb_to_recordset(${JSON.stringify(seen, SEEN)}::jsonb) AS c(
-      id bigint, "extId" text, "reservationId" bigint, "cancelledAt" float8, begin float8, "end" float8)
+      id text, "extId" text, "reservationId" text, "cancelledAt" float8, begin float8, "end" float8)
     ON CONFLICT (destination_id) DO UPDATE SET
       external_id = excluded.external_id, reservation = excluded.reservation, cancelled_at = excluded.cancelled_at,
       begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`;
@@ -49,14 +49,14 @@ export async function writeCancellations(db: Queries, runId: number, seen: reado
 export async function readCancellations(
   db: Queries,
   runId: number,
-  wanted: { reservationIds: readonly number[]; extIds: readonly string[] },
+  wanted: { reservationIds: readonly string[]; extIds: readonly string[] },
 ): Promise<KnownCancellation[]> {
   if (wanted.reservationIds.length + wanted.extIds.length === 0) return [];
   return query<KnownCancellation>(db)`
-    SELECT destination_id::float8 AS id, external_id AS "externalId", reservation::float8 AS "reservationId",
+    SELECT destination_id AS id, external_id AS "externalId", reservation AS "reservationId",
       coalesce(run_id = ${runId}::bigint, false) AS "isMet"
     FROM slotsync.cancellations
-    WHERE reservation = ${anyOf(wanted.reservationIds, 'bigint')} OR external_id = ${anyOf(wanted.extIds)}`;
+    WHERE reservation = ${anyOf(wanted.reservationIds)} OR external_id = ${anyOf(wanted.extIds)}`;
 }
 
 /** Known cancellations of a window (Unix seconds) that a run has not met, in the order of their ids. */
@@ -64,18 +64,18 @@ export async function readUnmetCancellations(
   db: Queries,
   runId: number,
   window: { from: number; to: number },
-  page: { after: number; limit: number },
-): Promise<number[]> {
-  const rows = await query<{ id: number }>(db)`
-    SELECT destination_id::float8 AS id FROM slotsync.cancellations
-    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}::bigint
+  page: { after: string; limit: number },
+): Promise<string[]> {
+  const rows = await query<{ id: string }>(db)`
+    SELECT destination_id AS id FROM slotsync.cancellations
+    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}
       AND begin < to_timestamp(${window.to}::float8) AND "end" > to_timestamp(${window.from}::float8)
     ORDER BY destination_id LIMIT ${page.limit}`;
   return rows.map(({ id }) => id);
 }
 
 /** Deletes cancellations that the service no longer has. */
-export async function forgetCancellations(db: Queries, ids: readonly number[]): Promise<void> {
+export async function forgetCancellations(db: Queries, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  await query(db)`DELETE FROM slotsync.cancellations WHERE destination_id = ${anyOf(ids, 'bigint')}`;
+  await query(db)`DELETE FROM slotsync.cancellations WHERE destination_id = ${anyOf(ids)}`;
 }

@@ -18,7 +18,7 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
 const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
-const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`);
+const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id AS "destinationId", verdict`);
 /** The columns of a ReservationRow. */
 const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
@@ -26,12 +26,12 @@ const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here 
 /** The facts of bookings: by key, or by the service's number. */
 export async function readKnownBookings(
   db: Queries,
-  wanted: { keys: readonly string[]; destinationIds: readonly number[] },
+  wanted: { keys: readonly string[]; destinationIds: readonly string[] },
 ): Promise<KnownBooking[]> {
   if (wanted.keys.length + wanted.destinationIds.length === 0) return [];
   return query<KnownBooking>(db)`
     SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds, 'bigint')}`;
+    WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds)}`;
 }
 
 /**
@@ -115,7 +115,7 @@ export async function countDiscrepancies(db: Queries): Promise<VerdictCount[]> {
 export async function readBooking(db: Queries, name: string): Promise<ReservationRow | undefined> {
   const [row] = await query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations
-    WHERE key = ${name} OR external_id = ${name} OR destination_id::text = ${name}
+    WHERE key = ${name} OR external_id = ${name} OR destination_id = ${name}
     ORDER BY key = ${name} DESC LIMIT 1`;
   return row;
 }

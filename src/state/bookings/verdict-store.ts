@@ -26,7 +26,7 @@ export interface FoundInSlice {
   /** Cancellations the service has. */
   seen?: readonly SeenCancellation[];
   /** Bookings that the slice has no more. */
-  goneIds?: readonly number[];
+  goneIds?: readonly string[];
   /** Keys of bookings that neither side has any more. */
   forgotten?: readonly string[];
   matched?: readonly MatchedBooking[];
@@ -44,7 +44,7 @@ export function storeVerdicts(db: Queries, runId: number) {
     readCancellations: (wanted: Parameters<typeof readCancellations>[2]) =>
       readCancellations(db, runId, wanted),
     /** Cancellations of a window that no slice has met, in the order of their ids. */
-    readUnmetCancellations: (window: Window, page: { after: number; limit: number }) =>
+    readUnmetCancellations: (window: Window, page: { after: string; limit: number }) =>
       readUnmetCancellations(db, runId, window, page),
     /** Writes all of it, or nothing. */
     keep: ({ seen = [], goneIds = [], forgotten = [], matched = [] }: FoundInSlice) =>

@@ -12,7 +12,7 @@ const MOST_CHARACTERS = 1900;
 export interface MatchedBooking {
   key: string;
   externalId: string | undefined;
-  destinationId: number | undefined;
+  destinationId: string | undefined;
   verdict: Verdict;
   differs: Differences | undefined;
   problem: string | undefined;
@@ -36,7 +36,7 @@ export async function writeBookings(tx: Queries, runId: number, bookings: readon
         to_timestamp("beginHere" / 1000) AS begin_here, to_timestamp("endHere" / 1000) AS end_here,
         to_timestamp("beginThere" / 1000) AS begin_there, to_timestamp("endThere" / 1000) AS end_there, here, there
       FROM jsonb_to_recordset(${toStorableJson(bookings)}::jsonb) AS given(
-        key text, "externalId" text, "destinationId" bigint, verdict text, differs jsonb, problem text,
+        key text, "externalId" text, "destinationId" text, verdict text, differs jsonb, problem text,
         "beginHere" float8, "endHere" float8, "beginThere" float8, "endThere" float8, here jsonb, there jsonb)
     ), written AS (
       INSERT INTO slotsync.reservations (key, external_id, destination_id, verdict, differs, problem,

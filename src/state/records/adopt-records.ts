@@ -5,7 +5,7 @@ import type { RecordKey } from './outcome-types.js';
 /** Hashes as text. */
 export interface AdoptedRecord extends RecordKey {
   externalId: string;
-  destinationId: number;
+  destinationId: string;
   sourceHash: string;
   /** Empty: the object is not as its row says. */
   objectHash: string;
@@ -24,7 +24,7 @@ export async function insertAdopted(
     SELECT stream, "localKey", "externalId", "destinationId", "sourceHash", "objectHash", 'synced', ${runId}::bigint,
       now()
     FROM jsonb_to_recordset(${JSON.stringify(adopted)}::jsonb) AS a(stream text, "localKey" text, "externalId" text,
-      "destinationId" bigint, "sourceHash" bigint, "objectHash" text)
+      "destinationId" text, "sourceHash" bigint, "objectHash" text)
     ON CONFLICT DO NOTHING
     RETURNING stream, local_key AS "localKey", object_hash <> '' AS "isEqual"`;
 }

@@ -35,7 +35,7 @@ interface Renaming {
 interface LockedRecord {
   localKey: string;
   externalId: string;
-  destinationId: number | null;
+  destinationId: string | null;
   isAccepted: boolean;
   /** When its row was first seen, in seconds since 1970. */
   firstSeenAt: number;
@@ -116,7 +116,7 @@ export async function renameRecord(
 async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
   return query<LockedRecord>(tx)`
     SELECT local_key AS "localKey", external_id AS "externalId",
-      destination_id::float8 AS "destinationId",
+      destination_id AS "destinationId",
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
       object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
       coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim",

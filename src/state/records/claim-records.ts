@@ -35,7 +35,7 @@ const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${
 
 /** A record (named r) as a batch has claimed it. */
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
-  r.destination_id::float8 AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
+  r.destination_id AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
   r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
   r.error_message AS "errorMessage", r.refused_hash::text AS "refusedHash", r.resend, r.check_after IS NOT NULL AS "isCheckPending",
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;

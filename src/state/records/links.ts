@@ -1,7 +1,6 @@
 // Links: the object that a record represents, where its template does not say. A link belongs to the key, not to the record:
 // it is there before the record and outlives it.
 import { sql, type SQL } from 'drizzle-orm';
-import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
 import type { LinkedBy } from '../schema.js';
 import type { RecordKey } from './outcome-types.js';
@@ -10,7 +9,7 @@ export interface Link extends RecordKey {
   /** The external id of the object; one that it does not have yet when `assignsId`. */
   externalId: string;
   /** The service's number of the object when it was linked. */
-  destinationId: number | null;
+  destinationId: string | null;
   /** The object has no external id yet: the first write names its number and assigns one. */
   assignsId: boolean;
   linkedBy: LinkedBy;
@@ -53,18 +52,15 @@ export async function readLinksOfAndTo(
 }
 
 /** The links to objects with these numbers of the service, by number. */
-export async function readLinksToNumbers(db: Queries, numbers: readonly number[]) {
-  if (numbers.length === 0) return new Map<number, Link>();
-  const links = await selectLinks(
-    db,
-    sql`destination_id = ANY (${arrayLiteral(numbers.map(String))}::bigint[])`,
-  );
-  return new Map(links.map((link) => [link.destinationId ?? NaN, link]));
+export async function readLinksToNumbers(db: Queries, numbers: readonly string[]) {
+  if (numbers.length === 0) return new Map<string, Link>();
+  const links = await selectLinks(db, sql`destination_id = ${anyOf(numbers)}`);
+  return new Map(links.map((link) => [link.destinationId ?? '', link]));
 }
 
 const selectLinks = (db: Queries, condition: SQL) =>
   query<Link>(db)`
-    SELECT stream, local_key AS "localKey", external_id AS "externalId", destination_id::float8 AS "destinationId",
+    SELECT stream, local_key AS "localKey", external_id AS "externalId", destination_id AS "destinationId",
       assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"
     FROM slotsync.links WHERE ${condition}`;
 
@@ -82,7 +78,7 @@ export async function insertLinks(
     INSERT INTO slotsync.links (stream, local_key, external_id, destination_id, assigns_id, linked_by, fields)
     SELECT stream, "localKey", "externalId", "destinationId", "assignsId", "linkedBy", fields
     FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text,
-      "destinationId" bigint, "assignsId" boolean, "linkedBy" text, fields text[])
+      "destinationId" text, "assignsId" boolean, "linkedBy" text, fields text[])
     ON CONFLICT DO NOTHING RETURNING stream, local_key AS "localKey"`;
 }
 

@@ -35,7 +35,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       outcome: 'synced' | 'unchanged';
       /** The operation that the service accepted, if one was sent. */
       operation?: keyof AcceptedCounts;
-      destinationId?: number | undefined;
+      destinationId?: string | undefined;
       sourceHash: string;
       objectHash: string;
       retired?: boolean;

@@ -57,7 +57,7 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: Set
           CASE WHEN NOT ended THEN r.resend_run END,
           greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
-          message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
+          message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
           "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
           coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL

@@ -37,7 +37,7 @@ const factsOf = ({
 }: Pick<
   Claim,
   'token' | 'lateSeconds'
->) => sql`r.external_id AS "externalId", r.destination_id::text AS "destinationId",
+>) => sql`r.external_id AS "externalId", r.destination_id AS "destinationId",
   r.object_hash AS "objectHash", r.status, r.synced_at::text AS "syncedAt",
   r.in_doubt OR coalesce(r.claimed_by <> ${token} OR r.check_after <= now(), false) AS "inDoubt",
   CASE WHEN r.claimed_by <> ${token} THEN greatest(r.check_after, now() + make_interval(secs => ${lateSeconds}))
@@ -82,7 +82,7 @@ export async function takeObjects(
       destination_id = t."destinationId", source_hash = NULL, object_hash = t."objectHash",
       synced_at = t."syncedAt", in_doubt = r.in_doubt OR coalesce(t."inDoubt", false),
       check_after = greatest(r.check_after, t."checkAfter")
-    FROM ${recordset(rows)} AS t(stream text, "localKey" text, "externalId" text, "destinationId" bigint,
+    FROM ${recordset(rows)} AS t(stream text, "localKey" text, "externalId" text, "destinationId" text,
       "objectHash" text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
     WHERE r.stream = t.stream AND r.local_key = t."localKey" AND (r.claimed_by = ${token} OR r.claimed_by IS NULL)
       AND NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = t."externalId")
@@ -136,7 +136,7 @@ export async function letGo(
       coalesce("objectHash", ''),
       CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt",
       CASE WHEN ${undecided} THEN now() END
-    FROM ${recordset(kept)} AS t("keptBy" text, key text, "localKey" text, "externalId" text, "destinationId" bigint,
+    FROM ${recordset(kept)} AS t("keptBy" text, key text, "localKey" text, "externalId" text, "destinationId" text,
       "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
     ON CONFLICT (stream, local_key) DO UPDATE SET former_key = excluded.former_key, external_id = excluded.external_id,
       destination_id = excluded.destination_id, source_hash = excluded.source_hash, object_hash = excluded.object_hash,

@@ -46,6 +46,7 @@ export async function readStanding(
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
   const unreadable: Unreadable = new Map();
+  const unreadableNumbers: Unreadable = new Map();
   const readsAll = (stream.owns === 'fields' && !destination.patches) || stream.objectTypes.size > 1;
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
@@ -72,7 +73,7 @@ export async function readStanding(
   }
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
-  const renamed = await findRenamedThere(deps, work, absent, unreadable);
+  const renamed = await findRenamedThere(deps, work, absent, unreadableNumbers);
   // An object that has lost its external id gets it back, where the service takes that. Another one may have its number since.
   const hashes = new Map(absent.map(({ object, record }) => [object.extId, record.objectHash]));
   if (destination.assignsExternalIds)
@@ -84,9 +85,9 @@ export async function readStanding(
       }
   const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
   const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
-  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, unreadable);
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, unreadableNumbers);
   for (const { externalId, destinationId } of links) {
-    const object = byNumber.get(destinationId ?? NaN);
+    const object = byNumber.get(destinationId ?? '');
     // An object with another external id is not the one that was linked any more.
     if (!object || (object.extId !== undefined && object.extId !== externalId)) continue;
     found.set(externalId, { ...object, extId: externalId });
@@ -94,9 +95,10 @@ export async function readStanding(
   }
   const readable = writes.filter((write) => {
     const { object, record, link } = write;
-    const reason = [object.extId, record.destinationId, link?.destinationId].map((id) =>
-      unreadable.get(id ?? ''),
-    );
+    const reason = [
+      unreadable.get(object.extId),
+      ...[record.destinationId, link?.destinationId].map((id) => unreadableNumbers.get(id ?? '')),
+    ];
     // An object with the number of a row's object is not this record's, whatever the service answers to its external id.
     const error = write.hasNumberOfRow ? undefined : reason.find((one) => one);
     if (error) settle(objectUnreadable(write, error));

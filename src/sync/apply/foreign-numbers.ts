@@ -40,7 +40,7 @@ export async function refuseForeignNumbers(
     given.push(holder);
   }
   answeredTo.set(claim.token, [...(answeredTo.get(claim.token) ?? []), ...given]);
-  const refuse = (extId: string, number: number, other: string) => {
+  const refuse = (extId: string, number: string, other: string) => {
     const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });
   };
@@ -80,7 +80,7 @@ export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise
 /** A record for which the service answered a number, and others for which it answered the same. */
 interface Holder extends RecordKey {
   extId: string;
-  destinationId: number;
+  destinationId: string;
   /** The token of its batch. */
   token: string;
   next: Holder | undefined;
@@ -89,7 +89,7 @@ interface Holder extends RecordKey {
 /** Answers of the service to the batches of this process that are not settled yet. */
 interface Answers {
   /** By number, the last record for which it was answered. */
-  holdersOf: Map<number, Holder>;
+  holdersOf: Map<string, Holder>;
   /** By the token of a batch. */
   answeredTo: Map<string, Holder[]>;
 }

@@ -92,7 +92,7 @@ export async function whoHasObjects(
 }
 
 /** Returns the records whose number is that of another record, the owner, if the row of the owner is still there. */
-export async function readOtherOwners<T extends RecordKey & { destinationId: number | null }>(
+export async function readOtherOwners<T extends RecordKey & { destinationId: string | null }>(
   deps: IdentityDeps,
   records: readonly T[],
 ): Promise<(T & { owner: OwnerRecord })[]> {

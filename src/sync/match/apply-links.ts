@@ -14,7 +14,7 @@ import type { MatchDeps } from './compare-type.js';
 import { findRepeated, readMatchLines, type LineFault, type WantedLink } from './match-file.js';
 
 export interface AppliedLinks {
-  linked: { stream: string; key: string; externalId: string; number: number; assignsId: boolean }[];
+  linked: { stream: string; key: string; externalId: string; number: string; assignsId: boolean }[];
   /** Lines whose record has this object already. */
   already: number;
   /** Lines of other classes. */

@@ -28,7 +28,7 @@ export interface WantedLink {
   key: string;
   /** At least one of the two. */
   externalId: string | undefined;
-  number: number | undefined;
+  number: string | undefined;
 }
 
 /** A fault in a line of the file. */
@@ -88,13 +88,12 @@ function readLink(line: number, values: CsvRow['values'], streams: readonly stri
   if (key === '') return 'the key is empty: name the row that is to be linked';
   const text = values['number']?.trim() ?? '';
   if (text === '' && externalId === '') return 'number and external_id are empty: name the object';
-  if (!/^\d*$/.test(text)) return `'${text}' is not the number of an object`;
   return {
     line,
     stream,
     key,
     externalId: externalId === '' ? undefined : externalId,
-    number: text === '' ? undefined : Number(text),
+    number: text === '' ? undefined : text,
   };
 }
 

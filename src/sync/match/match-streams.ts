@@ -28,7 +28,7 @@ export interface MatchLine {
   key: string | undefined;
   externalId: string | undefined;
   /** The service's own. */
-  number: number | undefined;
+  number: string | undefined;
   /** Values of the fields by which is matched. */
   here: readonly (readonly string[])[];
   there: readonly (readonly string[])[];

@@ -47,7 +47,7 @@ const LOOKED_AT_AGAIN =
 const NAMED = 3;
 
 /** The service holds the object already: nothing is sent. */
-export function unchanged(write: Write, destinationId?: number): Outcome {
+export function unchanged(write: Write, destinationId?: string): Outcome {
   return { ...acceptance(write, destinationId), outcome: 'unchanged' };
 }
 
@@ -119,7 +119,7 @@ export function failsOnObject(write: Write, code: string, error: unknown): Outco
   return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
 }
 
-function acceptance(write: Write, destinationId?: number) {
+function acceptance(write: Write, destinationId?: string) {
   const { sourceHash, objectHash, retires, link } = write;
   return {
     ...named(write),
@@ -194,7 +194,7 @@ export function matchAmbiguous(write: Write, why: string): Outcome {
 }
 
 /** The one object that matches has no external id, and may not be given one. */
-export function matchUnassignable(write: Write, number: number): Outcome {
+export function matchUnassignable(write: Write, number: string): Outcome {
   const message = `the object with number ${number} matches, but has no external id`;
   return { ...named(write), ...dead('match_unassignable', message, write.sourceHash) };
 }

@@ -24,12 +24,12 @@ export async function explainBooking(
   const id = known?.destinationId ?? undefined;
 
   const requests: { asked: string; results: number }[] = [];
-  const ask = async <B extends { id: number }>(
+  const ask = async <B extends { id: string }>(
     what: string,
     find: (selection: ReservationSelection, context: Context) => Promise<Found<B>>,
     selections: readonly ReservationSelection[],
   ): Promise<B[]> => {
-    const found = new Map<number, B>();
+    const found = new Map<string, B>();
     for (const selection of selections) {
       const { results } = await find(selection, { ...CONTEXT, signal });
       requests.push({ asked: `${what} by ${JSON.stringify(selection)}`, results: results.length });

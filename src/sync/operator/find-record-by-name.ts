@@ -64,11 +64,11 @@ async function findByExternalId(deps: NameDeps, stream: Stream, named: string): 
 }
 
 async function findByNumber(deps: NameDeps, stream: Stream, named: string): Promise<NamedRecord> {
-  const [, digits] = /^#?(\d{1,15})$/.exec(named) ?? [];
-  if (digits === undefined) return undefined;
-  const number = Number(digits);
+  const number = named.startsWith('#') ? named.slice(1) : named;
   const [key] = await listKeysByNumber(deps.state.db, stream.name, number);
   if (key !== undefined) return { key };
+  // A service with numbers may refuse to look for another text.
+  if (number === named && !/^\d+$/.test(named)) return undefined;
   const object = (await deps.destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);
   if (object?.extId === undefined) return object && { object };
   return (await findByExternalId(deps, stream, object.extId)) ?? { object };

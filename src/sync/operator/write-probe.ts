@@ -9,7 +9,7 @@ import type { Assumption } from './probe-assumptions.js';
 
 export interface WriteProbe {
   /** The service's number of the object. */
-  number: number;
+  number: string;
   /** The external id that it gets if it has none. */
   externalId: string;
 }

@@ -62,7 +62,7 @@ async function meetObjects(
   for (const { key, object, link } of sought) {
     const match = meant?.get(key);
     const matching = match && 'object' in match ? match.object : undefined;
-    const standing = matching ?? byNumber.get(numberOf(link) ?? NaN) ?? found.get(object.extId);
+    const standing = matching ?? byNumber.get(numberOf(link) ?? '') ?? found.get(object.extId);
     // An object of another type is not overwritten: its record says so.
     if (!standing || !stream.objectTypes.has(standing.typeId)) continue;
     const externalId = matching?.extId ?? object.extId;

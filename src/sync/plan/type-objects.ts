@@ -34,7 +34,7 @@ export function createTypeObjects(destination: TypeDestination, stream: Stream, 
   let count: number | undefined;
   let whole: readonly FoundObject[] | undefined;
   let byExtId: ReadonlyMap<string, FoundObject> = new Map();
-  let byNumber: ReadonlyMap<number, FoundObject> = new Map();
+  let byNumber: ReadonlyMap<string, FoundObject> = new Map();
 
   /** Undefined where it fails: the lists that are asked for instead succeed, or say what is wrong. */
   async function unlessFailing<T>(answer: Promise<T>): Promise<T | undefined> {
@@ -72,7 +72,7 @@ export function createTypeObjects(destination: TypeDestination, stream: Stream, 
     },
 
     /** The objects with these numbers; of another type as above. */
-    findByNumber: async (numbers: readonly number[]): Promise<ReadonlyMap<number, FoundObject>> =>
+    findByNumber: async (numbers: readonly string[]): Promise<ReadonlyMap<string, FoundObject>> =>
       whole ? byNumber : destination.findObjectsByNumber(numbers, type, context, new Map()),
 
     /** Every object of the type; undefined while lists are asked for. */

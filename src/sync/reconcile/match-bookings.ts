@@ -101,7 +101,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
   const bookings = new Map(given.bookings.map((booking) => [booking.key, booking]));
-  const met = new Map<number, Reservation>(given.reservations.map((there) => [there.id, there]));
+  const met = new Map<string, Reservation>(given.reservations.map((there) => [there.id, there]));
 
   const extIdsOfBookings = () =>
     new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
@@ -121,16 +121,16 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
     destinationIds: [...met.keys()],
   });
   const known = new Map(rows.map((row) => [row.key, row]));
-  const names = new Map<number, string[]>();
+  const names = new Map<string, string[]>();
   for (const { key, destinationId } of rows)
     if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
   /** Keys a reservation is known under, by the service's id. */
-  const namesOf = (id: number) => names.get(id) ?? [];
+  const namesOf = (id: string) => names.get(id) ?? [];
 
   const byExtId = new Map<string | undefined, Reservation>();
   /** External ids that several reservations have. */
   const sharedThere = new Set<string | undefined>();
-  for (const there of [...met.values()].toSorted((a, b) => a.id - b.id)) {
+  for (const there of [...met.values()].toSorted(byNumber)) {
     if (there.extId === undefined) continue;
     if (byExtId.has(there.extId)) sharedThere.add(there.extId);
     else byExtId.set(there.extId, there);
@@ -147,7 +147,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
 async function nameWithoutBooking(
   { mirror, reservations: { bookings } }: MatchDeps,
   alone: readonly Reservation[],
-  namesOf: (id: number) => readonly string[],
+  namesOf: (id: string) => readonly string[],
 ): Promise<Map<string, Reservation>> {
   const former = alone.flatMap(({ id }) => namesOf(id).filter((key) => key !== nameOf(id)));
   const inUse = new Set((await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key));
@@ -156,8 +156,11 @@ async function nameWithoutBooking(
   );
 }
 
+/** The order of numbers; texts of one length in the order of their characters. */
+const byNumber = (a: Reservation, b: Reservation) => a.id.length - b.id.length || (a.id < b.id ? -1 : 1);
+
 /** The key of a reservation without a booking. */
-const nameOf = (id: number) => `#${id}`;
+const nameOf = (id: string) => `#${id}`;
 
 const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
@@ -174,7 +177,7 @@ async function findCancellations(
 ) {
   const absent = [...bookings.values()].filter(({ externalId }) => !byExtId.has(externalId));
   const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
-  const seen = new Map<number, Cancellation>();
+  const seen = new Map<string, Cancellation>();
   const see = (found: readonly Cancellation[]) => {
     for (const one of found) seen.set(one.id, one);
   };
@@ -216,7 +219,7 @@ async function findCancellations(
 function isCancelled(
   { reservations, extIds }: { reservations: ReadonlySet<unknown>; extIds: ReadonlySet<unknown> },
   booking: Booking | undefined,
-  destinationId: number | undefined,
+  destinationId: string | undefined,
 ): boolean {
   const extId = booking?.externalId;
   if (destinationId !== undefined && reservations.has(destinationId)) return true;

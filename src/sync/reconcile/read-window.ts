@@ -80,7 +80,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     const { results: reservations } = await destination.findReservations({ ids }, { lane, signal });
     await matchBookings(deps, { bookings, reservations, known: keys }, signal);
   }
-  for (let after = 0; ;) {
+  for (let after = ''; ;) {
     const ids = await verdicts.readUnmetCancellations(window, { after, limit: UNMET_AT_ONCE });
     const last = ids.at(-1);
     if (last === undefined) break;

@@ -9,7 +9,7 @@ import type { RecordKey } from '../outcome-types.js';
 /** Hashes as text. */
 export interface OwnerRecord extends RecordKey {
   externalId: string;
-  destinationId: number | null;
+  destinationId: string | null;
   status: RecordStatus;
   sourceHash: string | null;
   objectHash: string | null;
@@ -31,7 +31,7 @@ export interface OwnerRecord extends RecordKey {
 
 /** Columns of a row of `records` (named r). */
 const OWNER = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
-  r.destination_id::float8 AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
+  r.destination_id AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
   r.object_hash AS "objectHash", r.former_key AS "formerKey", ${IS_FORMER} AS "isFormer", ${MAY_BE_AT_SERVICE} AS "mayBeAtService",
   r.claimed_by IS NULL AND NOT r.in_doubt AND r.check_after IS NULL AS "isSettled",
   extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds",
@@ -72,10 +72,10 @@ const MOST_OWNERS = 10;
  * The records whose objects have these numbers at the service, or may have. Each number is looked up in the index; more than ten
  * records of one number are not read.
  */
-export async function readOwnersByNumber(db: Queries, numbers: readonly number[]): Promise<OwnerRecord[]> {
+export async function readOwnersByNumber(db: Queries, numbers: readonly string[]): Promise<OwnerRecord[]> {
   if (numbers.length === 0) return [];
   return query<OwnerRecord>(db)`
-    SELECT ${OWNER} FROM unnest(${arrayLiteral(numbers.map(String))}::bigint[]) AS number CROSS JOIN LATERAL (
+    SELECT ${OWNER} FROM unnest(${arrayLiteral(numbers)}::text[]) AS number CROSS JOIN LATERAL (
       SELECT * FROM slotsync.records AS r WHERE r.destination_id = number AND r.external_id IS NOT NULL AND ${MAY_BE_AT_SERVICE}
       LIMIT ${MOST_OWNERS}) AS r`;
 }
@@ -84,11 +84,11 @@ export async function readOwnersByNumber(db: Queries, numbers: readonly number[]
 export async function listKeysByNumber(
   db: Queries,
   stream: string,
-  destinationId: number,
+  destinationId: string,
 ): Promise<string[]> {
   const rows = await query<{ localKey: string }>(db)`
     SELECT local_key AS "localKey" FROM slotsync.records
-    WHERE stream = ${stream} AND destination_id = ${destinationId}::bigint ORDER BY object_hash IS NULL, local_key`;
+    WHERE stream = ${stream} AND destination_id = ${destinationId} ORDER BY object_hash IS NULL, local_key`;
   return rows.map(({ localKey }) => localKey);
 }
 
