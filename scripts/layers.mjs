@@ -60,7 +60,7 @@ export const MAY_IMPORT = {
   situation: USE_CASES,
   page: ['http', 'documents', 'render', 'situation', ...USE_CASES],
   alerts: ['documents', 'render', 'situation', 'config/config-file.ts', ...USE_CASES],
-  http: ['situation', 'queue', ...USE_CASES],
+  http: ['documents', 'situation', 'queue', ...USE_CASES],
   queue: USE_CASES,
   ...each(FOLDERS, BELOW_A_USE_CASE),
   'sync/operator': ['config/config-file.ts', 'sync/plan', ...BELOW_A_USE_CASE],

@@ -4,7 +4,8 @@ import { createStoppable, endsWithin, repeat, type Stoppable } from '../process/
 import type { Channel } from './channels.js';
 import { isLatestNightlyBad } from './note-nightly.js';
 import { composeHeartbeat } from './notice.js';
-import { evaluateAlerts, LONGEST_STATEMENT_MS, sendDue, trySend, type AlertDeps } from './tell.js';
+import { evaluateAlerts, LONGEST_STATEMENT_MS } from './evaluate-alerts.js';
+import { sendDue, trySend, type AlertDeps } from './send-alerts.js';
 
 const LOOK_EVERY_MS = 15_000;
 export const HEARTBEAT_EVERY_MS = 5 * 60_000;

@@ -2,11 +2,13 @@
 import { UsageError } from '../errors/errors.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 import type { AlertSettings, ProxySettings } from '../config/settings.js';
-import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from './formats.js';
+import { documentToMail, toDocument, toJsonBody, toSlackBody, toTeamsBody } from './formats.js';
+import { reportDocument } from '../documents/report.js';
+import type { ReportFacts } from '../situation/report.js';
 import type { AlertRules } from '../documents/concerns/concern.js';
+import type { Document } from '../documents/document.js';
 import { subjectOf, type NightlyEvent, type Notice } from './notice.js';
 import { ping, postWebhook, type PingOutcome, type WebLimits } from './post-webhook.js';
-import type { Mail } from './send-mail.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 
 export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail' | 'ping' | 'report';
@@ -32,18 +34,20 @@ const STEP_WITHIN_MS = 10_000;
 /** Less than the first gap between two attempts: nobody sends a message while another still does. */
 export const SEND_WITHIN_MS = 20_000;
 
-type MailText = Pick<Mail, 'text' | 'html'>;
-
 interface Configured extends Pick<AlertRules, 'mail'> {
   report: ParsedConfig['report'];
-  /** The report since a nightly run started. */
-  composeReport: (runId: number) => Promise<MailText>;
+  /**
+   * Reads the report since a nightly run started. It is read when it is sent, so a report that is sent again says how things are
+   * then, and the state keeps no key of it.
+   */
+  readReport: (runId: number) => Promise<ReportFacts>;
+  timeZone: () => Promise<string>;
 }
 
 /** Throws UsageError when a mail server is set and the configuration does not say who gets the mail, or the other way round. */
 export function createChannels(
   settings: AlertSettings & { proxy: ProxySettings | undefined },
-  { mail, report, composeReport }: Configured,
+  { mail, report, readReport, timeZone }: Configured,
 ): Channel[] {
   const { webhookUrl, webhookSecret, slackUrl, teamsUrl, smtpUrl, pingUrl, proxy } = settings;
   const web = (
@@ -77,7 +81,26 @@ export function createChannels(
       faults: ["alerts.mail: is missing: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }"],
       remedy: 'Add it to the configuration, or unset ALERT_SMTP_URL.',
     });
-  const toMail = (notice: Notice): MailText => ({ text: toText(notice), html: toHtml(notice) });
+  const reportOr = async (notice: Notice): Promise<Document> =>
+    notice.nightly?.run ? reportDocument(await readReport(notice.nightly.run.id)) : toDocument(notice);
+  const mailTo = (
+    channel: Omit<Channel, 'send'>,
+    to: readonly string[],
+    compose: (notice: Notice) => Document | Promise<Document>,
+  ): Channel[] => {
+    if (smtpUrl === undefined || mail === undefined) return [];
+    const { from } = mail;
+    const send: Channel['send'] = async (notice, signal, missing = null) => {
+      const { addressesAmong, sendMail } = await import('./send-mail.js');
+      const recipients = missing === null ? to : addressesAmong(to, missing);
+      if (recipients.length === 0) return;
+      const subject = `slotsync: ${subjectOf(notice)}`;
+      const body = documentToMail(await compose(notice), await timeZone());
+      const server = { url: currentText(smtpUrl), timeoutMs: STEP_WITHIN_MS };
+      await sendMail(server, { from, to: recipients, subject, ...body }, signal);
+    };
+    return [{ ...channel, send }];
+  };
   return [
     ...webhook('webhook', webhookUrl, toJsonBody, webhookSecret),
     ...webhook('slack', slackUrl, toSlackBody),
@@ -85,23 +108,8 @@ export function createChannels(
     ...web(pingUrl, { name: 'ping', subject: 'nightly runs' }, (to, { nightly }, signal) =>
       ping(to, { outcome: outcomeOf(nightly), uuid: nightly?.run?.uuid }, signal),
     ),
-    ...(smtpUrl !== undefined && mail !== undefined
-      ? [mailChannel({ name: 'mail', subject: 'alerts' }, { smtpUrl, ...mail, compose: toMail })]
-      : []),
-    ...(smtpUrl !== undefined && mail !== undefined && report !== undefined
-      ? [
-          mailChannel(
-            { name: 'report', subject: 'ends of nightly runs' },
-            {
-              smtpUrl,
-              from: mail.from,
-              to: report.to,
-              compose: (notice) =>
-                notice.nightly?.run ? composeReport(notice.nightly.run.id) : toMail(notice),
-            },
-          ),
-        ]
-      : []),
+    ...mailTo({ name: 'mail', subject: 'alerts' }, mail?.to ?? [], toDocument),
+    ...(report ? mailTo({ name: 'report', subject: 'ends of nightly runs' }, report.to, reportOr) : []),
   ];
 }
 
@@ -110,25 +118,4 @@ function outcomeOf(nightly: NightlyEvent | undefined): PingOutcome {
   if (nightly === undefined) return 'success';
   if (!nightly.hasEnded) return 'start';
   return nightly.isBad ? 'fail' : 'success';
-}
-
-interface MailTo {
-  smtpUrl: SettingText;
-  from: string;
-  to: readonly string[];
-  compose: (notice: Notice) => MailText | Promise<MailText>;
-}
-
-function mailChannel(channel: Omit<Channel, 'send'>, { smtpUrl, from, to, compose }: MailTo): Channel {
-  return {
-    ...channel,
-    async send(notice, signal, missing = null) {
-      const { addressesAmong, sendMail } = await import('./send-mail.js');
-      const recipients = missing === null ? to : addressesAmong(to, missing);
-      if (recipients.length === 0) return;
-      const subject = `slotsync: ${subjectOf(notice)}`;
-      const mail = { from, to: recipients, subject, ...(await compose(notice)) };
-      await sendMail({ url: currentText(smtpUrl), timeoutMs: STEP_WITHIN_MS }, mail, signal);
-    },
-  };
 }

@@ -1,6 +1,8 @@
-// The bodies that channels take: slotsync's own JSON, those of Slack and of Teams, and text and HTML for a mail.
-import { html } from '../text/html.js';
-import { visibleInLine } from '../text/visible-text.js';
+// The bodies that channels take: slotsync's own JSON, those of Slack and of Teams, and a document for a mail.
+import type { Document } from '../documents/document.js';
+import { documentToHtml } from '../render/html.js';
+import { documentToText } from '../render/text.js';
+import { visible, visibleInLine } from '../text/visible-text.js';
 import { senderOf, subjectOf, type Notice } from './notice.js';
 
 /** slotsync's own: everything, for programs. */
@@ -74,25 +76,23 @@ function block(text: string, style: Record<string, unknown> = {}) {
   return { type: 'RichTextBlock', inlines: [{ type: 'TextRun', text: visibleInLine(text), ...style }] };
 }
 
-export function toText(notice: Notice): string {
-  const alerts = notice.alerts.map(({ title, details, commands }) =>
-    [title, ...details.map((line) => `  ${line}`), ...commands.map((command) => `  → ${command}`)]
-      .map(visibleInLine)
-      .join('\n'),
-  );
-  return [...alerts, `-- \n${senderOf(notice)}`, ''].join('\n\n');
+/** A mail: the text and the HTML of one document. The lines of a document never obey a value, nor does any other line of a mail. */
+export function documentToMail(document: Document, timeZone: string): { text: string; html: string } {
+  return {
+    text: visible(documentToText(document, { timeZone })),
+    html: visible(documentToHtml(document, timeZone)),
+  };
 }
 
-export function toHtml(notice: Notice): string {
-  return String(html`<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>${subjectOf(notice)}</title></head>
-<body style="font: 15px/1.45 system-ui, sans-serif">
-${notice.alerts.map(
-  ({ title, details, commands }) => html`<h2 style="font-size: 1.1em">${title}</h2>
-${details.map((line) => html`<p>${line}</p>\n`)}${commands.map((command) => html`<p><code>${command}</code></p>\n`)}`,
-)}<p style="color: #767676">${senderOf(notice)}</p>
-</body>
-</html>
-`);
-}
+/** A notice as a document, for a mail. */
+export const toDocument = (notice: Notice): Document => ({
+  title: subjectOf(notice),
+  lead: [`From ${senderOf(notice)}`],
+  sections: [
+    {
+      id: 'alerts',
+      title: 'Alerts',
+      points: notice.alerts.map(({ title, details, commands }) => ({ text: title, details, commands })),
+    },
+  ],
+});

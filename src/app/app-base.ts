@@ -1,6 +1,6 @@
 // Assembly of everything but the queue: what a command needs is opened when it first asks for it, and closed in the opposite
 // order, also when the command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
-import type { AlertDeps } from '../alerts/tell.js';
+import type { AlertDeps } from '../alerts/send-alerts.js';
 import type { Configuration, LoadedConfiguration } from '../config/config-file.js';
 import type { Limiter, QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf, UsageError } from '../errors/errors.js';
@@ -279,18 +279,15 @@ export function createAppBase(
       {
         mail: rules.mail,
         report,
-        composeReport: async (runId) => {
-          const { composeReport } = await import('../alerts/compose-report.js');
-          const names = declared.map(({ name }) => name);
+        readReport: async (runId) => {
+          const { readReport } = await import('../situation/report.js');
+          const { readRun } = await import('../state/runs/read-runs.js');
+          const { db } = await state();
           const { requestsPerSecond } = settings;
-          const deps = {
-            state: await state(),
-            streams: names,
-            requestsPerSecond,
-            timeZone: await timeZone(),
-          };
-          return composeReport(deps, runId);
+          const deps = { requestsPerSecond, streams: declared.map(({ name }) => name) };
+          return readReport(db, { nightly: await readRun(db, runId) }, deps);
         },
+        timeZone,
       },
     );
   };

@@ -1,5 +1,6 @@
 import { composeTest } from '../alerts/notice.js';
-import { evaluateAlerts, readOrganization, sendDue, trySend, type AlertDeps } from '../alerts/tell.js';
+import { evaluateAlerts } from '../alerts/evaluate-alerts.js';
+import { readOrganization, sendDue, trySend, type AlertDeps } from '../alerts/send-alerts.js';
 import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { formatTime, plural, lines } from '../text/format.js';

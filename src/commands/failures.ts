@@ -10,7 +10,7 @@ import {
   failureToJson,
   heldToCsv,
   heldToJson,
-} from '../documents/failure-rows.js';
+} from '../documents/failures.js';
 import type { Point } from '../documents/document.js';
 import { UsageError } from '../errors/errors.js';
 import { openCsvFile } from '../files/csv-file.js';

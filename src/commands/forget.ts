@@ -1,5 +1,5 @@
 import type { App } from '../app/app.js';
-import { nextOfHolder } from '../documents/failures.js';
+import { nextOfHolder } from '../documents/causes.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { readHolder } from '../situation/chains.js';

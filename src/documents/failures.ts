@@ -1,35 +1,32 @@
-// Records that are not in sync, by cause and one by one: why, what waits for them, and what happens next.
-import { isGivenUpByCode, recordRemedy } from '../errors/error-catalogue.js';
-import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
-import { causeOf, type Cause } from '../situation/causes.js';
-import type { Chain, Holder } from '../situation/chains.js';
-import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/failures.js';
-import type { Failure } from '../state/records/read/list-failures.js';
-import type { OfferedRename } from '../state/records/read/renamed-rows.js';
-import type { DueStream, Knowledge } from '../state/records/read/unsent-records.js';
+// Records that are not in sync, by cause and one by one: as a document, as rows of a file for a spreadsheet, and as JSON.
+import {
+  causesSection,
+  commandOfCause,
+  describeChain,
+  headlineOf,
+  nextOfCause,
+  nextStep,
+  reasonOf,
+  recordsOf,
+  statusInWords,
+} from './causes.js';
 import {
   linkToRecord,
   linkToRun,
   joinTexts,
   text,
-  withQuery,
   type Document,
   type Point,
-  type Section,
   type Text,
 } from './document.js';
-import { commandOfCause, isRetryable, renameCommand, retryCommandOf } from '../situation/commands.js';
-import { describeOpening } from '../sync/limits/hold-reason.js';
-import { describeHeld } from './holds.js';
+import { formatNumber, plural, present } from '../text/format.js';
+import type { Cause } from '../situation/causes.js';
+import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/failures.js';
+import type { OfferedRename } from '../state/records/read/renamed-rows.js';
+import type { DueStream, Knowledge } from '../state/records/read/unsent-records.js';
+import { approveCommand, renameCommand } from '../situation/commands.js';
 import { nameOfGate } from '../state/gates/gates.js';
-import type { DueReason, GatedOperation } from '../state/schema.js';
-
-/** `chain` and the others are undefined when they were not looked up. */
-type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'errorCode'> &
-  Partial<Pick<FailureInChain, 'status' | 'isInInbox' | 'isConfigured' | 'chain'>>;
-
-/** Keys named in one line. */
-const MOST_NAMED = 3;
+import type { DueReason } from '../state/schema.js';
 
 /** Why records are not in sync: what was asked for, how many there are, and their causes. `most`: causes to show. */
 export function failuresDocument(
@@ -85,169 +82,6 @@ function describeNumber({ stream, status, narrows, total, all, known }: Failures
   return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${ending}.`;
 }
 
-/** Causes, the first first, and how many are left out. */
-export function causesSection(
-  causes: readonly Cause[],
-  { most = Infinity, now }: { most?: number; now: Date },
-): Section {
-  const more = causes.length - most;
-  return {
-    id: 'causes',
-    title: 'Causes, those that most records wait for first',
-    points: [
-      ...causes.slice(0, most).map((cause) => causeToPoint(cause, now)),
-      ...(more > 0 ? [{ text: plural(more, 'more cause'), commands: ['slotsync failures'] }] : []),
-    ],
-  };
-}
-
-/** A button sends its records again, where somebody may act. */
-export function causeToPoint(cause: Cause, now: Date): Point {
-  const { stream, status, code, records, keys } = cause;
-  const links = keys.map((key): Text => linkToRecord(stream, key));
-  const more = records > keys.length && ', …';
-  return {
-    status,
-    // Several keys are named below it, each with its link.
-    text: text`${headlineOf(records > 1 ? { ...cause, keys: [] } : cause)}, ${sinceOf(cause, now)}`,
-    details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),
-    next: nextOfCause(cause),
-    commands: isRetryable(cause)
-      ? [
-          {
-            command: commandOfCause(cause),
-            href: withQuery('/failures/retry', { stream, status, code }),
-            label: 'Retry …',
-            about: `${plural(records, 'record')} of ${stream}`,
-          },
-        ]
-      : [],
-  };
-}
-
-/** `since 2026-11-22 07:12 CET (3 h)`. */
-export function sinceOf({ since, status, attempts }: Cause, now: Date): Text {
-  const ago = formatDuration(Math.max(1, (now.getTime() - since.getTime()) / 1000));
-  // Each attempt at a failed record notes its time anew.
-  const tried = status === 'failed' && attempts > 1 && ` or earlier, ${plural(attempts, 'attempt')}`;
-  return text`since ${{ minute: since }} (${ago})${tried}`;
-}
-
-/** `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`. */
-export function headlineOf(cause: Cause): string {
-  const { records, waiting, waitingByStream } = cause;
-  if (waiting === 0) return whatOf(cause);
-  const byStream = Object.entries(waitingByStream).toSorted(([x, a], [y, b]) => b - a || (x < y ? -1 : 1));
-  const [[stream] = ['']] = byStream;
-  const isOne = byStream.length === 1;
-  const each = byStream.map(([name, count]) => `${formatNumber(count)} of ${name}`).join(', ');
-  const who = `${plural(waiting, 'record')}${isOne ? ` of ${stream}` : ''}`;
-  const wait = `${waiting === 1 ? 'waits' : 'wait'} for ${records === 1 ? 'it' : 'them'}`;
-  return `${whatOf(cause)} → ${who} ${wait}${isOne ? '' : ` (${each})`}`;
-}
-
-/** A status in a sentence. Columns and JSON have its name. */
-export const statusInWords = (status: Cause['status']): string =>
-  (({ dead: 'given up', retired: 'deactivated' }) as Partial<Record<Cause['status'], string>>)[status] ??
-  status;
-
-function whatOf({ stream, status, code, records, keys, reason, runId, inInbox }: Cause): string {
-  const [key = ''] = keys;
-  const isOne = records === 1;
-  const named = keys.slice(0, MOST_NAMED).map((name) => `'${name}'`);
-  const more = records > named.length ? ', …' : '';
-  const subject = isOne ? `${stream} '${key}'` : `${plural(records, 'record')} of ${stream}`;
-  const examples = isOne || named.length === 0 ? '' : `: ${named.join(', ')}${more}`;
-  const are = isOne ? 'is' : 'are';
-  const why = code === null ? '' : ` (${code})`;
-  switch (status) {
-    case 'held':
-      return `${describeHeld({ count: records, operation: (code === reason ? '*' : code) as GatedOperation, stream })} ${are} held in run ${runId}${named.length === 0 ? '' : `: ${named.join(', ')}${more}`}`;
-    case 'absent':
-      return isOne
-        ? `${subject} has no record`
-        : `${plural(records, 'key')} of ${stream} have no record${examples}`;
-    case 'cycle':
-      return `${subject} ${isOne ? 'refers to itself' : `are part of a circular reference${examples}`}`;
-    case 'synced':
-      return `${subject} ${isOne ? 'was' : 'were'} accepted meanwhile${examples}`;
-    case 'failed':
-      if (inInbox === records) return `${subject} ${are} in the inbox to be sent again${why}${examples}`;
-      break;
-    case 'dead':
-    case 'deferred':
-    case 'pending':
-    case 'retired':
-  }
-  return `${subject}${isOne ? ':' : ''} ${statusInWords(status)}${why}${examples}`;
-}
-
-export function reasonOf({ status, message, messages, records, keys: [key] }: Cause): string | undefined {
-  if (status === 'absent')
-    return `${records === 1 ? 'its row is' : 'their rows are'} missing in the mirror, or no run has sent ${records === 1 ? 'it' : 'them'} yet`;
-  if (status === 'retired') return `${records === 1 ? 'its row is' : 'their rows are'} gone from the mirror`;
-  if (message === null) return undefined;
-  if (messages <= 1) return message;
-  return `${formatNumber(messages)} different reasons; that of '${key}': ${message}`;
-}
-
-export function nextOfCause(cause: Cause): string {
-  const { stream, status, code, records } = cause;
-  const command = commandOfCause(cause);
-  const them = records === 1 ? 'it' : 'them';
-  if (cause.isConfigured === false)
-    return (
-      `${stream} is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run ` +
-      `goes on with it. To delete what is stored of ${records === 1 ? 'the record' : 'one record'}, and leave its object at the service as it is: ${command}`
-    );
-  switch (status) {
-    case 'held':
-      return nextOfHeld(cause, command);
-    case 'absent':
-      return `Add the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
-    case 'cycle':
-      return `Correct a row of the circular reference, so that it refers to none of the others. To see one: ${command}`;
-    case 'synced':
-      return `No action needed: the next sync sends what waits. To do it now: ${command}`;
-    case 'retired':
-      return `Restore the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
-    case 'pending':
-      return `No action needed while a process works on the run: it sends ${them}. To see whether one does: ${command}`;
-    case 'failed':
-      // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
-      if (cause.inInbox > 0) return describeSentAgain(cause);
-      if (isGivenUpByCode(code))
-        return `No action needed: the next sync sends ${them} again. To do it now: ${command}`;
-      return recordRemedy(code, (option) => retryCommandOf(cause, option));
-    case 'dead':
-    case 'deferred':
-      return recordRemedy(code, (option) => retryCommandOf(cause, option));
-  }
-}
-
-function nextOfHeld({ stream, reason, facts, answer, approvable }: Cause, command: string): string {
-  const opening = reason === null ? undefined : describeOpening({ stream, reason, facts });
-  if (!approvable && opening !== undefined) return opening;
-  if (answer === 'approved')
-    return (
-      (facts.waitsForWrites && opening) ||
-      'No action needed: an operator approved it, and the next whole sync sends it'
-    );
-  if (answer === 'rejected')
-    return `No action needed until its records change: an operator rejected it. To approve it nevertheless: ${command}`;
-  return opening === undefined
-    ? `If this is intended: ${command}`
-    : `${opening}; or if this is intended: ${command}`;
-}
-
-function describeSentAgain(cause: Cause): string {
-  const { inInbox, records } = cause;
-  const command = commandOfCause(cause);
-  if (inInbox === records)
-    return `No action needed: ${records === 1 ? 'it is' : 'they are'} in the inbox, and a worker sends ${records === 1 ? 'it' : 'them'} again. To do it now: ${command}`;
-  return `No action needed: a worker sends the ${formatNumber(inInbox)} of them that ${inInbox === 1 ? 'is' : 'are'} in the inbox again, and the next sync the others. To do it now: ${command}`;
-}
-
 /** A record that is not in sync: why, what it waits for up to the end of that chain, and what happens next. */
 export function failureToPoint(failure: FailureInChain): Point {
   const { stream, localKey, externalId, status, errorMessage, chain } = failure;
@@ -258,36 +92,6 @@ export function failureToPoint(failure: FailureInChain): Point {
     details: present<Text>(chain && `It waits for ${describeChain(chain)}`),
     next: nextStep(failure),
   };
-}
-
-/** `rooms 'A', which waits for departments '3', which is given up (refused_400): the name is too long`. */
-export function describeChain({ via, between, end }: Chain): string {
-  const more = between - via.length;
-  const on = via.map(({ stream, localKey }) => `${stream} '${localKey}', which waits for `).join('');
-  const through = more > 0 ? `${formatNumber(more)} more, the last of which waits for ` : '';
-  return `${on}${through}${end.stream} '${end.localKey}', which ${describeEnd(end)}`;
-}
-
-function describeEnd({ status, code, message, runId }: Chain['end']): string {
-  const why = lines(code !== null && ` (${code})`, message !== null && `: ${message}`).join('');
-  switch (status) {
-    case 'held':
-      return `is held in run ${runId} (${code})`;
-    case 'absent':
-      return 'has no record: its row is missing in the mirror, or no run has sent it yet';
-    case 'cycle':
-      return 'is part of a circular reference';
-    case 'synced':
-      return 'was accepted meanwhile';
-    case 'failed':
-      return `failed${why}`;
-    case 'retired':
-    case 'pending':
-      return `is ${statusInWords(status)}`;
-    case 'dead':
-    case 'deferred':
-      return `is ${statusInWords(status)}${why}`;
-  }
 }
 
 /** A key that a gate keeps back. */
@@ -320,9 +124,6 @@ export function describeHeldRecords(causes: readonly Cause[]): string | undefine
 export function describeUnsettled(count: number, stream?: string): string {
   return `${recordsOf(count, stream)} ${count === 1 ? 'is' : 'are'} not in sync`;
 }
-
-export const recordsOf = (count: number, stream?: string) =>
-  `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
 
 const RESTORED_REMEDY = 'slotsync verify --repair';
 
@@ -375,26 +176,6 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
   failed: 'its last sync did not read all of it',
 };
 
-/** The next step of a record: a run sends it, or an operator acts, and with which command. */
-export function nextStep(failure: FailedRecord): string {
-  const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = failure;
-  const one = { records: 1, waitingByStream: { [stream]: 1 } };
-  if (!chain || isConfigured === false) {
-    const own = { stream, status, code: errorCode, inInbox: isInInbox ? 1 : 0, isConfigured };
-    return nextOfCause(causeOf({ ...one, ...own, keys: [localKey] }));
-  }
-  const { end } = chain;
-  const ofEnd = { ...end, keys: [end.localKey], isConfigured: end.isConfigured ?? null };
-  const next = nextOfCause(causeOf({ ...one, ...ofEnd }));
-  if (end.status === 'synced' || end.status === 'cycle') return next;
-  const endName = `${end.stream} '${end.localKey}'`;
-  return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
-}
-
-/** The next step of a record that a gate keeps back. */
-export const nextOfHolder = (holder: Holder, localKey: string): string =>
-  nextOfCause(causeOf({ ...holder, records: 1, keys: [localKey] }));
-
 /** The objects that records had before their external ids changed, and the command. Empty without any. */
 export function describeFormerObjects(count: number, stream?: string): string[] {
   if (count === 0) return [];
@@ -415,4 +196,91 @@ export function describeDriftLeft(objects: number): string[] {
   if (objects === 0) return [];
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
   return [`${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`];
+}
+
+export const CAUSE_COLUMNS =
+  'stream status code records waiting waiting_by_stream since keys reasons reason next command run'.split(
+    ' ',
+  );
+
+export function causeToCsv(cause: Cause) {
+  const { stream, status, code, records, waiting, waitingByStream, since, keys, messages, runId } = cause;
+  const byStream = Object.entries(waitingByStream).map(([name, count]) => `${name} ${count}`);
+  return {
+    stream,
+    status,
+    code,
+    records,
+    waiting,
+    reason: reasonOf(cause),
+    next: nextOfCause(cause),
+    run: runId,
+    waiting_by_stream: byStream.join('; '),
+    since: since.toISOString(),
+    keys: keys.join('; '),
+    reasons: messages,
+    command: commandOfCause(cause),
+  };
+}
+
+export function causeToJson(cause: Cause) {
+  return {
+    ...cause,
+    headline: headlineOf(cause),
+    next: nextOfCause(cause),
+    command: commandOfCause(cause),
+  };
+}
+
+export const FAILURE_COLUMNS =
+  'stream key external_id status code reason since attempts run waits_for cause_stream cause_key cause_status cause_code cause_reason next'.split(
+    ' ',
+  );
+
+export function failureToCsv(failure: FailureInChain) {
+  const { stream, localKey, externalId, status, errorCode, errorMessage, since, attempts, runId, chain } =
+    failure;
+  return {
+    stream,
+    status,
+    attempts,
+    key: localKey,
+    external_id: externalId,
+    code: errorCode,
+    run: runId,
+    reason: errorMessage,
+    since: since.toISOString(),
+    waits_for: chain && describeChain(chain),
+    cause_stream: chain?.end.stream,
+    cause_key: chain?.end.localKey,
+    cause_status: chain?.end.status,
+    cause_code: chain?.end.code,
+    cause_reason: chain?.end.message,
+    next: nextStep(failure),
+  };
+}
+
+export function failureToJson(failure: FailureInChain) {
+  return { ...failure, chain: failure.chain ?? null, next: nextStep(failure) };
+}
+
+export function heldToCsv(held: HeldRecord) {
+  const { stream, localKey, gate, runId, reason, since, next } = heldToJson(held);
+  return {
+    stream,
+    reason,
+    next,
+    key: localKey,
+    status: 'held',
+    code: gate,
+    run: runId,
+    since: since.toISOString(),
+  };
+}
+
+/** `operation`: what would be sent. `gate`: the name of the gate that keeps the key back. */
+export function heldToJson({ gate: operation, reason, sentence, ...held }: HeldRecord) {
+  const gate = { ...held, operation, reason };
+  const next = held.approvable ? approveCommand(gate) : sentence;
+  return { ...held, gate: nameOfGate(gate), reason: sentence, next };
 }

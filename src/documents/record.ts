@@ -19,7 +19,7 @@ import {
 } from './document.js';
 import { describeDriftFields, DRIFT_MEANINGS } from './drift.js';
 import { commandFor, retryCommand } from '../situation/commands.js';
-import { describeChain, nextStep } from './failures.js';
+import { describeChain, nextStep } from './causes.js';
 
 /** A record as the state knows it. `chain`: what it waits for, up to the end. `held`: the gate that keeps it back. */
 export interface KnownRecord extends Pick<

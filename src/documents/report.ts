@@ -5,7 +5,8 @@ import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { text, type Document, type Section, type Text } from './document.js';
 import { actionsSection } from './actions.js';
-import { causesSection, describeHeldRecords, describeSettled, describeUnsent } from './failures.js';
+import { causesSection } from './causes.js';
+import { describeHeldRecords, describeSettled, describeUnsent } from './failures.js';
 import {
   attentionSection,
   describeAnswer,

@@ -19,7 +19,8 @@ import {
   type Text,
 } from './document.js';
 import { actionsSection } from './actions.js';
-import { causesSection, describeUnsettled } from './failures.js';
+import { causesSection } from './causes.js';
+import { describeUnsettled } from './failures.js';
 import { nameOfGate, waitsForOperator } from '../state/gates/gates.js';
 import { gateToPoint, holdToPoint } from './holds.js';
 

@@ -6,23 +6,19 @@
 // - prom-client's own process_* and nodejs_* keep their usual names, so that usual dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Meter } from '../process/meter.js';
-import type { CountedFacts, GaugeFacts } from '../situation/metrics.js';
 import {
-  bookingGauges,
-  connectionGauges,
-  quotaGauges,
-  recordGauges,
-  runGauges,
-  stateGauges,
-  type GaugeSet,
-  type QuotaReading,
+  COUNTED,
+  QUOTA,
+  renderGauges,
+  STATE,
+  type CountedFacts,
+  type GaugeFacts,
+  type GaugeTable,
 } from './gauges.js';
 
+/** All are read at each scrape: they cache and limit the time themselves. */
 interface MetricsSources {
-  /** Lanes that are shown also while they are empty. */
-  lanes: readonly string[];
-  /** All are read at each scrape: they cache and limit the time themselves. */
-  quota: () => Promise<QuotaReading>;
+  quota: () => Promise<Parameters<(typeof QUOTA)[string][1]>[0]>;
   state: () => Promise<GaugeFacts>;
   counts: () => Promise<CountedFacts>;
 }
@@ -31,7 +27,7 @@ const WAIT_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const REQUEST_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** A registry of its own and everything in it. Starts to measure the process. */
-export function createMetrics({ lanes, quota, state, counts }: MetricsSources) {
+export function createMetrics({ quota, state, counts }: MetricsSources) {
   const own = new Registry();
   collectDefaultMetrics({ register: own });
 
@@ -68,7 +64,7 @@ export function createMetrics({ lanes, quota, state, counts }: MetricsSources) {
   });
   const up = new Gauge({
     name: 'slotsync_source_up',
-    help: 'Whether what gauges are read from answered in time: quota, state, records, runs, bookings, connections',
+    help: 'Whether what gauges are read from answered in time: quota, state, records, runs, bookings, connections, concerns',
     labelNames: ['source'],
     registers: [own],
   });
@@ -87,19 +83,21 @@ export function createMetrics({ lanes, quota, state, counts }: MetricsSources) {
     },
   };
 
-  /** The gauges of a source as text; empty when it does not answer, so that old values do not pass for current ones. */
-  async function textOf<T>({ source, text }: GaugeSet<T>, read: () => Promise<T | null>): Promise<string> {
-    const reading = await read().catch(() => null);
-    up.set({ source }, reading === null ? 0 : 1);
-    return reading === null ? '' : text(reading);
-  }
-
-  const [ofQuota, ofState] = [quotaGauges(), stateGauges(lanes)];
-  const [ofRecords, ofRuns, ofBookings, ofConnections] = [
-    recordGauges(),
-    runGauges(),
-    bookingGauges(),
-    connectionGauges(),
+  /** Renders the gauges of a source; as no text when it does not answer, so that old values do not pass for current ones. */
+  const source = <Reading>(name: string, table: GaugeTable<Reading>, read: () => Promise<Reading | null>) => {
+    const render = renderGauges(table);
+    return async () => {
+      const reading = await read().catch(() => null);
+      up.set({ source: name }, reading === null ? 0 : 1);
+      return reading === null ? '' : render(reading);
+    };
+  };
+  const counted = (name: keyof CountedFacts) =>
+    source(name, COUNTED[name] as GaugeTable<unknown>, async () => (await counts())[name] ?? null);
+  const sources = [
+    source('quota', QUOTA, quota),
+    source('state', STATE, state),
+    ...(Object.keys(COUNTED) as (keyof CountedFacts)[]).map(counted),
   ];
 
   return {
@@ -108,14 +106,7 @@ export function createMetrics({ lanes, quota, state, counts }: MetricsSources) {
 
     /** Everything as Prometheus text. */
     async text(): Promise<string> {
-      const read = await Promise.all([
-        textOf(ofQuota, quota),
-        textOf(ofState, state),
-        textOf(ofRecords, async () => (await counts()).records),
-        textOf(ofRuns, async () => (await counts()).runs),
-        textOf(ofBookings, async () => (await counts()).bookings),
-        textOf(ofConnections, async () => (await counts()).connections),
-      ]);
+      const read = await Promise.all(sources.map((textOf) => textOf()));
       return [await own.metrics(), ...read].filter((text) => text !== '').join('\n');
     },
   };

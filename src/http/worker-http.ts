@@ -2,15 +2,14 @@
 // read is kept for a second, what counts whole tables for a quarter of a minute, and an answer waits no longer than the time
 // limit.
 import type { Limiter } from '../destination/quota/limiter.js';
-import { LANES } from '../destination/quota/quota-rules.js';
 import { errorEntry } from '../errors/error-catalogue.js';
 import { codeOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import type { Queries, State } from '../state/database.js';
 import { inSnapshot } from '../state/snapshot.js';
-import { readCountedFacts, readGaugeFacts } from '../situation/metrics.js';
 import { cacheReading } from './cached-reading.js';
 import { json, startHttpServer, type Handler, type Routes } from './http-server.js';
+import { readCountedFacts, readGaugeFacts } from './gauges.js';
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
@@ -34,7 +33,6 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
     return inSnapshot((await state()).db, (tx) => facts(tx, names), { limitMs });
   };
   const metrics = createMetrics({
-    lanes: LANES,
     quota: cacheReading(async () => (await limiter()).usage(), READING),
     state: cacheReading(() => read(READING.withinMs, readGaugeFacts), READING),
     counts: cacheReading(() => read(COUNTING.statementMs, readCountedFacts), COUNTING),

@@ -5,7 +5,7 @@ import { formatNumber, plural } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
-import { statusInWords } from '../documents/failures.js';
+import { statusInWords } from '../documents/causes.js';
 import { describeApproval, describeHeld, gateToQuestion } from '../documents/holds.js';
 import { actAs, noteAction, toRecords, toRuns, type Actor } from '../state/actions.js';
 import type { Queries, State } from '../state/database.js';

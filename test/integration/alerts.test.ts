@@ -6,21 +6,22 @@ import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import postgres from 'postgres';
 import { alertPeriodically, createHeartbeat } from '../../src/alerts/alert-periodically.js';
-import { composeReport } from '../../src/alerts/compose-report.js';
 import { createChannels, SEND_WITHIN_MS } from '../../src/alerts/channels.js';
 import { postWebhook } from '../../src/alerts/post-webhook.js';
 import { withDeadline } from '../../src/time/deadline.js';
 import { sendMail } from '../../src/alerts/send-mail.js';
-import { evaluateAlerts, sendDue, trySend, type AlertDeps } from '../../src/alerts/tell.js';
+import { evaluateAlerts } from '../../src/alerts/evaluate-alerts.js';
+import { sendDue, trySend, type AlertDeps } from '../../src/alerts/send-alerts.js';
 import type { AlertSettings } from '../../src/config/settings.js';
 import { claimMessages, listOpenAlerts, listUnsentNightly, noteAttempt } from '../../src/state/alerts.js';
 import { rejectGates } from '../../src/state/gates/answers.js';
 import { openState, type State } from '../../src/state/database.js';
-import { listBadReadings } from '../../src/state/runs/read-runs.js';
+import { listBadReadings, readRun } from '../../src/state/runs/read-runs.js';
 import { pruneNotes } from '../../src/state/retention.js';
 import { noteProblems } from '../../src/state/streams.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 import { concerns } from '../../src/documents/concerns/concerns.js';
+import { readReport } from '../../src/situation/report.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { ROOMS } from '../support/campus.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
@@ -71,10 +72,19 @@ function alerting(settings: Partial<AlertSettings> = {}, rules: object = {}, mai
   const parsed = configSchema.shape.alerts.parse(rules);
   const given = { webhookUrl: `${receiver.url}/hook`, webhookSecret: SECRET, ...settings };
   const report = configSchema.shape.report.parse(mailed);
-  const read = { state, streams: ['rooms'], requestsPerSecond: 20, timeZone: 'UTC' };
   const channels = createChannels(
     { ...NO_CHANNEL, ...given, proxy: undefined },
-    { mail: parsed.mail, report, composeReport: (runId) => composeReport(read, runId) },
+    {
+      mail: parsed.mail,
+      report,
+      readReport: async (runId) =>
+        readReport(
+          state.db,
+          { nightly: await readRun(state.db, runId) },
+          { streams: ['rooms'], requestsPerSecond: 20 },
+        ),
+      timeZone: async () => 'UTC',
+    },
   );
   return { state, log: world.log, channels, rules: parsed, report, streams: ['rooms'], timeZone: 'UTC' };
 }

@@ -4,18 +4,19 @@ import { plain } from '../../src/render/text.js';
 import { statusOf } from '../support/status.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { readSituation } from '../../src/situation/situation.js';
-import { commandOfCause, needsOperator } from '../../src/situation/commands.js';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readChains } from '../../src/situation/chains.js';
 import { listCauses, type Cause } from '../../src/situation/causes.js';
 import { eachFailure, eachHeld, type FailureInChain } from '../../src/situation/failures.js';
 import {
+  commandOfCause,
   describeChain,
-  describeSettled,
   headlineOf,
+  needsOperator,
   nextOfCause,
   nextStep,
-} from '../../src/documents/failures.js';
+} from '../../src/documents/causes.js';
+import { describeSettled } from '../../src/documents/failures.js';
 import { readReport } from '../../src/situation/report.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import type { Failure } from '../../src/state/records/read/list-failures.js';

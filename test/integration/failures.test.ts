@@ -3,7 +3,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { failureToPoint, nextStep } from '../../src/documents/failures.js';
+import { nextStep } from '../../src/documents/causes.js';
+import { failureToPoint } from '../../src/documents/failures.js';
 import { runDocument } from '../../src/documents/runs.js';
 import { answerToText, contentToText } from '../../src/render/text.js';
 import { readRunFacts } from '../../src/situation/run-facts.js';

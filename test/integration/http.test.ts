@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
 import { json, readForm, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
 import { createHealth, createWorkerHttp } from '../../src/http/worker-http.js';
-import { readCountedFacts, readGaugeFacts } from '../../src/situation/metrics.js';
+import { readCountedFacts, readGaugeFacts } from '../../src/http/gauges.js';
 import { openState, type State } from '../../src/state/database.js';
 import { inSnapshot } from '../../src/state/snapshot.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
@@ -443,6 +443,7 @@ describe('readings of the state', () => {
         { verdict: 'differs', count: 1, problems: 1 },
       ],
       connections: expect.arrayContaining([{ duty: 'state', count: expect.any(Number) }]),
+      concerns: expect.arrayContaining([{ kind: 'gate', severity: 'action', count: 1 }]),
     });
   });
 
@@ -503,7 +504,7 @@ describe('readings of the state', () => {
     const scrapes = Array.from({ length: 8 }, async () => (await get(server, '/metrics')).text());
     for (const text of await Promise.all(scrapes)) {
       expect(text).toContain('slotsync_source_up{source="quota"} 0\n');
-      for (const source of ['state', 'records', 'runs', 'bookings', 'connections'])
+      for (const source of ['state', 'records', 'runs', 'bookings', 'connections', 'concerns'])
         expect(text).toContain(`slotsync_source_up{source="${source}"} 1\n`);
     }
     expect(readingsBegun).toBe(2); // what is quick, and what counts tables

@@ -2,7 +2,7 @@
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { chooseAlerts } from '../../src/alerts/tell.js';
+import { chooseAlerts } from '../../src/alerts/evaluate-alerts.js';
 import { statusToText } from '../../src/commands/status.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
@@ -11,7 +11,7 @@ import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import { listCauses } from '../../src/situation/causes.js';
 import { concerns } from '../../src/documents/concerns/concerns.js';
-import { readCountedFacts, readGaugeFacts } from '../../src/situation/metrics.js';
+import { readCountedFacts, readGaugeFacts } from '../../src/http/gauges.js';
 import { readReport } from '../../src/situation/report.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { inSnapshot } from '../../src/state/snapshot.js';
@@ -133,7 +133,6 @@ describe('rows of other programs', () => {
     const found = concerns(situation, rules);
     const report = await readReport(db, {}, { streams, requestsPerSecond: 20 });
     const { text } = createMetrics({
-      lanes: [],
       quota: () => Promise.reject(new Error('not asked')),
       state: () => inSnapshot(db, (tx) => readGaugeFacts(tx, streams)),
       counts: () => inSnapshot(db, (tx) => readCountedFacts(tx, streams)),

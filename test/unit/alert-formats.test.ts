@@ -1,8 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from '../../src/alerts/formats.js';
+import {
+  documentToMail,
+  toDocument,
+  toJsonBody,
+  toSlackBody,
+  toTeamsBody,
+} from '../../src/alerts/formats.js';
 import { subjectOf, type Notice, type NoticeAlert } from '../../src/alerts/notice.js';
 import { sign } from '../../src/alerts/post-webhook.js';
+import { documentToText } from '../../src/render/text.js';
 import { parseSmtpAddress } from '../../src/connections/smtp-address.js';
 import { AWKWARD, OBEYED } from '../support/situations.js';
 import { verifyStandardWebhook } from '../support/standard-webhooks.js';
@@ -20,6 +27,8 @@ const ALERT: NoticeAlert = {
   recoveredAt: null,
 };
 const NOTICE = { id: 'msg_1', organization: { id: '42', service: 'https://api.example' }, alerts: [ALERT] };
+
+const mailOf = (notice: Notice) => documentToMail(toDocument(notice), 'UTC');
 
 describe('forms of an alert', () => {
   it('alerts: JSON has everything, with its version', () => {
@@ -62,9 +71,10 @@ describe('forms of an alert', () => {
   });
 
   it('alerts: a mail is text, and HTML in which values are escaped', () => {
-    expect(toText(NOTICE)).toContain('3 objects of <rooms> & *halls* drift\n  Not as');
-    expect(toText(NOTICE)).toContain('  → slotsync verify rooms');
-    expect(toHtml(NOTICE)).toContain('3 objects of &lt;rooms&gt; &amp; *halls* drift</h2>');
+    const { text, html } = mailOf(NOTICE);
+    expect(text).toContain('- 3 objects of <rooms> & *halls* drift\n    Not as');
+    expect(text).toContain('    → slotsync verify rooms');
+    expect(html).toContain('3 objects of &lt;rooms&gt; &amp; *halls* drift</b>');
   });
 
   it('alerts: a value is part of its line in every form, also in the subject', () => {
@@ -75,8 +85,8 @@ describe('forms of an alert', () => {
     });
     const lines = (notice: Notice) => [
       subjectOf(notice),
-      toText(notice),
-      toHtml(notice),
+      mailOf(notice).html,
+      documentToText(toDocument(notice), { timeZone: 'UTC', columns: Infinity }),
       ...JSON.stringify([toSlackBody(notice), toTeamsBody(notice)], null, 1).split(/(?<=[^\\])\\n/),
     ];
     for (const line of lines(awkward(AWKWARD))) expect(line).not.toMatch(OBEYED);

@@ -1,11 +1,12 @@
 // Guarantee 11
 // From the situation to concerns, as a table: of each kind one, and what each surface shows of it.
 import { describe, expect, it } from 'vitest';
-import { chooseAlerts } from '../../src/alerts/tell.js';
+import { chooseAlerts } from '../../src/alerts/evaluate-alerts.js';
 import { statusToText } from '../../src/commands/status.js';
 import type { Severity } from '../../src/documents/concerns/concern.js';
 import {
   concerns,
+  countConcerns,
   describeWhoseTurn,
   needsPerson,
   type ConcernKind,
@@ -13,7 +14,6 @@ import {
 import type { Document } from '../../src/documents/document.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
-import { createMetrics } from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import type { ReportFacts } from '../../src/situation/report.js';
@@ -29,7 +29,6 @@ import {
   OBEYED,
   PROCESS,
   QUIET,
-  QUIET_GAUGES,
   renamed,
   RUN,
   SCHEDULE,
@@ -45,8 +44,6 @@ interface Row {
   says: string;
   /** The condition of its alert; undefined: none is sent. */
   alert?: string;
-  /** The sample that monitoring gets; undefined: no metric shows it. */
-  metric?: string;
 }
 
 const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
@@ -114,7 +111,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'nothing is sent until it does',
     alert: 'needs_person',
-    metric: 'slotsync_source_up{source="quota"} 0',
   },
   sending_stopped: {
     changes: { processes: [STOPPED] },
@@ -122,7 +118,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'Nothing has been sent since 2026-03-02 05:40 UTC: unauthorized',
     alert: 'sending_stopped',
-    metric: 'slotsync_sending_stopped{command="worker",host="north",pid="1"} 1',
   },
   no_process: {
     changes: { unfinished: [RUN], processes: [GONE] },
@@ -130,7 +125,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'Run 12 is unfinished, and no process works on it',
     alert: 'needs_person',
-    metric: 'slotsync_processes{command="worker",state="alive"} 0',
   },
   no_worker: {
     changes: { nightly: SCHEDULE, processes: [] },
@@ -145,7 +139,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'The load of the mirror is 3 d 5 h old, more than 26 h: rooms, courses',
     alert: 'source_stale',
-    metric: 'slotsync_source_stale{stream="rooms"} 1',
   },
   no_success: {
     changes: { nightly: { ...SCHEDULE, successDueAt: ago(30) }, succeededAt: null, begunAt: ago(60) },
@@ -153,7 +146,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'No successful sync for 1 h 0 min',
     alert: 'no_success',
-    metric: 'slotsync_run_last_success_seconds{kind="sync"} +Inf',
   },
   run_failed: {
     changes: troubled({}),
@@ -168,7 +160,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 holds 40 deactivations of rooms',
     alert: 'run_held',
-    metric: 'slotsync_held_records{stream="rooms",operation="retire",answer="none"} 40',
   },
   frozen: {
     changes: {
@@ -179,7 +170,6 @@ const TABLE: Record<ConcernKind, Row> = {
     id: 'frozen 3',
     severity: 'notice',
     says: 'rooms: frozen until 2026-03-07 12:00 UTC, nothing is written',
-    metric: 'slotsync_held_records{stream="rooms",operation="frozen",answer="none"} 40',
   },
   run_paused: {
     changes: { unfinished: [PAUSED] },
@@ -187,7 +177,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 (sync) has been paused since 2026-03-02 04:30 UTC',
     alert: 'needs_person',
-    metric: 'slotsync_unfinished_runs{kind="sync",status="paused"} 1',
   },
   run_waiting: {
     changes: {
@@ -198,7 +187,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 (rooms) waits: no process at work has its configuration',
     alert: 'needs_person',
-    metric: 'slotsync_unfinished_runs{kind="sync",status="running"} 1',
   },
   configuration_former: {
     changes: { processes: [{ ...CONFIGURED, configurationChangedAt: ago(70) }] },
@@ -213,7 +201,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'given up (refused_400)',
     alert: 'needs_person',
-    metric: 'slotsync_state_records{stream="rooms",status="dead"} 1',
   },
   drift: {
     changes: { drift: [{ stream: 'rooms', kind: 'changed', count: 3 }] },
@@ -221,7 +208,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: '3 objects of rooms drift at the service',
     alert: 'drift',
-    metric: 'slotsync_drift_objects{stream="rooms",kind="changed"} 3',
   },
   bookings: {
     changes: {
@@ -232,7 +218,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: '4 bookings do not agree',
     alert: 'needs_person',
-    metric: 'slotsync_bookings{verdict="differs"} 4',
   },
   inbox: {
     changes: inbox('rooms'),
@@ -240,7 +225,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'A change of rooms has waited for 2 h 0 min',
     alert: 'inbox',
-    metric: 'slotsync_inbox_oldest_seconds 7200',
   },
   inbox_unknown: {
     changes: inbox('halls'),
@@ -248,7 +232,6 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Changes wait for streams that are not in the configuration',
     alert: 'inbox',
-    metric: 'slotsync_inbox_changes 2',
   },
   run_partial: {
     changes: troubled({ status: 'partial', code: null, dead: 3 }),
@@ -262,7 +245,6 @@ const TABLE: Record<ConcernKind, Row> = {
     id: 'process_silent',
     severity: 'notice',
     says: '1 process was killed, is frozen, or cannot reach the state',
-    metric: 'slotsync_processes{command="worker",state="silent"} 1',
   },
   triggers_gone: {
     changes: { lostTriggers: ['rooms'] },
@@ -297,10 +279,12 @@ const TABLE: Record<ConcernKind, Row> = {
   },
 };
 
-const RULES = configSchema.shape.alerts.parse({});
 const situationOf = (changes: Changes) => ({ quota: null, ...QUIET, ...changes });
-const alertsOf = (changes: Changes) =>
-  chooseAlerts(concerns(situationOf(changes)), RULES, { timeZone: 'UTC', now: NOW });
+/** The alerts, with rules that differ from the defaults. */
+function alertsOf(changes: Changes, given: object = {}) {
+  const rules = configSchema.shape.alerts.parse(given);
+  return chooseAlerts(concerns(situationOf(changes), rules), rules, { timeZone: 'UTC', now: NOW });
+}
 
 function reportOf(changes: Changes): Document {
   const facts = {
@@ -320,74 +304,38 @@ function reportOf(changes: Changes): Document {
 }
 const toText = (document: Document) => documentToText(document, { timeZone: 'UTC', columns: Infinity });
 
-/** As a worker shows them. Counts that only metrics have a use for follow from the same facts. */
-function metricsOf(changes: Changes): Promise<string> {
-  const { inbox, quota, succeededAt, now, ...facts } = situationOf(changes);
-  const waiting = inbox.streams.map((of) => of.waiting);
-  const ages = inbox.streams.map(({ oldestSeconds }) => oldestSeconds);
-  const { text } = createMetrics({
-    lanes: [],
-    quota: async () => {
-      if (quota) throw new Error('no answer');
-      return { rate: 20, allowed: 20, held: 0, cooling: 0, free: 20, lanes: {}, pausedMs: 0 };
-    },
-    state: async () => ({
-      ...QUIET_GAUGES,
-      ...facts,
-      now,
-      configured: facts.configured ?? [],
-      inboxAge: { changes: waiting.reduce((sum, one) => sum + one, 0), oldestSeconds: Math.max(0, ...ages) },
-    }),
-    counts: async () => ({
-      records: facts.records,
-      bookings: changes.bookings ?? [],
-      connections: [],
-      runs: {
-        gates: facts.gates,
-        successes: [
-          { kind: 'sync', ageSeconds: succeededAt && (now.getTime() - succeededAt.getTime()) / 1000 },
-        ],
-      },
-    }),
-  });
-  return text();
-}
-
 describe('concerns', () => {
   it('concerns: when all is well there are no concerns, and status says so in its last line', () => {
     expect(concerns(QUIET)).toEqual([]);
+    expect(alertsOf({})).toEqual([]);
+    expect(countConcerns([]).every(({ count }) => count === 0)).toBe(true);
     expect(statusToText(situationOf({}), 'UTC')).toMatch(/\n\nNothing needs a person\.$/);
   });
 
-  it.each(Object.entries(TABLE))(
-    'concern: %s',
-    async (kind, { changes, id, severity, says, alert, metric }) => {
-      const situation = situationOf(changes);
-      const found = concerns(situation);
-      const concern = found.find((one) => one.kind === kind);
-      expect(concern).toMatchObject({ id, severity });
-      expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
+  it.each(Object.entries(TABLE))('concern: %s', (kind, { changes, id, severity, says, alert }) => {
+    const situation = situationOf(changes);
+    const found = concerns(situation);
+    expect(found.find((one) => one.kind === kind)).toMatchObject({ id, severity });
+    expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
 
-      const page = documentToHtml(situationDocument(situation), 'UTC');
-      for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
-        expect(surface).toContain(says);
-      expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
-      expect(page).not.toContain('>Run: <code>'); // every command says what it does
-      const told = alertsOf(changes).find(({ cause }) => cause === id);
-      expect(told?.condition).toBe(alert);
-      if (told) expect(told.message.commands).not.toEqual([]);
-      if (told) expect(JSON.stringify(told)).not.toMatch(/R\d|north|a secret/);
-      if (metric !== undefined) {
-        expect((await metricsOf(changes)).split('\n')).toContain(metric);
-        expect((await metricsOf({})).split('\n')).not.toContain(metric);
-      }
-      // Every surface shows what needs a person, also in the last line of `status`.
-      const turn = describeWhoseTurn(found);
-      expect(turn.startsWith('Needs a person: ')).toBe(found.some(needsPerson));
-      expect(statusToText(situation, 'UTC').split('\n').at(-1)).toBe(turn);
-      if (severity !== 'notice') expect(told).toBeDefined();
-    },
-  );
+    const page = documentToHtml(situationDocument(situation), 'UTC');
+    for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
+      expect(surface).toContain(says);
+    expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
+    expect(page).not.toContain('>Run: <code>'); // every command says what it does
+    const sent = alertsOf(changes).find(({ cause }) => cause === id);
+    expect(sent?.condition).toBe(alert);
+    if (sent) expect(sent.message.commands).not.toEqual([]);
+    if (sent) expect(JSON.stringify(sent)).not.toMatch(/R\d|north|a secret/);
+    const counts = countConcerns(found);
+    expect(counts).toContainEqual({ kind, severity, count: expect.any(Number) });
+    expect(counts.reduce((sum, { count }) => sum + count, 0)).toBe(found.length);
+    // Every surface shows what needs a person, also in the last line of `status`.
+    const turn = describeWhoseTurn(found);
+    expect(turn.startsWith('Needs a person: ')).toBe(found.some(needsPerson));
+    expect(statusToText(situation, 'UTC').split('\n').at(-1)).toBe(turn);
+    if (severity !== 'notice') expect(sent).toBeDefined();
+  });
 
   const WORDS = ['rooms', 'a secret', 'north', 'R7', 'R1', 'refused_400', 'is on another', 'ECONNREFUSED'];
   const named = (changes: Changes, name: string) =>
@@ -471,14 +419,13 @@ describe('concerns', () => {
       expect(of(cursor)).toContain(`Polled: rooms up to ${cursor}; ${moved}`);
   });
 
-  it('extra: an object that belongs to no record is counted and listed, and concerns nobody', async () => {
+  it('extra: an object that belongs to no record is counted and listed, and concerns nobody', () => {
     const changes = { drift: [{ stream: 'rooms', kind: 'extra', count: 1 }] } satisfies Changes;
     expect(concerns(situationOf(changes))).toEqual([]);
     for (const said of [statusToText(situationOf(changes), 'UTC'), toText(reportOf(changes))]) {
       expect(said).toContain('1 object belongs to no record, and is left as it is');
       expect(said).not.toContain('drifts');
     }
-    expect(await metricsOf(changes)).toContain('slotsync_drift_objects{stream="rooms",kind="extra"} 1');
   });
 
   const APPROVAL = {
@@ -564,12 +511,6 @@ describe('concerns', () => {
       'run_partial',
     );
   });
-
-  it('alert: a concern without a rule of its own is reported when it has lasted for an hour', () => {
-    const paused = (minutes: number) => ({ unfinished: [{ ...RUN, pausedAt: ago(minutes) }] });
-    expect(alertsOf(paused(59))).toEqual([]);
-    expect(alertsOf(paused(60))).toMatchObject([{ cause: 'run_paused 12', condition: 'needs_person' }]);
-  });
 });
 
 describe('a freeze', () => {
@@ -608,5 +549,145 @@ describe('a freeze', () => {
   it('holds back no alert about anything else', () => {
     const other = concerns({ ...QUIET, ...changes, ...inbox('courses') });
     expect(other.map(({ kind }) => kind)).toEqual(['inbox', 'frozen']);
+  });
+});
+
+describe('rules of alerts', () => {
+  const HOUR = 60;
+  const FAILED = { ...PROBLEM, code: 'unauthorized' };
+  const PARTIAL = { ...PROBLEM, status: 'partial', code: null } as const;
+  const problems = (of: Readonly<Record<string, StreamProblem>>) => ({
+    streamStates: Object.entries(of).map(([stream, problem]) => ({ ...STREAM, stream, problem })),
+  });
+  const twoFailed = problems({ rooms: FAILED, courses: { ...FAILED, runId: 13 } });
+  const stopped = (minutes: number) => ({ ...STOPPED, stoppedSince: ago(minutes) });
+  const inboxOf = (...ages: number[]) => ({
+    inbox: {
+      ...QUIET.inbox,
+      streams: ages.map((oldestSeconds, at) => ({
+        ...WAITING,
+        stream: ['rooms', 'courses'][at] ?? '',
+        oldestSeconds,
+      })),
+    },
+  });
+  const success = (hours: number | null, dueHours?: number, changes: Changes = {}) => ({
+    succeededAt: hours === null ? null : ago(hours * HOUR),
+    nightly: dueHours === undefined ? null : { ...SCHEDULE, successDueAt: ago(dueHours * HOUR) },
+    ...changes,
+  });
+  const begun = (hours: number) => success(null, undefined, { begunAt: ago(hours * HOUR) });
+  const reading = { id: 9, kind: 'reconcile', status: 'failed', errorCode: 'timeout' } as const;
+  const drift = (['changed', 'changed', 'missing', 'extra', 'stored_otherwise'] as const).map((kind, at) => ({
+    stream: ['rooms', 'courses', 'rooms', 'halls', 'halls'][at] ?? '',
+    kind,
+    count: at + 3,
+  }));
+
+  it.each<[what: string, changes: Changes, rules: object, causes: string[]]>([
+    ['runs that failed alike are one', twoFailed, {}, ['run_failed sync unauthorized']],
+    ['runs that failed are not asked for', twoFailed, { runs: ['held'] }, []],
+    ['no stream that failed is configured', { ...twoFailed, configured: ['halls'] }, {}, []],
+    [
+      'a stream cannot be polled: there is no run',
+      problems({ rooms: { ...FAILED, code: 'mirror_query', runId: null, runKind: null } }),
+      {},
+      ['run_failed stream mirror_query'],
+    ],
+    [
+      'a reading without a stream failed',
+      { badReadings: [{ ...reading, streams: [], finishedAt: NOW }] },
+      {},
+      ['run_failed reconcile timeout'],
+    ],
+    [
+      'partial runs: one for each stream with failures',
+      problems({ rooms: { ...PARTIAL, dead: 2 }, courses: { ...PARTIAL, failed: 1 }, staff: PARTIAL }),
+      {},
+      ['run_partial sync courses', 'run_partial sync rooms'],
+    ],
+    [
+      'a run is partial as a whole',
+      problems({ rooms: { ...PARTIAL, code: 'outcomes_missing' } }),
+      {},
+      ['run_partial sync outcomes_missing'],
+    ],
+    [
+      'runs are partial because the state was restored',
+      { ...TABLE.state_restored.changes, ...problems({ rooms: { ...PARTIAL, code: 'state_restored' } }) },
+      {},
+      ['state_restored'],
+    ],
+    ['a freeze holds', { gates: [FROZEN] }, {}, []],
+    [
+      'several processes stopped',
+      { processes: [stopped(15), stopped(20), stopped(1)] },
+      {},
+      ['sending_stopped unauthorized'],
+    ],
+    ['a process stopped just now', { processes: [stopped(14)] }, {}, []],
+    [
+      'sendingStoppedMinutes',
+      { processes: [stopped(6)] },
+      { sendingStoppedMinutes: 5 },
+      ['sending_stopped unauthorized'],
+    ],
+    ['sendingStoppedMinutes: false', { processes: [STOPPED] }, { sendingStoppedMinutes: false }, []],
+    ['a success since one was due', success(3, 4), {}, []],
+    ['no success since one was due', success(30, 4), {}, ['no_success sync']],
+    ['never a success, and none begun', success(null, 4, { begunAt: null }), {}, ['no_success sync']],
+    ['nothing was due since the last success', success(60, 61), {}, []],
+    ['nothing is scheduled', success(30), {}, []],
+    ['noSuccessHours', success(3), { noSuccessHours: 2 }, ['no_success sync']],
+    ['noSuccessHours: false', success(99, 4), { noSuccessHours: false }, []],
+    ['noSuccessHours, begun just now', begun(5), { noSuccessHours: 6 }, []],
+    ['noSuccessHours, begun long ago', begun(7), { noSuccessHours: 6 }, ['no_success sync']],
+    ['never begun', { ...begun(7), begunAt: null }, { noSuccessHours: 6 }, []],
+    ['drift by stream', { drift }, {}, ['drift courses', 'drift rooms']],
+    ['driftObjects', { drift }, { driftObjects: 5 }, ['drift rooms']],
+    ['driftObjects: false', { drift }, { driftObjects: false }, []],
+    ['an old inbox by stream', inboxOf(7200, 60), {}, ['inbox rooms']],
+    ['inboxMinutes', inboxOf(7200, 60), { inboxMinutes: 1 }, ['inbox courses', 'inbox rooms']],
+    ['inboxMinutes: false', inboxOf(7200), { inboxMinutes: false }, []],
+    ['streams that others made up', inboxOf(0, 0, 7200, 7200), {}, ['inbox (not configured)']],
+    [
+      'a concern without a rule of its own, for less than an hour',
+      { unfinished: [{ ...RUN, pausedAt: ago(59) }] },
+      {},
+      [],
+    ],
+    [
+      'a concern without a rule of its own, for an hour',
+      { unfinished: [{ ...RUN, pausedAt: ago(60) }] },
+      {},
+      ['run_paused 12'],
+    ],
+  ])('alerts: %s', (_, changes, rules, causes) => {
+    expect(
+      alertsOf(changes, rules)
+        .map(({ cause }) => cause)
+        .toSorted(),
+    ).toEqual(causes);
+  });
+
+  it('alerts: the message has counts, streams and commands, and no key', () => {
+    const [cause] = alertsOf({
+      ...troubled({ status: 'partial', code: null, dead: 2, message: 'secret-key' }),
+      causes: [{ ...CAUSE, status: 'failed', records: 2, inInbox: 2 }],
+    });
+    expect(cause?.message).toEqual({
+      title: 'Run 12 (sync) is partial: 2 records of rooms not accepted',
+      details: ['rooms: 2 given up.', '2 records of rooms are in the inbox, and sent again automatically.'],
+      commands: ['slotsync failures rooms', 'slotsync runs 12'],
+    });
+    const held = { ...GATE, facts: { accepted: 100, message: 'secret', mirrorChange: 'secret' } };
+    for (const gate of [held, { ...held, operation: '*', reason: 'forbidden' } as const])
+      expect(JSON.stringify(alertsOf({ gates: [gate] }))).not.toContain('secret');
+    const [records] = alertsOf({
+      causes: [{ ...CAUSE, records: 2, waiting: 3, waitingByStream: { courses: 3 } }],
+    });
+    expect(records?.message.title).toBe(
+      '2 records of rooms given up (refused_400) → 3 records of courses wait for them',
+    );
   });
 });

@@ -3,12 +3,12 @@
 import { present } from '../../text/format.js';
 import type { Point, Text } from '../document.js';
 import type { AlertRules, ConcernOf, Ground, Kind } from './concern.js';
-import { RESTARTS, SILENT, STOPPED } from './processes.js';
-import { LEFTOVERS, RECORDS } from './records.js';
-import { PARTIAL_RUNS, RUNS } from './runs.js';
+import { PROCESSES } from './processes.js';
+import { RECORDS } from './records.js';
+import { RUNS } from './runs.js';
 
 /** By severity, concerns are shown in this order. */
-const KINDS = { ...STOPPED, ...RUNS, ...RESTARTS, ...RECORDS, ...PARTIAL_RUNS, ...SILENT, ...LEFTOVERS };
+const KINDS = { ...PROCESSES, ...RUNS, ...RECORDS };
 
 export type ConcernKind = keyof typeof KINDS;
 type FactsOf<Entry> = Entry extends Kind<infer Facts> ? Facts : never;
@@ -71,4 +71,19 @@ export function describeWhoseTurn(all: readonly Concern[]): string {
   };
   const shown = parts.findLastIndex((_, index) => whole(index + 1).length <= WIDTH) + 1;
   return whole(Math.max(1, shown));
+}
+
+/** The number of concerns of each kind and severity, also of kinds without any. */
+export function countConcerns(all: readonly Concern[]) {
+  const counts = new Map(
+    Object.entries(KINDS).map(([kind, { severity }]) => [
+      `${kind} ${severity}`,
+      { kind, severity, count: 0 },
+    ]),
+  );
+  for (const { kind, severity } of all) {
+    const { count = 0 } = counts.get(`${kind} ${severity}`) ?? {};
+    counts.set(`${kind} ${severity}`, { kind, severity, count: count + 1 });
+  }
+  return [...counts.values()];
 }

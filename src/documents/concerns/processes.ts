@@ -19,7 +19,7 @@ import {
   remedyOf,
 } from './concern.js';
 
-export const STOPPED = {
+export const PROCESSES = {
   state_read_only: kind({
     severity: 'critical',
     find: ({ whyReadOnly: why }) => why !== null && { facts: { why } },
@@ -130,17 +130,7 @@ export const STOPPED = {
       text: text`No worker is running to start the ${streams === null ? 'nightly sync' : `sync of ${nameSome(streams)}`}, due next ${{ minute: nextDue }}`,
     }),
   }),
-};
 
-const lastSeen = ({ processes }: Ground) => latest(processes.map(({ seenAt }) => seenAt));
-
-/** Unfinished runs, while no process is alive. */
-const findUnworkedRuns = ({ unfinished, processes }: Ground): number[] =>
-  processes.some(({ isAlive }) => isAlive)
-    ? []
-    : unfinished.filter(({ pausedAt }) => pausedAt === null).map(({ id }) => id);
-
-export const RESTARTS = {
   /** A run that no process at work may work. `isFormer`: they loaded their configuration after it was started: a restart does not help. */
   run_waiting: kind({
     severity: 'action',
@@ -184,7 +174,55 @@ export const RESTARTS = {
       };
     },
   }),
+
+  /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: something waits for them. */
+  process_silent: kind({
+    severity: 'notice',
+    find: (ground) => {
+      const { processes, orphanedClaims, now } = ground;
+      const isMissed = (orphanedClaims?.records ?? 0) > 0 || findUnworkedRuns(ground).length > 0;
+      const isShown = ({ isAlive, command, seenAt }: Process) =>
+        !isAlive &&
+        (isMissed || (command === 'worker' && now.getTime() - seenAt.getTime() < SILENT_SHOWN_MS));
+      const silent = processes.filter(isShown).toSorted((a, b) => b.seenAt.getTime() - a.seenAt.getTime());
+      return silent[0] && { facts: { processes: silent, isMissed }, since: silent[0].seenAt };
+    },
+    say: ({ processes, isMissed }) => {
+      const more = processes.length - MOST_NAMED;
+      return {
+        status: 'not seen',
+        text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} frozen, or cannot reach the state`,
+        named: present<Text>(
+          processes
+            .slice(0, MOST_NAMED)
+            .map(
+              (process) =>
+                text`${isMissed ? 'Not seen since' : 'Last seen'} ${process.seenAt}: ${nameProcess(process)}.`,
+            ),
+          more > 0 &&
+            `${plural(more, 'process', 'processes')} more ${more === 1 ? 'was' : 'were'} seen before that.`,
+        ),
+      };
+    },
+  }),
+
+  claims_orphaned: kind({
+    severity: 'notice',
+    find: ({ orphanedClaims: facts }) => facts && facts.records > 0 && { facts },
+    say: ({ records, until }) => ({
+      status: 'pending',
+      text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone${until && text`, until ${until} at the latest`}`,
+    }),
+  }),
 };
+
+const lastSeen = ({ processes }: Ground) => latest(processes.map(({ seenAt }) => seenAt));
+
+/** Unfinished runs, while no process is alive. */
+const findUnworkedRuns = ({ unfinished, processes }: Ground): number[] =>
+  processes.some(({ isAlive }) => isAlive)
+    ? []
+    : unfinished.filter(({ pausedAt }) => pausedAt === null).map(({ id }) => id);
 
 /** A process that is to be restarted. `differing`: the streams that it declares otherwise than what it is compared with. */
 export type FormerProcess = Process & { configurationLoadedAt: Date; differing: readonly string[] };
@@ -244,45 +282,3 @@ export function describeFormer(process: FormerProcess, now: Date): Text {
 
 /** A worker that was killed is worth a look for this long, where others have taken over what it had. */
 const SILENT_SHOWN_MS = 24 * 60 * 60_000;
-
-export const SILENT = {
-  /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: something waits for them. */
-  process_silent: kind({
-    severity: 'notice',
-    find: (ground) => {
-      const { processes, orphanedClaims, now } = ground;
-      const isMissed = (orphanedClaims?.records ?? 0) > 0 || findUnworkedRuns(ground).length > 0;
-      const isShown = ({ isAlive, command, seenAt }: Process) =>
-        !isAlive &&
-        (isMissed || (command === 'worker' && now.getTime() - seenAt.getTime() < SILENT_SHOWN_MS));
-      const silent = processes.filter(isShown).toSorted((a, b) => b.seenAt.getTime() - a.seenAt.getTime());
-      return silent[0] && { facts: { processes: silent, isMissed }, since: silent[0].seenAt };
-    },
-    say: ({ processes, isMissed }) => {
-      const more = processes.length - MOST_NAMED;
-      return {
-        status: 'not seen',
-        text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} frozen, or cannot reach the state`,
-        named: present<Text>(
-          processes
-            .slice(0, MOST_NAMED)
-            .map(
-              (process) =>
-                text`${isMissed ? 'Not seen since' : 'Last seen'} ${process.seenAt}: ${nameProcess(process)}.`,
-            ),
-          more > 0 &&
-            `${plural(more, 'process', 'processes')} more ${more === 1 ? 'was' : 'were'} seen before that.`,
-        ),
-      };
-    },
-  }),
-
-  claims_orphaned: kind({
-    severity: 'notice',
-    find: ({ orphanedClaims: facts }) => facts && facts.records > 0 && { facts },
-    say: ({ records, until }) => ({
-      status: 'pending',
-      text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone${until && text`, until ${until} at the latest`}`,
-    }),
-  }),
-};

@@ -1,12 +1,11 @@
 // Concerns of what differs between mirror, state and service: records that are not in sync, drift, bookings, changes in the inbox.
 import { isOnItsWay } from '../../situation/causes.js';
-import { commandOfCause, needsOperator } from '../../situation/commands.js';
+import { causeToPoint, commandOfCause, headlineOf, needsOperator } from '../causes.js';
 import type { Situation } from '../../situation/situation.js';
 import { isDrift, isRepaired } from '../../state/drift/read-drift.js';
 import { formatDuration, formatNumber, plural, present } from '../../text/format.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from '../bookings.js';
 import { text } from '../document.js';
-import { causeToPoint, recordsOf, statusInWords } from '../failures.js';
 import { type Ground, groupBy, kind, listStreams, nameSome, sum } from './concern.js';
 
 export const RECORDS = {
@@ -28,14 +27,7 @@ export const RECORDS = {
     short: (all) => plural(sum(all.map(({ records }) => records)), 'record to correct', 'records to correct'),
     listedBy: 'slotsync failures',
     point: causeToPoint,
-    say: ({ stream, status, code, records, waiting }) => ({
-      status,
-      text: `${recordsOf(records, stream)}: ${statusInWords(status)}${code === null ? '' : ` (${code})`}`,
-      details: present(
-        waiting > 0 &&
-          `${plural(waiting, 'record')} ${waiting === 1 ? 'waits' : 'wait'} for ${records === 1 ? 'it' : 'them'}.`,
-      ),
-    }),
+    say: (cause) => ({ status: cause.status, text: headlineOf({ ...cause, keys: [] }) }),
   }),
 
   drift: kind({
@@ -166,9 +158,7 @@ export const RECORDS = {
       details: ['A table that is dropped and made anew loses its triggers.'],
     }),
   }),
-};
 
-export const LEFTOVERS = {
   in_doubt: kind({
     severity: 'notice',
     find: ({ inDoubt: facts }) => facts && facts.count > 0 && { facts },

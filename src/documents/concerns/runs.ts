@@ -7,7 +7,8 @@ import type { LoadProblem } from '../../state/schema.js';
 import { describeLoad, toLoadFacts } from '../../sync/limits/load-age.js';
 import { formatNumber, plural, present } from '../../text/format.js';
 import { type Text, text } from '../document.js';
-import { DUE_IN_WORDS, recordsOf, statusInWords } from '../failures.js';
+import { recordsOf, statusInWords } from '../causes.js';
+import { DUE_IN_WORDS } from '../failures.js';
 import { describeHeld, gateToPoint } from '../holds.js';
 import { actionOnRun } from '../runs.js';
 import {
@@ -282,12 +283,7 @@ export const RUNS = {
       actions: [actionOnRun(run, 'resume', 'Resume')],
     }),
   }),
-};
 
-/** Partial for reasons that are concerns of their own: a state that was restored, and a load that is too old. */
-const CONCERNS_OF_THEIR_OWN = ['state_restored', 'source_stale'];
-
-export const PARTIAL_RUNS = {
   /** `code`: why it is partial as a whole; null: records of the stream were not accepted. */
   run_partial: kind({
     severity: 'notice',
@@ -339,6 +335,9 @@ export const PARTIAL_RUNS = {
     },
   }),
 };
+
+/** Partial for reasons that are concerns of their own: a state that was restored, and a load that is too old. */
+const CONCERNS_OF_THEIR_OWN = ['state_restored', 'source_stale'];
 
 type Problem = ReturnType<typeof findProblems>[number];
 

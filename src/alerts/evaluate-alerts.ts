@@ -1,8 +1,5 @@
-// Alerts are decided in one transaction by one process at a time, and sent outside of it: whoever claims a message sends
-// it, so a process that dies between both leaves it to another. Nothing of a run waits for any of this.
-import { codeOf, messageOf } from '../errors/errors.js';
-import type { Logger } from '../process/logger.js';
-import { groupBy, type AlertRules } from '../documents/concerns/concern.js';
+// Decides alerts, in one transaction and by one process at a time: opens one for each concern that the rules report, and ends
+// those whose concern is gone. Sending is another step (send-alerts.ts). Nothing of a run waits for either.
 import {
   concerns,
   concernToNotice,
@@ -10,45 +7,25 @@ import {
   needsPerson,
   type Concern,
 } from '../documents/concerns/concerns.js';
+import type { AlertRules } from '../documents/concerns/concern.js';
 import { describeUnsettled } from '../documents/failures.js';
 import { commandOf, plain } from '../render/text.js';
 import { readGrounds, type Grounds } from '../situation/situation.js';
 import {
   addMessages,
-  claimMessages,
   listOpenAlerts,
-  noteAttempt,
   noteCause,
   openAlert,
   recoverAlert,
   type AlertCause,
-  type DueMessage,
 } from '../state/alerts.js';
-import type { Queries, State } from '../state/database.js';
-import { readBinding } from '../state/destination-binding.js';
+import type { Queries } from '../state/database.js';
 import { tryLock } from '../state/locks.js';
 import { limitReading } from '../state/snapshot.js';
-import type { ParsedConfig } from '../streams/config-schema.js';
 import { lines, plural } from '../text/format.js';
-import { withDeadline } from '../time/deadline.js';
-import { namesOf, SEND_WITHIN_MS, type Channel } from './channels.js';
+import { namesOf } from './channels.js';
 import { noteNightly } from './note-nightly.js';
-import { composeNotice, SentInPart, type Notice } from './notice.js';
-
-export interface AlertDeps {
-  state: State;
-  log: Logger;
-  channels: readonly Channel[];
-  rules: AlertRules;
-  /** The report that is mailed; undefined: none is. */
-  report: ParsedConfig['report'];
-  /** Names of the configured streams. */
-  streams: readonly string[];
-  timeZone: string;
-}
-
-/** Alerts in one notice. */
-const MOST_AT_ONCE = 50;
+import type { AlertDeps } from './send-alerts.js';
 
 /** It uses one of the few connections that the work has, so it stops waiting early. */
 export const LONGEST_STATEMENT_MS = 10_000;
@@ -131,70 +108,4 @@ export async function evaluateAlerts(
     return true;
   };
   return state.db.transaction(evaluate, { isolationLevel: 'repeatable read' });
-}
-
-/** Sends what is due to each channel, all channels at the same time. What fails is tried again later. */
-export async function sendDue({ state, log, channels }: AlertDeps, signal?: AbortSignal): Promise<void> {
-  const organization = await readOrganization(state);
-  await Promise.all(
-    channels.map(async (channel) => {
-      try {
-        await sendTo(channel, { state, log, organization }, signal);
-      } catch (error) {
-        log.warn({ channel: channel.name, code: codeOf(error) }, 'alerts could not be read; it is retried');
-      }
-    }),
-  );
-}
-
-async function sendTo(
-  channel: Channel,
-  { state, log, organization }: Pick<AlertDeps, 'state' | 'log'> & Pick<Notice, 'organization'>,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const due = await claimMessages(state.db, channel.name, MOST_AT_ONCE);
-  await Promise.all(
-    groupIntoNotices(due).map(async (group) => {
-      const facts = { channel: channel.name, alerts: group.length };
-      const missing = group[0]?.missing ?? null;
-      const notice = composeNotice(organization, group);
-      const attempt = await trySend(channel, notice, { missing, signal });
-      const ids = group.map(({ id }) => id);
-      await noteAttempt(state.db, ids, attempt);
-      const { problem: reason } = attempt;
-      if (reason === null) log.info(facts, 'alerts sent');
-      else if (attempt.missing === null) log.warn({ ...facts, reason }, 'alerts not sent; it is retried');
-      else log.warn({ ...facts, reason }, 'alerts not sent to some addresses; it is retried for those');
-    }),
-  );
-}
-
-/** Messages that were decided at the same time, to the same addresses, are one notice; a nightly run has its own. */
-function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
-  const nameOf = ({ decidedAt, missing, alert }: DueMessage) =>
-    JSON.stringify([decidedAt, missing, alert.message.run]);
-  return groupBy(due, nameOf).map(([, group]) => group);
-}
-
-/**
- * Sends a notice within the time limit, to those who miss it or, with null, to everybody. `problem`: why it did not arrive,
- * or not at those who miss it then.
- */
-export async function trySend(
-  channel: Channel,
-  notice: Notice,
-  { missing = null, signal }: { missing?: readonly string[] | null; signal?: AbortSignal | undefined } = {},
-): Promise<{ problem: string | null; missing: readonly string[] | null }> {
-  try {
-    await withDeadline({ ms: SEND_WITHIN_MS, signal }, (ending) => channel.send(notice, ending, missing));
-    return { problem: null, missing: null };
-  } catch (error) {
-    if (error instanceof SentInPart) return { problem: error.message, missing: error.missing };
-    return { problem: signal?.aborted ? 'the process was stopped' : messageOf(error), missing };
-  }
-}
-
-export async function readOrganization(state: State): Promise<Notice['organization']> {
-  const bound = await readBinding(state);
-  return bound ? { id: bound.organizationId, service: bound.baseUrl } : null;
 }

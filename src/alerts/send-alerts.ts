@@ -1,0 +1,93 @@
+// Sends the messages of alerts: whoever claims a message sends it, outside of any transaction, so a process that dies leaves it to
+// another. What fails is tried again later.
+import { codeOf, messageOf } from '../errors/errors.js';
+import type { Logger } from '../process/logger.js';
+import { groupBy, type AlertRules } from '../documents/concerns/concern.js';
+import { claimMessages, noteAttempt, type DueMessage } from '../state/alerts.js';
+import type { State } from '../state/database.js';
+import { readBinding } from '../state/destination-binding.js';
+import type { ParsedConfig } from '../streams/config-schema.js';
+import { withDeadline } from '../time/deadline.js';
+import { SEND_WITHIN_MS, type Channel } from './channels.js';
+import { composeNotice, SentInPart, type Notice } from './notice.js';
+
+export interface AlertDeps {
+  state: State;
+  log: Logger;
+  channels: readonly Channel[];
+  rules: AlertRules;
+  /** The report that is mailed; undefined: none is. */
+  report: ParsedConfig['report'];
+  /** Names of the configured streams. */
+  streams: readonly string[];
+  timeZone: string;
+}
+
+/** Alerts in one notice. */
+const MOST_AT_ONCE = 50;
+
+/** Sends what is due to each channel, all channels at the same time. What fails is tried again later. */
+export async function sendDue({ state, log, channels }: AlertDeps, signal?: AbortSignal): Promise<void> {
+  const organization = await readOrganization(state);
+  await Promise.all(
+    channels.map(async (channel) => {
+      try {
+        await sendTo(channel, { state, log, organization }, signal);
+      } catch (error) {
+        log.warn({ channel: channel.name, code: codeOf(error) }, 'alerts could not be read; it is retried');
+      }
+    }),
+  );
+}
+
+async function sendTo(
+  channel: Channel,
+  { state, log, organization }: Pick<AlertDeps, 'state' | 'log'> & Pick<Notice, 'organization'>,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const due = await claimMessages(state.db, channel.name, MOST_AT_ONCE);
+  await Promise.all(
+    groupIntoNotices(due).map(async (group) => {
+      const facts = { channel: channel.name, alerts: group.length };
+      const missing = group[0]?.missing ?? null;
+      const notice = composeNotice(organization, group);
+      const attempt = await trySend(channel, notice, { missing, signal });
+      const ids = group.map(({ id }) => id);
+      await noteAttempt(state.db, ids, attempt);
+      const { problem: reason } = attempt;
+      if (reason === null) log.info(facts, 'alerts sent');
+      else if (attempt.missing === null) log.warn({ ...facts, reason }, 'alerts not sent; it is retried');
+      else log.warn({ ...facts, reason }, 'alerts not sent to some addresses; it is retried for those');
+    }),
+  );
+}
+
+/** Messages that were decided at the same time, to the same addresses, are one notice; a nightly run has its own. */
+function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
+  const nameOf = ({ decidedAt, missing, alert }: DueMessage) =>
+    JSON.stringify([decidedAt, missing, alert.message.run]);
+  return groupBy(due, nameOf).map(([, group]) => group);
+}
+
+/**
+ * Sends a notice within the time limit, to those who miss it or, with null, to everybody. `problem`: why it did not arrive,
+ * or not at those who miss it then.
+ */
+export async function trySend(
+  channel: Channel,
+  notice: Notice,
+  { missing = null, signal }: { missing?: readonly string[] | null; signal?: AbortSignal | undefined } = {},
+): Promise<{ problem: string | null; missing: readonly string[] | null }> {
+  try {
+    await withDeadline({ ms: SEND_WITHIN_MS, signal }, (ending) => channel.send(notice, ending, missing));
+    return { problem: null, missing: null };
+  } catch (error) {
+    if (error instanceof SentInPart) return { problem: error.message, missing: error.missing };
+    return { problem: signal?.aborted ? 'the process was stopped' : messageOf(error), missing };
+  }
+}
+
+export async function readOrganization(state: State): Promise<Notice['organization']> {
+  const bound = await readBinding(state);
+  return bound ? { id: bound.organizationId, service: bound.baseUrl } : null;
+}

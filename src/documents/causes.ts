@@ -1,0 +1,306 @@
+// Why records are not in sync, in words: for each status of a cause one entry with what the records are, why, the command that helps
+// and what happens next. A cause of many records, one record, and the end of a chain of waiting read the same table.
+import { isGivenUpByCode, recordRemedy } from '../errors/error-catalogue.js';
+import { causeOf, type Cause } from '../situation/causes.js';
+import type { CauseStatus, Chain, Holder } from '../situation/chains.js';
+import { approveCommand, commandFor, retryCommand } from '../situation/commands.js';
+import type { GatedOperation, RecordStatus } from '../state/schema.js';
+import { describeOpening } from '../sync/limits/hold-reason.js';
+import { formatDuration, formatNumber, lines, plural, present } from '../text/format.js';
+import { joinTexts, linkToRecord, text, withQuery, type Point, type Section, type Text } from './document.js';
+import { describeHeld } from './holds.js';
+
+/** Keys named in one line. */
+const MOST_NAMED = 3;
+
+/** A status in a sentence. Columns and JSON have its name. */
+export const statusInWords = (status: CauseStatus): string =>
+  (({ dead: 'given up', retired: 'deactivated' }) as Partial<Record<CauseStatus, string>>)[status] ?? status;
+
+export const recordsOf = (count: number, stream?: string) =>
+  `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
+
+interface StatusInWords {
+  /** Nothing happens to the records until an operator acts. */
+  needsOperator?: (cause: Cause) => boolean;
+  /** The records of the cause, in its headline. Unset: `2 records of rooms given up (refused_400): '1', '2'`. */
+  what?: (cause: Cause, words: ReturnType<typeof wordsOf>) => string;
+  /** The words for a record at the end of a chain of waiting, after "which". Unset: `is given up (refused_400): the name is too long`. */
+  end?: (end: Chain['end']) => string;
+  /** Why it is so, where the records have no message. */
+  reason?: (cause: Cause) => string;
+  command: (cause: Cause) => string;
+  next: (cause: Cause, command: string) => string;
+}
+
+const explainFirst = ({ stream, keys: [key = ''] }: Cause) => commandFor('slotsync explain', stream, key);
+const syncStream = ({ stream }: Cause) => `slotsync sync ${stream}`;
+const themOf = ({ records }: Cause) => (records === 1 ? 'it' : 'them');
+const remedyOf = (cause: Cause) => recordRemedy(cause.code, (option) => retryCommandOf(cause, option));
+const MISSING = (row: string, record: string) =>
+  `${row} missing in the mirror, or no run has sent ${record} yet`;
+
+const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
+  dead: { needsOperator: () => true, command: (cause) => retryCommandOf(cause), next: remedyOf },
+  deferred: { command: syncStream, next: remedyOf },
+
+  failed: {
+    needsOperator: ({ code }) => code === 'external_id_shared',
+    what: ({ inInbox, records }, { subject, are, why, examples, usual }) =>
+      inInbox === records ? `${subject} ${are} in the inbox to be sent again${why}${examples}` : usual,
+    end: (end) => `failed${whyOf(end)}`,
+    command: syncStream,
+    next: (cause, command) => {
+      // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
+      if (cause.inInbox > 0) return nextInInbox(cause, command);
+      return isGivenUpByCode(cause.code)
+        ? `No action needed: the next sync sends ${themOf(cause)} again. To do it now: ${command}`
+        : remedyOf(cause);
+    },
+  },
+
+  pending: {
+    command: () => 'slotsync status',
+    next: (cause, command) =>
+      `No action needed while a process works on the run: it sends ${themOf(cause)}. To see whether one does: ${command}`,
+  },
+
+  held: {
+    what: ({ runId, ...cause }, { named, are }) =>
+      `${describeHeld({ count: cause.records, operation: operationOf(cause), stream: cause.stream })} ${are} held in run ${runId}${named}`,
+    end: ({ runId, code }) => `is held in run ${runId} (${code})`,
+    command: ({ stream, runId, reason, answer, approvable, code }) => {
+      if (reason === null || runId === null || reason === 'frozen' || answer === 'approved')
+        return 'slotsync status';
+      return approvable
+        ? approveCommand({ runId, stream, reason, operation: operationOf({ code, reason }) })
+        : `slotsync sync ${stream}`;
+    },
+    next: ({ stream, reason, facts, answer, approvable }, command) => {
+      const opening = reason === null ? undefined : describeOpening({ stream, reason, facts });
+      if (!approvable && opening !== undefined) return opening;
+      if (answer === 'approved')
+        return (
+          (facts.waitsForWrites && opening) ||
+          'No action needed: an operator approved it, and the next whole sync sends it'
+        );
+      if (answer === 'rejected')
+        return `No action needed until its records change: an operator rejected it. To approve it nevertheless: ${command}`;
+      return opening === undefined
+        ? `If this is intended: ${command}`
+        : `${opening}; or if this is intended: ${command}`;
+    },
+  },
+
+  absent: {
+    needsOperator: () => true,
+    what: ({ stream, records }, { subject, examples }) =>
+      records === 1
+        ? `${subject} has no record`
+        : `${plural(records, 'key')} of ${stream} have no record${examples}`,
+    end: () => `has no record: ${MISSING('its row is', 'it')}`,
+    reason: (cause) => MISSING(cause.records === 1 ? 'its row is' : 'their rows are', themOf(cause)),
+    command: explainFirst,
+    next: (_, command) =>
+      `Add the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`,
+  },
+
+  cycle: {
+    needsOperator: () => true,
+    what: ({ records }, { subject, examples }) =>
+      `${subject} ${records === 1 ? 'refers to itself' : `are part of a circular reference${examples}`}`,
+    end: () => 'is part of a circular reference',
+    command: explainFirst,
+    next: (_, command) =>
+      `Correct a row of the circular reference, so that it refers to none of the others. To see one: ${command}`,
+  },
+
+  synced: {
+    what: ({ records }, { subject, examples }) =>
+      `${subject} ${records === 1 ? 'was' : 'were'} accepted meanwhile${examples}`,
+    end: () => 'was accepted meanwhile',
+    command: ({ waitingByStream }) => ['slotsync sync', ...Object.keys(waitingByStream)].join(' '),
+    next: (_, command) => `No action needed: the next sync sends what waits. To do it now: ${command}`,
+  },
+
+  retired: {
+    reason: ({ records }) => `${records === 1 ? 'its row is' : 'their rows are'} gone from the mirror`,
+    command: explainFirst,
+    next: (_, command) =>
+      `Restore the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`,
+  },
+};
+
+/** Nothing happens to it until an operator acts. */
+export const needsOperator = (cause: Cause): boolean =>
+  cause.isConfigured === false || STATUSES[cause.status].needsOperator?.(cause) === true;
+
+/** The command that helps. */
+export const commandOfCause = (cause: Cause): string =>
+  cause.isConfigured === false
+    ? commandFor('slotsync forget', cause.stream, cause.keys[0] ?? '')
+    : STATUSES[cause.status].command(cause);
+
+export function nextOfCause(cause: Cause): string {
+  const { stream, status, records } = cause;
+  const command = commandOfCause(cause);
+  if (cause.isConfigured === false)
+    return (
+      `${stream} is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run ` +
+      `goes on with it. To delete what is stored of ${records === 1 ? 'the record' : 'one record'}, and leave its object at the service as it is: ${command}`
+    );
+  return STATUSES[status].next(cause, command);
+}
+
+function nextInInbox(cause: Cause, command: string): string {
+  const { inInbox, records } = cause;
+  const sent =
+    inInbox === records
+      ? `${records === 1 ? 'it is' : 'they are'} in the inbox, and a worker sends ${themOf(cause)} again`
+      : `a worker sends the ${formatNumber(inInbox)} of them that ${inInbox === 1 ? 'is' : 'are'} in the inbox again, and the next sync the others`;
+  return `No action needed: ${sent}. To do it now: ${command}`;
+}
+
+/** An operator's retry sends its records again. */
+const isRetryable = ({ status, isConfigured }: Cause): boolean =>
+  isConfigured !== false && (status === 'dead' || status === 'failed');
+
+/** The command that sends the records of a cause again, all of them and no others. */
+function retryCommandOf(
+  { stream, status, code, records, keys: [localKey = ''] }: Cause,
+  option?: string,
+): string {
+  if (records === 1) return retryCommand({ stream, localKey }, option);
+  // A retry with --retire-former chooses its records itself.
+  const choice = option ?? lines(`--status ${status}`, code !== null && `--code ${code}`).join(' ');
+  return `slotsync retry ${stream} ${choice}`;
+}
+
+/** A cause has the name of its gate: that of a gate of all operations is its reason. */
+const operationOf = ({ code, reason }: Pick<Cause, 'code' | 'reason'>) =>
+  (code === reason ? '*' : code) as GatedOperation;
+
+/** The words that headlines are made of. Without keys, the headline names none. */
+function wordsOf({ stream, status, code, records, keys }: Cause) {
+  const isOne = records === 1 && keys.length > 0;
+  const some = keys.slice(0, MOST_NAMED).map((name) => `'${name}'`);
+  const named = some.length === 0 ? '' : `: ${some.join(', ')}${records > some.length ? ', …' : ''}`;
+  const subject = isOne ? `${stream} '${keys[0]}'` : recordsOf(records, stream);
+  const why = code === null ? '' : ` (${code})`;
+  const examples = isOne ? '' : named;
+  const usual = `${subject}${isOne ? ':' : ''} ${statusInWords(status)}${why}${examples}`;
+  return { subject, are: records === 1 ? 'is' : 'are', why, named, examples, usual };
+}
+
+/** `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`. */
+export function headlineOf(cause: Cause): string {
+  const { status, records, waiting, waitingByStream } = cause;
+  const words = wordsOf(cause);
+  const what = STATUSES[status].what?.(cause, words) ?? words.usual;
+  if (waiting === 0) return what;
+  const byStream = Object.entries(waitingByStream).toSorted(([x, a], [y, b]) => b - a || (x < y ? -1 : 1));
+  const [[stream] = ['']] = byStream;
+  const isOne = byStream.length === 1;
+  const each = byStream.map(([name, count]) => `${formatNumber(count)} of ${name}`).join(', ');
+  const wait = `${waiting === 1 ? 'waits' : 'wait'} for ${records === 1 ? 'it' : 'them'}`;
+  return `${what} → ${recordsOf(waiting, isOne ? stream : undefined)} ${wait}${isOne ? '' : ` (${each})`}`;
+}
+
+export function reasonOf(cause: Cause): string | undefined {
+  const { status, message, messages, keys } = cause;
+  const { reason } = STATUSES[status];
+  if (reason) return reason(cause);
+  if (message === null) return undefined;
+  if (messages <= 1) return message;
+  return `${formatNumber(messages)} different reasons; that of '${keys[0]}': ${message}`;
+}
+
+/** Causes, the first first, and how many are left out. */
+export function causesSection(
+  causes: readonly Cause[],
+  { most = Infinity, now }: { most?: number; now: Date },
+): Section {
+  const more = causes.length - most;
+  return {
+    id: 'causes',
+    title: 'Causes, those that most records wait for first',
+    points: [
+      ...causes.slice(0, most).map((cause) => causeToPoint(cause, now)),
+      ...(more > 0 ? [{ text: plural(more, 'more cause'), commands: ['slotsync failures'] }] : []),
+    ],
+  };
+}
+
+/** A button sends its records again, where somebody may act. */
+export function causeToPoint(cause: Cause, now: Date): Point {
+  const { stream, status, code, records, keys } = cause;
+  const links = keys.map((key): Text => linkToRecord(stream, key));
+  const more = records > keys.length && ', …';
+  return {
+    status,
+    // Several keys are named below it, each with its link.
+    text: text`${headlineOf(records > 1 ? { ...cause, keys: [] } : cause)}, ${sinceOf(cause, now)}`,
+    details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),
+    next: nextOfCause(cause),
+    commands: isRetryable(cause)
+      ? [
+          {
+            command: commandOfCause(cause),
+            href: withQuery('/failures/retry', { stream, status, code }),
+            label: 'Retry …',
+            about: recordsOf(records, stream),
+          },
+        ]
+      : [],
+  };
+}
+
+/** `since 2026-11-22 07:12 CET (3 h)`. */
+function sinceOf({ since, status, attempts }: Cause, now: Date): Text {
+  const ago = formatDuration(Math.max(1, (now.getTime() - since.getTime()) / 1000));
+  // Each attempt at a failed record notes its time anew.
+  const tried = status === 'failed' && attempts > 1 && ` or earlier, ${plural(attempts, 'attempt')}`;
+  return text`since ${{ minute: since }} (${ago})${tried}`;
+}
+
+/** `rooms 'A', which waits for departments '3', which is given up (refused_400): the name is too long`. */
+export function describeChain({ via, between, end }: Chain): string {
+  const more = between - via.length;
+  const on = via.map(({ stream, localKey }) => `${stream} '${localKey}', which waits for `).join('');
+  const through = more > 0 ? `${formatNumber(more)} more, the last of which waits for ` : '';
+  const which = STATUSES[end.status].end?.(end) ?? `is ${statusInWords(end.status)}${whyOf(end)}`;
+  return `${on}${through}${end.stream} '${end.localKey}', which ${which}`;
+}
+
+const whyOf = ({ code, message }: Chain['end']) =>
+  lines(code !== null && ` (${code})`, message !== null && `: ${message}`).join('');
+
+/** The next step of a record that a gate keeps back. */
+export const nextOfHolder = (holder: Holder, localKey: string): string =>
+  nextOfCause(causeOf({ ...holder, records: 1, keys: [localKey] }));
+
+/** A record that is not in sync. What was not looked up is undefined. */
+interface UnsettledRecord extends Pick<Cause, 'stream'> {
+  localKey: string;
+  errorCode: string | null;
+  status?: RecordStatus;
+  isInInbox?: boolean;
+  isConfigured?: boolean | null;
+  chain?: Chain | undefined;
+}
+
+/** The next step of a record: a run sends it, or an operator acts, and with which command. */
+export function nextStep(record: UnsettledRecord): string {
+  const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = record;
+  const one = { records: 1, waitingByStream: { [stream]: 1 } };
+  if (!chain || isConfigured === false) {
+    const own = { stream, status, code: errorCode, inInbox: isInInbox ? 1 : 0, isConfigured };
+    return nextOfCause(causeOf({ ...one, ...own, keys: [localKey] }));
+  }
+  const { end } = chain;
+  const ofEnd = { ...end, keys: [end.localKey], isConfigured: end.isConfigured ?? null };
+  const next = nextOfCause(causeOf({ ...one, ...ofEnd }));
+  if (end.status === 'synced' || end.status === 'cycle') return next;
+  const endName = `${end.stream} '${end.localKey}'`;
+  return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
+}
