@@ -3,7 +3,7 @@ import { selectStream } from '../config/config-file.js';
 import { SlotsyncError } from '../errors/errors.js';
 import { bookingDocument } from '../documents/bookings.js';
 import { nextOfRecord, recordDocument, unownedDocument } from '../documents/record.js';
-import { readChainOf, readHolder } from '../situation/chains.js';
+import { readChainOf, readHoldingGate } from '../situation/chains.js';
 import { printDocument } from '../render/print.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
@@ -57,7 +57,7 @@ export async function explain(
   }
   const found = await explainRecord(deps, stream, named.key);
   const { db } = deps.state;
-  const held = await readHolder(db, { stream: name, localKey: named.key });
+  const held = await readHoldingGate(db, { stream: name, localKey: named.key });
   const explained = { ...found, held, chain: await readChainOf(db, found.record) };
   const facts = { ...explained, next: nextOfRecord(explained) };
   printDocument(recordDocument(explained, found), shown, facts);

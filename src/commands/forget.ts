@@ -1,8 +1,8 @@
 import type { App } from '../app/app.js';
-import { nextOfHolder } from '../documents/causes.js';
+import { nextOfHeld } from '../documents/causes.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
-import { readHolder } from '../situation/chains.js';
+import { readHoldingGate } from '../situation/chains.js';
 import {
   forgetBooking,
   forgetKey,
@@ -11,6 +11,7 @@ import {
   type ForgetRefusal,
 } from '../state/records/forget-key.js';
 import { actAs } from '../state/actions.js';
+import { nameOfGate } from '../state/gates/gates.js';
 import { readBinding } from '../state/destination-binding.js';
 import type { Queries } from '../state/database.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
@@ -64,9 +65,9 @@ export async function forget(
     }
   }
   if (record && record.objectHash !== null && record.status !== 'retired' && !options.force) {
-    const holder = await readHolder(db, key);
-    const first = holder
-      ? `Retire it first: it is held (${holder.code}). ${nextOfHolder(holder, localKey)}`
+    const gate = await readHoldingGate(db, key);
+    const first = gate
+      ? `Retire it first: it is held (${nameOfGate(gate)}). ${nextOfHeld(gate, localKey)}`
       : `Retire it first: slotsync sync ${stream}`;
     throw new UsageError(
       `the object of ${stream} '${localKey}' is not retired: nothing would retire it afterwards`,

@@ -2,9 +2,10 @@
 // and what happens next. A cause of many records, one record, and the end of a chain of waiting read the same table.
 import { isGivenUpByCode, recordRemedy } from '../errors/error-catalogue.js';
 import { causeOf, type Cause } from '../situation/causes.js';
-import type { CauseStatus, Chain, Holder } from '../situation/chains.js';
+import { heldBy, type CauseStatus, type Chain } from '../situation/chains.js';
 import { approveCommand, commandFor, retryCommand } from '../situation/commands.js';
-import type { GatedOperation, RecordStatus } from '../state/schema.js';
+import { isApprovable, type Gate } from '../state/gates/gates.js';
+import type { RecordStatus } from '../state/schema.js';
 import { describeOpening } from '../sync/limits/hold-reason.js';
 import { formatDuration, formatNumber, lines, plural, present } from '../text/format.js';
 import { joinTexts, linkToRecord, text, withQuery, type Point, type Section, type Text } from './document.js';
@@ -66,25 +67,24 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
   },
 
   held: {
-    what: ({ runId, ...cause }, { named, are }) =>
-      `${describeHeld({ count: cause.records, operation: operationOf(cause), stream: cause.stream })} ${are} held in run ${runId}${named}`,
-    end: ({ runId, code }) => `is held in run ${runId} (${code})`,
-    command: ({ stream, runId, reason, answer, approvable, code }) => {
-      if (reason === null || runId === null || reason === 'frozen' || answer === 'approved')
-        return 'slotsync status';
-      return approvable
-        ? approveCommand({ runId, stream, reason, operation: operationOf({ code, reason }) })
-        : `slotsync sync ${stream}`;
+    what: ({ gate, records }, { named, are, usual }) =>
+      gate === null
+        ? usual
+        : `${describeHeld({ ...gate, count: records })} ${are} held in run ${gate.runId}${named}`,
+    end: ({ gate, code }) => `is held in run ${gate?.runId} (${code})`,
+    command: ({ stream, gate }) => {
+      if (gate === null || gate.reason === 'frozen' || gate.approval) return 'slotsync status';
+      return isApprovable(gate) ? approveCommand(gate) : `slotsync sync ${stream}`;
     },
-    next: ({ stream, reason, facts, answer, approvable }, command) => {
-      const opening = reason === null ? undefined : describeOpening({ stream, reason, facts });
-      if (!approvable && opening !== undefined) return opening;
-      if (answer === 'approved')
+    next: ({ gate }, command) => {
+      const opening = gate ? describeOpening(gate) : undefined;
+      if (gate && !isApprovable(gate) && opening !== undefined) return opening;
+      if (gate?.approval)
         return (
-          (facts.waitsForWrites && opening) ||
+          (gate.facts.waitsForWrites && opening) ||
           'No action needed: an operator approved it, and the next whole sync sends it'
         );
-      if (answer === 'rejected')
+      if (gate?.rejectedAt)
         return `No action needed until its records change: an operator rejected it. To approve it nevertheless: ${command}`;
       return opening === undefined
         ? `If this is intended: ${command}`
@@ -175,10 +175,6 @@ function retryCommandOf(
   const choice = option ?? lines(`--status ${status}`, code !== null && `--code ${code}`).join(' ');
   return `slotsync retry ${stream} ${choice}`;
 }
-
-/** A cause has the name of its gate: that of a gate of all operations is its reason. */
-const operationOf = ({ code, reason }: Pick<Cause, 'code' | 'reason'>) =>
-  (code === reason ? '*' : code) as GatedOperation;
 
 /** The words that headlines are made of. Without keys, the headline names none. */
 function wordsOf({ stream, status, code, records, keys }: Cause) {
@@ -276,8 +272,8 @@ const whyOf = ({ code, message }: Chain['end']) =>
   lines(code !== null && ` (${code})`, message !== null && `: ${message}`).join('');
 
 /** The next step of a record that a gate keeps back. */
-export const nextOfHolder = (holder: Holder, localKey: string): string =>
-  nextOfCause(causeOf({ ...holder, records: 1, keys: [localKey] }));
+export const nextOfHeld = (gate: Gate, localKey: string): string =>
+  nextOfCause(causeOf({ stream: gate.stream, gate, ...heldBy(gate), records: 1, keys: [localKey] }));
 
 /** A record that is not in sync. What was not looked up is undefined. */
 interface UnsettledRecord extends Pick<Cause, 'stream'> {

@@ -25,7 +25,7 @@ import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/fai
 import type { OfferedRename } from '../state/records/read/renamed-rows.js';
 import type { DueStream, Knowledge } from '../state/records/read/unsent-records.js';
 import { approveCommand, renameCommand } from '../situation/commands.js';
-import { nameOfGate } from '../state/gates/gates.js';
+import { isApprovable, nameOfGate, type Gate } from '../state/gates/gates.js';
 import type { DueReason } from '../state/schema.js';
 
 /** Why records are not in sync: what was asked for, how many there are, and their causes. `most`: causes to show. */
@@ -102,22 +102,27 @@ export const heldToPoint = ({ stream, localKey, runId, gate, reason }: HeldRecor
 
 /** `2 records are held for approval, 3 records are held by a freeze`: of these causes. */
 export function describeHeldRecords(causes: readonly Cause[]): string | undefined {
-  const describe = (isMeant: (cause: Cause) => boolean, by: string) => {
-    const meant = causes.filter((cause) => cause.status === 'held' && isMeant(cause));
-    const count = meant.reduce((sum, { records }) => sum + records, 0);
-    return count > 0 && `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held ${by}`;
-  };
-  const held = present(
-    describe(({ approvable, answer }) => approvable && answer === null, 'for approval'),
-    describe(({ answer }) => answer === 'approved', 'until their approved sync'),
-    describe(({ answer, reason }) => answer === 'rejected' && reason !== 'frozen', 'after a rejection'),
-    describe(({ reason }) => reason === 'frozen', 'by a freeze'),
-    describe(
-      ({ approvable, answer, reason }) => !approvable && answer === null && reason !== 'frozen',
-      'until the cause ends',
-    ),
-  );
+  const gates = causes.flatMap(({ gate }) => gate ?? []);
+  const held = HELD.flatMap((why) => {
+    const count = gates.reduce((sum, gate) => sum + (whyHeld(gate) === why ? gate.count : 0), 0);
+    return count > 0 ? [`${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held ${why}`] : [];
+  });
   return held.length === 0 ? undefined : held.join(', ');
+}
+
+const HELD = [
+  'for approval',
+  'until their approved sync',
+  'after a rejection',
+  'by a freeze',
+  'until the cause ends',
+] as const;
+
+function whyHeld(gate: Gate): (typeof HELD)[number] {
+  if (gate.reason === 'frozen') return 'by a freeze';
+  if (gate.approval) return 'until their approved sync';
+  if (gate.rejectedAt) return 'after a rejection';
+  return isApprovable(gate) ? 'for approval' : 'until the cause ends';
 }
 
 /** `1 record of rooms is not in sync`. */
@@ -204,7 +209,7 @@ export const CAUSE_COLUMNS =
   );
 
 export function causeToCsv(cause: Cause) {
-  const { stream, status, code, records, waiting, waitingByStream, since, keys, messages, runId } = cause;
+  const { stream, status, code, records, waiting, waitingByStream, since, keys, messages, gate } = cause;
   const byStream = Object.entries(waitingByStream).map(([name, count]) => `${name} ${count}`);
   return {
     stream,
@@ -214,7 +219,7 @@ export function causeToCsv(cause: Cause) {
     waiting,
     reason: reasonOf(cause),
     next: nextOfCause(cause),
-    run: runId,
+    run: gate?.runId,
     waiting_by_stream: byStream.join('; '),
     since: since.toISOString(),
     keys: keys.join('; '),

@@ -1,9 +1,10 @@
 // A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
 import type { FoundObject } from '../destination/destination.js';
-import type { Chain, Holder } from '../situation/chains.js';
+import type { Chain } from '../situation/chains.js';
 import type { FieldValues } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import type { RecordExplained } from '../sync/operator/explain-record.js';
+import { nameOfGate, type Gate } from '../state/gates/gates.js';
 import { plural, present } from '../text/format.js';
 import {
   linkToRecord,
@@ -28,7 +29,7 @@ export interface KnownRecord extends Pick<
 > {
   former: readonly { externalId: string }[];
   chain?: Chain | undefined;
-  held?: Holder | undefined;
+  held?: Gate | undefined;
 }
 
 /** `sides`: the same record as it was read in the mirror and at the service. */
@@ -55,10 +56,7 @@ function inState(
         'Waits for',
         chain ? text`it waits for ${describeChain(chain)}` : linkToRecord(parentStream, parentKey),
       ],
-    held && [
-      'Held',
-      text`${held.code}, since ${held.since}${held.runId !== null && text`, by ${linkToRun(held.runId)}`}`,
-    ],
+    held && ['Held', text`${nameOfGate(held)}, since ${held.since}, by ${linkToRun(held.runId)}`],
     record?.inDoubt && [
       'In doubt',
       'the service may hold something other than what was accepted last; it is asked again',
@@ -246,8 +244,8 @@ function nextOfState({ record, stream, key, chain, held, waitingChanges }: Known
   return nextStep({ ...record, stream, localKey: key, chain, isInInbox });
 }
 
-const describeHeldNext = ({ stream, code }: Holder): string =>
-  `it is held (${code}); why, and what opens the gate: slotsync failures ${stream} --status held`;
+const describeHeldNext = (gate: Gate): string =>
+  `it is held (${nameOfGate(gate)}); why, and what opens the gate: slotsync failures ${gate.stream} --status held`;
 
 export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain' | 'held'>): string {
   const { stream, key, row, record, chain, held, there, problem } = explained;

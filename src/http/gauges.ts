@@ -5,12 +5,11 @@ import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
 import { concerns, countConcerns } from '../documents/concerns/concerns.js';
-import { factsOfGate } from '../situation/chains.js';
 import { readGrounds, readMoment } from '../situation/situation.js';
 import { countBookings } from '../state/bookings/read-reservations.js';
 import { readClock, type Queries } from '../state/database.js';
 import { listVerifications } from '../state/drift/verifications.js';
-import { nameOfGate, readGates } from '../state/gates/gates.js';
+import { answerOf, nameOfGate, readGates } from '../state/gates/gates.js';
 import { readInboxAge } from '../state/inbox/read-inbox.js';
 import { countConnections, isStopped } from '../state/processes.js';
 import { countRecords } from '../state/records/read/count-records.js';
@@ -235,14 +234,7 @@ export const COUNTED: { readonly [Name in keyof CountedFacts]: Counted<Name> } =
     'slotsync_held_records{stream,operation,answer}': [
       "Records that a closed gate keeps back, by the name of the gate and an operator's answer",
       ({ gates }) =>
-        sumOf(
-          gates.map((gate) => [
-            gate.count,
-            gate.stream,
-            nameOfGate(gate),
-            factsOfGate(gate).answer ?? 'none',
-          ]),
-        ),
+        sumOf(gates.map((gate) => [gate.count, gate.stream, nameOfGate(gate), answerOf(gate) ?? 'none'])),
     ],
     'slotsync_run_last_success_seconds{kind}': [
       'Since a run of the kind succeeded, of sync since every stream was synced whole; +Inf: never',

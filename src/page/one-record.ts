@@ -12,7 +12,7 @@ import {
 import { recordDocument } from '../documents/record.js';
 import { UsageError } from '../errors/errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { readChainOf, readHolder } from '../situation/chains.js';
+import { readChainOf, readHoldingGate } from '../situation/chains.js';
 import { commandFor } from '../situation/commands.js';
 import { readBooking, readBookingEvents } from '../state/bookings/read-reservations.js';
 import { readDriftOf } from '../state/drift/read-drift.js';
@@ -42,7 +42,7 @@ const recordPage: Page = async (sources, { params, address }) => {
       key,
       record,
       chain: await readChainOf(db, record),
-      held: await readHolder(db, { stream, localKey: key }),
+      held: await readHoldingGate(db, { stream, localKey: key }),
       link: (await readLinks(db, stream, [key])).get(key),
       former: await listFormerObjects(db, stream, [key]),
       drift: await readDriftOf(db, { stream, localKey: key }),

@@ -14,21 +14,21 @@ import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import {
   createFollower,
-  factsOfGate,
-  findHolders,
+  findHoldingGates,
+  heldBy,
   isAccepted,
-  NO_GATE,
   type CauseStatus,
   type End,
-  type FactsOfGate,
 } from './chains.js';
 
 /** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
-export interface Cause extends FactsOfGate {
+export interface Cause {
   stream: string;
   status: CauseStatus;
   /** The error code; of what is held, the name of the gate. */
   code: string | null;
+  /** The gate that keeps them back. */
+  gate: Gate | null;
   /** The message of the first of `keys`; of what is held, the reason as a sentence. */
   message: string | null;
   /** How many different messages the records have. */
@@ -117,7 +117,7 @@ async function addWaiting(
     ends.set(end, { waiting: waiting + record.waiting, matching: matching + record.matching });
   }
   const unsent = [...ends.keys()].filter((end) => !isAccepted(end));
-  const holders = await findHolders(tx, gates, unsent);
+  const holding = await findHoldingGates(tx, gates, unsent);
   // Records that the filter names come first, then those that most records wait for.
   const sorted = [...ends].toSorted(
     ([a, x], [b, y]) =>
@@ -126,7 +126,8 @@ async function addWaiting(
   const causeOfEnd = new Map<End, Cause>();
   const firstKeys = new Map<Cause, string[]>();
   for (const [end] of sorted) {
-    const name = nameOf(holders.get(recordName(end)) ?? end);
+    const gate = holding.get(recordName(end));
+    const name = nameOf(gate ? { stream: end.stream, gate, ...heldBy(gate) } : end);
     const { stream, status, code } = end;
     const cause = causes.get(name) ?? note(causes, causeOf({ stream, status, code }));
     causeOfEnd.set(end, cause);
@@ -166,8 +167,8 @@ function note(causes: Map<string, Cause>, cause: Cause): Cause {
 }
 
 /** The identity of a cause. */
-const nameOf = ({ stream, status, code, reason }: Partial<Cause>) =>
-  JSON.stringify([stream, status, code, reason ?? null]);
+const nameOf = ({ stream, status, code, gate }: Partial<Cause>) =>
+  JSON.stringify([stream, status, code, gate?.reason ?? null]);
 
 /** Nothing waits for it yet. Without more facts, it is known only by what waits for it. */
 export const causeOf = ({
@@ -189,7 +190,7 @@ export const causeOf = ({
   waitingByStream: {},
   waiting: 0,
   depth: 0,
-  ...NO_GATE,
+  gate: null,
   message: null,
   isConfigured: null,
   ...known,
@@ -197,9 +198,9 @@ export const causeOf = ({
 
 function causeOfGate(gate: Gate, filter: FailureFilter): Cause {
   const { stream, count: records, since, firstKeys: keys } = gate;
-  const own = { stream, records, since, keys, ...factsOfGate(gate), code: nameOfGate(gate), messages: 1 };
   const matching = isNamedBy(filter, gate) ? records : 0;
-  return causeOf({ ...own, status: 'held', matching, message: describeReason(gate) });
+  const own = { stream, records, since, keys, gate, matching, ...heldBy(gate) };
+  return causeOf({ ...own, messages: 1, message: describeReason(gate) });
 }
 
 /** Whether the filter of `failures` fits the keys of a gate: `--code` may be the gate's name or its reason. */

@@ -1,12 +1,12 @@
 // The chain of records that a record waits for, up to its end, and the gate that keeps the end back: something has to be done
 // there.
 import type { Queries } from '../state/database.js';
-import { isApprovable, nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
+import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import { findHeld } from '../state/gates/held.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
 import { readChainLinks, type ChainLink } from '../state/records/read/waiting-chains.js';
-import type { GateFacts, GateReason, RecordStatus } from '../state/schema.js';
+import type { RecordStatus } from '../state/schema.js';
 
 /**
  * `held`: a gate keeps them back. Of records that are waited for, also `absent`: the state has no record of
@@ -19,14 +19,15 @@ export interface Chain {
   via: RecordKey[];
   /** How many records there are on the way. */
   between: number;
-  end: RecordKey &
-    FactsOfGate & {
-      status: CauseStatus;
-      code: string | null;
-      message: string | null;
-      /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
-      isConfigured?: boolean | null;
-    };
+  end: RecordKey & {
+    status: CauseStatus;
+    code: string | null;
+    message: string | null;
+    /** The gate that keeps it back. */
+    gate: Gate | null;
+    /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
+    isConfigured?: boolean | null;
+  };
 }
 
 /** Named one by one. */
@@ -49,16 +50,17 @@ export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): 
   const byName = new Map(links.map((link) => [recordName(link), link]));
   const follow = createFollower(links);
   const places = new Map(waitedFor.map((record) => [recordName(record), { record, ...follow(record) }]));
-  const holders = await findHolders(
+  const holding = await findHoldingGates(
     db,
     await readGates(db),
     [...places.values()].flatMap(({ end }) => (isAccepted(end) ? [] : end)),
   );
   return new Map(
     [...places].map(([name, { record, steps, end }]) => {
-      const { stream, localKey, status, code } = end;
+      const { stream, localKey } = end;
+      const gate = holding.get(recordName(end)) ?? null;
       const message = byName.get(recordName(end))?.message ?? null;
-      const whole = { ...NO_GATE, status, code, ...holders.get(recordName(end)), stream, localKey, message };
+      const whole = { stream, localKey, message, gate, ...(gate ? heldBy(gate) : statusOf(end)) };
       return [name, { via: viaOf(record, Math.min(steps, MOST_ON_THE_WAY)), between: steps, end: whole }];
     }),
   );
@@ -73,65 +75,34 @@ export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): 
   }
 }
 
-/** Why a gate is closed, its facts and answer, the run that met it last, and whether an approval opens it. */
-export interface FactsOfGate {
-  reason: GateReason | null;
-  facts: GateFacts;
-  answer: 'approved' | 'rejected' | null;
-  runId: number | null;
-  approvable: boolean;
-}
+const statusOf = ({ status, code }: End) => ({ status, code });
 
-/** The same of what no gate keeps back. */
-export const NO_GATE: FactsOfGate = {
-  reason: null,
-  facts: { accepted: 0 },
-  answer: null,
-  runId: null,
-  approvable: false,
-};
+/** The status and the code of what a gate keeps back. */
+export const heldBy = (gate: Gate) => ({ status: 'held', code: nameOfGate(gate) }) as const;
 
-export const factsOfGate = ({ reason, facts, approval, rejectedAt, runId }: Gate): FactsOfGate => ({
-  reason,
-  facts,
-  answer: approval ? 'approved' : rejectedAt ? 'rejected' : null,
-  runId,
-  approvable: isApprovable({ reason }),
-});
-
-/** A gate, as the cause of a record. */
-export interface Holder extends FactsOfGate {
-  stream: string;
-  status: 'held';
-  /** `nameOfGate`. */
-  code: string;
-  since: Date;
-}
-
-/** The gates of these keys that are held, by `recordName`. `gates`: all that are closed. */
-export async function findHolders(
+/** The gates that keep these keys back, each with the time since when it holds the key, by `recordName`. `gates`: all that are closed. */
+export async function findHoldingGates(
   db: Queries,
   gates: readonly Gate[],
   keys: readonly RecordKey[],
-): Promise<Map<string, Holder>> {
-  const holders = new Map<string, Holder>();
+): Promise<Map<string, Gate>> {
+  const holding = new Map<string, Gate>();
   for (const stream of new Set(gates.map((gate) => gate.stream))) {
     const own = new Set(keys.flatMap((key) => (key.stream === stream ? key.localKey : [])));
     for (const [localKey, { gate: operation, reason, since }] of await findHeld(db, stream, [...own])) {
       const gate = gates.find(
         (one) => one.stream === stream && one.operation === operation && one.reason === reason,
       );
-      if (!gate) continue;
-      const holder = { ...factsOfGate(gate), stream, status: 'held', code: nameOfGate(gate), since } as const;
-      holders.set(recordName({ stream, localKey }), holder);
+      if (gate) holding.set(recordName({ stream, localKey }), { ...gate, since });
     }
   }
-  return holders;
+  return holding;
 }
 
 /** The gate that keeps back one key; undefined: none does. */
-export async function readHolder(db: Queries, key: RecordKey): Promise<Holder | undefined> {
-  return (await findHolders(db, await readGates(db, { stream: key.stream }), [key])).get(recordName(key));
+export async function readHoldingGate(db: Queries, key: RecordKey): Promise<Gate | undefined> {
+  const gates = await readGates(db, { stream: key.stream });
+  return (await findHoldingGates(db, gates, [key])).get(recordName(key));
 }
 
 /** Records behind it wait for the next run. */

@@ -7,7 +7,7 @@ import { exitCodeOfRun } from '../../src/commands/exit-code.js';
 import { unfreeze } from '../../src/commands/freeze.js';
 import { startAndWork } from '../../src/commands/work-run.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
-import { readHolder } from '../../src/situation/chains.js';
+import { readHoldingGate } from '../../src/situation/chains.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { freezeStreams, listFrozen } from '../../src/state/freezes.js';
 import { rejectGates } from '../../src/state/gates/answers.js';
@@ -118,9 +118,9 @@ it('rejection: the gate stays closed and is quiet until its keys change; the run
 it('forget: a held key is deleted, and its gate keeps back the others', async () => {
   const { world } = await openHeld();
   const key = { stream: 'rooms', localKey: 'r000' };
-  expect(await readHolder(world.state.db, key)).toMatchObject({ code: 'retire', reason: 'limit' });
+  expect(await readHoldingGate(world.state.db, key)).toMatchObject({ operation: 'retire', reason: 'limit' });
   expect(await forgetKey(world.state.db, key)).toMatchObject({ deleted: { records: 1, held: 1 } });
-  expect(await readHolder(world.state.db, key)).toBeUndefined();
+  expect(await readHoldingGate(world.state.db, key)).toBeUndefined();
   expect(await gatesOf(world)).toMatchObject([
     { count: 10, firstKeys: ['r001', 'r002', 'r003', 'r004', 'r005'] },
   ]);

@@ -2,7 +2,7 @@
 // What may be sent is a fact of the stream: what a gate keeps back, until when, and what goes on beside it. Looked at as an
 // operator does: objects at the service, gates, and the keys that they hold.
 import { describe, expect, it } from 'vitest';
-import { readHolder } from '../../src/situation/chains.js';
+import { readHoldingGate } from '../../src/situation/chains.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -328,7 +328,7 @@ describe('a key that an incremental run holds', () => {
 
 describe('explain: the gate that keeps a record back', () => {
   const holderOf = ({ state }: World, localKey: string) =>
-    readHolder(state.db, { stream: 'rooms', localKey });
+    readHoldingGate(state.db, { stream: 'rooms', localKey });
   it('is named while it is closed, and not when it was answered long ago', async () => {
     const world = await open(LIMITED);
     await renameAll(world, three, 'new');

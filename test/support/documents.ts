@@ -15,7 +15,6 @@ import { runDocument, runsDocument } from '../../src/documents/runs.js';
 import { situationDocument } from '../../src/documents/situation.js';
 import type { Cause } from '../../src/situation/causes.js';
 import type { FailureInChain } from '../../src/situation/failures.js';
-import { NO_GATE } from '../../src/situation/chains.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { RunFacts } from '../../src/situation/run-facts.js';
 import type { Situation } from '../../src/situation/situation.js';
@@ -54,7 +53,7 @@ const causes = (value: string): Cause[] => {
   const cause = { ...CAUSE, stream: value, code: value, message: value, keys: [value, value], records: 2 };
   return [
     { ...cause, waitingByStream: { [value]: 3 }, waiting: 3, depth: 1 },
-    { ...cause, status: 'held', code: 'retire', reason: 'limit', runId: 12, approvable: true },
+    { ...cause, status: 'held', code: 'retire', gate: GATE },
     { ...cause, status: 'absent', code: null, message: null, isConfigured: false },
   ];
 };
@@ -68,7 +67,7 @@ const chain = (value: string): FailureInChain['chain'] => ({
     status: 'dead',
     code: value,
     message: value,
-    ...NO_GATE,
+    gate: null,
   },
 });
 

@@ -207,9 +207,5 @@ export const CAUSE: Cause = {
   matching: 1,
   since: new Date('2026-03-02T04:00:00Z'),
   attempts: 1,
-  reason: null,
-  runId: null,
-  approvable: false,
-  facts: { accepted: 0 },
-  answer: null,
+  gate: null,
 };

@@ -51,6 +51,10 @@ const APPROVABLE: ReadonlySet<GateReason> = new Set([
 ]);
 export const isApprovable = ({ reason }: Pick<Gate, 'reason'>): boolean => APPROVABLE.has(reason);
 
+/** The answer of an operator; null: nobody has answered the gate, or its keys have changed since. */
+export const answerOf = ({ approval, rejectedAt }: Pick<Gate, 'approval' | 'rejectedAt'>) =>
+  approval ? 'approved' : rejectedAt ? 'rejected' : null;
+
 /** Nobody has answered it, or its keys have changed since. What a freeze keeps back waits for nobody. */
 export const waitsForOperator = ({
   reason,
