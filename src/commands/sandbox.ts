@@ -1,11 +1,7 @@
 import { once } from 'node:events';
 import path from 'node:path';
-import {
-  findConfiguration,
-  importFile,
-  loadConfiguration,
-  type Configuration,
-} from '../config/config-file.js';
+import { findConfiguration, loadConfiguration, type Configuration } from '../config/config-file.js';
+import { importFile } from '../config/load-file.js';
 import { plural } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
 import type { Faults } from '../sandbox/faults.js';

@@ -2,12 +2,10 @@
 // in the file is this program, wherever the file is.
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { z } from 'zod';
 import { requireOwnFile } from './environment.js';
 import { completeDialect, DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
-import { hashTexts, readModules, type Modules } from './config-modules.js';
-import { loadAlone } from './load-alone.js';
+import { hashTexts, importFile, loadAlone, type Exported, type Modules } from './load-file.js';
 import { readCsvFile } from '../files/csv-file.js';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { AFTER_SYNC, NIGHTLY } from '../time/schedule.js';
@@ -29,7 +27,6 @@ import { resolveFreezes, type Freeze } from '../streams/freezes.js';
 import { resolveLookups } from '../streams/lookups.js';
 import { resolveReservations, type ReservationConfig } from '../streams/bookings.js';
 import { resolveStreams, type Stream } from '../streams/stream.js';
-import { readTextFile } from '../files/text-file.js';
 
 const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.config.json'];
 
@@ -114,12 +111,6 @@ export async function loadConfiguration(
   }
 }
 
-/** The export of a file, and its modules. */
-interface Exported {
-  exported: unknown;
-  modules: Modules;
-}
-
 /** The export of the configuration file, and of the dialect that it names. `isNamed`: an operator named the file. */
 async function readExported(file: string, isNamed: boolean): Promise<Exported & { dialect?: Exported }> {
   const read = await importFile(file);
@@ -129,24 +120,6 @@ async function readExported(file: string, isNamed: boolean): Promise<Exported & 
   if (!existsSync(dialect)) throw new Error(`service.dialect: there is no file ${dialect}`);
   if (!isNamed) requireOwnFile(dialect, `SLOTSYNC_CONFIG=${file}`);
   return { ...read, dialect: await importFile(dialect) };
-}
-
-/** Loads a file of the operator. */
-export async function importFile(file: string): Promise<Exported> {
-  const text = readTextFile(file);
-  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: { files: [file], hash: '' } };
-  const { createJiti } = await import('jiti');
-  const self = import.meta.url.endsWith('.ts') ? '../index.ts' : '../index.js';
-  const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
-  // A cache on disk would be in the temporary folder, where other users of the machine could leave code to be run.
-  const jiti = createJiti(import.meta.url, {
-    alias,
-    fsCache: false,
-    moduleCache: false,
-    interopDefault: false,
-  });
-  const exported = (await jiti.import<{ default?: unknown }>(file)).default;
-  return { exported, modules: readModules(jiti, file) };
 }
 
 /**

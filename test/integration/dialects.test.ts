@@ -2,7 +2,8 @@
 // Services that speak otherwise, each reached by a dialect alone: the two of examples/, and some that are wrong.
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { checkConfiguration, importFile } from '../../src/config/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
+import { importFile } from '../../src/config/load-file.js';
 import { defineDialect, type DialectDefinition, type DialectParts } from '../../src/dialect/dialect.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { importFile } from '../../src/config/config-file.js';
+import { importFile } from '../../src/config/load-file.js';
 import { completeDialect } from '../../src/dialect/complete-dialect.js';
 import { defineDialect, type Json, type PutObject, type Question } from '../../src/dialect/dialect.js';
 import { understand } from '../../src/destination/http-errors.js';

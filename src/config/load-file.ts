@@ -1,5 +1,5 @@
-// The modules that a configuration file consists of. A function of a field may use a constant of its file, or of a file that is
-// imported; its own source text does not change with that constant.
+// Loads a file of the operator, with the modules that it consists of: a function of a field may use a constant of its file, or of
+// a file that is imported, and its own source text does not change with that constant.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -7,6 +7,7 @@ import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Jiti } from 'jiti';
 import { codeOf } from '../errors/errors.js';
+import { readTextFile } from '../files/text-file.js';
 
 /** Files whose imports are read; others, such as JSON, import nothing. */
 const CODE = /\.[cm]?[jt]sx?$/;
@@ -23,7 +24,31 @@ export interface Modules {
   hash: string;
 }
 
-export function readModules(jiti: Jiti, file: string): Modules {
+/** The export of a file, and its modules. */
+export interface Exported {
+  exported: unknown;
+  modules: Modules;
+}
+
+/** Loads a file of the operator. */
+export async function importFile(file: string): Promise<Exported> {
+  const text = readTextFile(file);
+  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: { files: [file], hash: '' } };
+  const { createJiti } = await import('jiti');
+  const self = import.meta.url.endsWith('.ts') ? '../index.ts' : '../index.js';
+  const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
+  // A cache on disk would be in the temporary folder, where other users of the machine could leave code to be run.
+  const jiti = createJiti(import.meta.url, {
+    alias,
+    fsCache: false,
+    moduleCache: false,
+    interopDefault: false,
+  });
+  const exported = (await jiti.import<{ default?: unknown }>(file)).default;
+  return { exported, modules: readModules(jiti, file) };
+}
+
+function readModules(jiti: Jiti, file: string): Modules {
   const texts = new Map<string, string>();
   const open = [file];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -60,4 +85,40 @@ function findImports(jiti: Jiti, file: string, source: string): string[] {
     const found = resolved.startsWith('file:') ? fileURLToPath(resolved) : resolved;
     return path.isAbsolute(found) && !found.split(path.sep).includes('node_modules') ? [found] : [];
   });
+}
+
+/** A file may await what it needs, such as a secret from elsewhere. */
+const LOAD_WITHIN_MS = 30_000;
+
+/**
+ * The result of `load`, which may do anything while it loads: if it ended the process, or awaited something that never happens,
+ * the command would end silently. Throws when what is loaded ends the process, awaits something that never happens, or leaves an error
+ * unhandled. Until it has loaded, `process.exit` throws.
+ */
+export async function loadAlone<T>(load: () => Promise<T>, withinMs = LOAD_WITHIN_MS): Promise<T> {
+  let fail: (reason: unknown) => void = () => undefined;
+  const failed = new Promise<never>((_, reject) => (fail = reject));
+  failed.catch(() => undefined); // the race below gets the error
+  const events = ['uncaughtException', 'unhandledRejection'] as const;
+  const { exit } = process;
+  process.exit = () => {
+    throw new Error('it ends the process with process.exit()');
+  };
+  for (const event of events) process.on(event, fail);
+  const onIdle = () => fail(new Error('it awaits something that never happens'));
+  process.once('beforeExit', onIdle);
+  const timer = setTimeout(() => {
+    fail(new Error(`it is not loaded after ${withinMs / 1000} s: does it await something?`));
+  }, withinMs).unref();
+  try {
+    const loaded = await Promise.race([load(), failed]);
+    // Unhandled errors of the file are reported after the file has ended.
+    await Promise.race([new Promise((resolve) => setImmediate(resolve)), failed]);
+    return loaded;
+  } finally {
+    clearTimeout(timer);
+    process.exit = exit;
+    process.off('beforeExit', onIdle);
+    for (const event of events) process.off(event, fail);
+  }
 }
