@@ -12,7 +12,7 @@ import { keepLoads } from '../state/freshness.js';
 import { requireMigrated } from '../state/migrate.js';
 import { registerSchedule, removeSchedule, VERIFY } from '../state/schedules.js';
 import type { Run } from '../state/runs/read-runs.js';
-import { namesOfAsking } from '../streams/freshness.js';
+import { namesOfAsking } from '../streams/stream.js';
 import { createCurrentStreams } from '../sync/run/current-streams.js';
 import { reconcilePeriodically } from '../sync/reconcile/reconcile-periodically.js';
 import { verifyPeriodically } from '../sync/verify/verify-periodically.js';

@@ -1,18 +1,17 @@
+// `approve` and `reject`: an operator's answers to what a run holds.
 import type { App } from '../app/app.js';
-import { describeApproval, describeKeys } from '../documents/holds.js';
-import { printLine } from '../render/print.js';
-import { chooseGates, type GateChoice } from '../state/gates/answers.js';
+import { describeApproval, describeKeys, describeHeld } from '../documents/holds.js';
+import { printLine, print } from '../render/print.js';
+import { chooseGates, type GateChoice, rejectGates } from '../state/gates/answers.js';
 import type { Gate } from '../state/gates/gates.js';
 import type { Waiting } from '../state/locks.js';
 import { approve as approveGates, requireStarted } from '../sync/operator/approve.js';
-import type { ReasonOption } from './command.js';
-import { readRunNumber } from './find-run.js';
-import { beginAndWork, readRunOptions, type RunOptions } from './work-run.js';
+import type { ReasonOption, CommonOptions } from './command.js';
+import { beginAndWork, type RunOptions } from './work-run.js';
 
 type ApproveOptions = RunOptions & GateChoice & ReasonOption & { exactly?: boolean };
 
-export async function approve(app: App, runText: string, options: ApproveOptions): Promise<number> {
-  const runOptions = readRunOptions(options);
+export async function approve(app: App, runId: number, options: ApproveOptions): Promise<number> {
   const configuration = await app.configuration();
   const state = await app.confirmedState();
   const deps = {
@@ -23,13 +22,13 @@ export async function approve(app: App, runText: string, options: ApproveOptions
     actor: await app.actor(options.reason),
   };
   const { stream, operation, gate, exactly = false } = options;
-  const choice = { runId: readRunNumber(runText), stream, operation, gate };
-  await chooseGates(state.db, choice.runId, choice);
+  const choice = { runId, stream, operation, gate };
+  await chooseGates(state.db, runId, choice);
   const timeZone = await app.timeZone();
   const approvals: Gate[] = [];
   async function start(waiting: Waiting) {
     const approved = await approveGates({ ...deps, waiting }, { ...choice, exactly });
-    if (runOptions.detach || approved.run.pausedAt) requireStarted(approved);
+    if (options.detach || approved.run.pausedAt) requireStarted(approved);
     for (const approval of approved.approvals) approvals.push(approval);
     if (options.json) return approved;
     for (const approval of approved.approvals) {
@@ -38,5 +37,23 @@ export async function approve(app: App, runText: string, options: ApproveOptions
     }
     return approved;
   }
-  return beginAndWork(app, start, runOptions, { resumeCommand: 'slotsync sync', extraJson: { approvals } });
+  return beginAndWork(app, start, options, { resumeCommand: 'slotsync sync', extraJson: { approvals } });
+}
+
+type RejectOptions = CommonOptions & GateChoice & ReasonOption;
+
+export async function reject(app: App, runId: number, options: RejectOptions): Promise<void> {
+  const { db } = await app.state();
+  const actor = await app.actor(options.reason);
+  const gates = await rejectGates(db, runId, options, actor);
+  const rejected = gates.map(({ stream, operation, reason, count }) => ({
+    stream,
+    operation,
+    reason,
+    count,
+  }));
+  print(options, { runId, rejected }, [
+    ...gates.map((gate) => `Rejected: ${describeHeld(gate)}, held in run ${runId}.`),
+    `${gates.length === 1 ? 'The gate stays closed, and is quiet until its' : 'The gates stay closed, and are quiet until their'} records change.`,
+  ]);
 }

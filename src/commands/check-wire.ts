@@ -13,7 +13,7 @@ import {
 } from '../sync/operator/probe-wire.js';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { lines, plural } from '../text/format.js';
-import { describeShape, shapeOf } from '../text/shape.js';
+import { describeShape, shapeOf } from '../text/json-shape.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 

@@ -8,12 +8,13 @@ import { UsageError } from '../errors/errors.js';
 import { formatMinute, lines, plural } from '../text/format.js';
 import { describeFormer, findFormerProcesses } from '../documents/concerns/processes.js';
 import { plain } from '../render/text.js';
-import { print, printLine, printLines } from '../render/print.js';
+import { print, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { readClock } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding, type WriteQuestion } from '../sync/operator/check.js';
-import { ask, canAsk } from './ask.js';
+import { confirm } from './ask.js';
+import { describePlace } from './command.js';
 import { checkWire, type CheckWireOptions } from './check-wire.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
@@ -98,18 +99,16 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     : EXIT.failed;
 }
 
-/** Asks the person at the terminal before an object is written. Throws UsageError where nobody can be asked. */
-function confirmWrite({ yes, json }: CheckOptions) {
-  return async ({ object: { id, extId, typeId }, leftOut }: WriteQuestion): Promise<boolean> => {
-    if (yes) return true;
+/** Asks the person at the terminal before an object is written. */
+function confirmWrite(options: CheckOptions) {
+  return ({ object: { id, extId, typeId }, leftOut }: WriteQuestion): Promise<boolean> => {
     const named = `object ${id} (${extId ?? 'without an external id'}, type ${typeId})`;
     const times = leftOut === undefined ? 'as it is' : `as it is, once without ${leftOut}, and as it was`;
-    if (json || !canAsk())
-      throw new UsageError(`${named} would be written ${times}`, {
-        remedy: 'If nobody edits it now, add --yes.',
-      });
-    printLine(`This writes ${named} ${times}. Nobody should edit it meanwhile.`);
-    return (await ask('Write it? Type yes: ')) === 'yes';
+    return confirm(options, {
+      lines: [`This writes ${named} ${times}. Nobody should edit it meanwhile.`],
+      question: 'Write it?',
+      unasked: [`${named} would be written ${times}`, 'If nobody edits it now, add --yes.'],
+    });
   };
 }
 
@@ -135,9 +134,10 @@ function describeResults(findings: readonly Finding[]): string {
   return `${lines(...counts).join(', ')}. ${next}`;
 }
 
-function describeSettings({ settings: { api, redisUrl, requestsPerSecond } }: App): string {
+function describeSettings(app: App): string {
+  const { redisUrl, requestsPerSecond } = app.settings;
   const queue = redisUrl === undefined ? 'queue and quota in the state database' : 'queue and quota on Redis';
-  return `organization ${api?.organizationId} at ${api?.baseUrl}, ${requestsPerSecond} requests a second, ${queue}`;
+  return `${describePlace(app)}, ${requestsPerSecond} requests a second, ${queue}`;
 }
 
 function describeFinding({ result, what, text, remedy }: Finding): string[] {

@@ -1,7 +1,9 @@
 // Every command: its arguments, options and help. The module that carries it out is loaded when it is run.
-import { InvalidArgumentError, Option, type Command } from 'commander';
+import { Option, type Command } from 'commander';
 import type { Need } from '../config/settings.js';
+import { UsageError } from '../errors/errors.js';
 import { common, withApp, withoutApp } from './command.js';
+import { runNumber, wholeNumber } from './read-options.js';
 
 const STATE: readonly Need[] = ['state'];
 /** Statuses that `failures` lists. No record has the status `held`: a gate keeps its key. */
@@ -16,7 +18,7 @@ export function addCommands(program: Command): void {
       'sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node',
     )
     .option('--keep', 'keep database and sandbox running until Ctrl-C')
-    .option('--seed <number>', 'seed of the generated university', wholeNumber, 1)
+    .addOption(number('--seed <number>', 'seed of the generated university', { min: 0 }).default(1))
     .option('--json', 'print one JSON document instead of text')
     .action(withoutApp(async () => (await import('./demo.js')).demo));
 
@@ -77,7 +79,7 @@ export function addCommands(program: Command): void {
 
   common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
-    .option('--limit <records>', 'as if at most this many records were written, and none retired')
+    .addOption(number('--limit <records>', 'as if at most this many records were written, and none retired'))
     .option('--full', 'show every operation field by field, not only samples')
     .option('--out <file>', 'write every operation field by field to a file: .csv or .jsonl')
     .description('show what sync would do, with samples field by field; writes nothing at the service')
@@ -98,7 +100,7 @@ export function addCommands(program: Command): void {
   runOptions(common(program.command('sync')))
     .argument('[streams...]', 'streams to sync (default: all)')
     .description('bring the service up to date with the mirror, once')
-    .option('--limit <records>', 'write at most this many records, and retire none')
+    .addOption(number('--limit <records>', 'write at most this many records, and retire none'))
     .option(
       '--strict',
       'exit with 1 while any record of these streams is failed or given up, whenever it was',
@@ -114,7 +116,7 @@ export function addCommands(program: Command): void {
     .option('--keys-file <file>', 'rows with the local keys in this file, one per line')
     .option('--where <sql>', 'rows that meet a condition on the source’s columns')
     .option('--force', 'send unchanged and dead records too')
-    .option('--limit <records>', 'write at most this many records')
+    .addOption(number('--limit <records>', 'write at most this many records'))
     .option('--resume', 'continue the latest unfinished backfill')
     .addHelpText(
       'after',
@@ -129,11 +131,20 @@ export function addCommands(program: Command): void {
     .description(
       'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
     )
-    .option(
-      '--concurrency <batches>',
-      'batches in flight at once, at most (default: the share of what the quota needs)',
+    .addOption(
+      number(
+        '--concurrency <batches>',
+        'batches in flight at once, at most (default: the share of what the quota needs)',
+        { max: 200 },
+      ),
     )
-    .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
+    .addOption(
+      number('--grace <seconds>', 'time to finish the work in flight when stopped', {
+        min: 0,
+        max: 3600,
+        unit: 'of seconds ',
+      }).default(30),
+    )
     .addHelpText(
       'after',
       '\nWith HTTP_PORT set: the operator’s page, /healthz, /readyz and /metrics on that\nport, at HTTP_HOST (default: 127.0.0.1).',
@@ -147,7 +158,9 @@ export function addCommands(program: Command): void {
 
   common(program.command('page'))
     .description('serve the operator’s page in a browser, without working anything, until Ctrl-C')
-    .option('--port <port>', 'port to listen on; 0: a free one (default: HTTP_PORT, or 8080)', portNumber)
+    .addOption(
+      number('--port <port>', 'port to listen on; 0: a free one (default: HTTP_PORT, or 8080)', PORT),
+    )
     .addHelpText(
       'after',
       '\nA worker with HTTP_PORT serves the same page. Without HTTP_TOKEN it is\nread-only. docs/page.md says how to reach it from another machine.',
@@ -174,13 +187,17 @@ export function addCommands(program: Command): void {
   common(program.command('status'))
     .description('what is synced, running, held or waiting, and why; reads the state only')
     .option('--all', 'include incremental runs')
-    .option('--watch [seconds]', 'show it until q is pressed, read again every 2 seconds')
+    .addOption(
+      number('--watch [seconds]', 'show it until q is pressed, read again every 2 seconds', {
+        unit: 'of seconds ',
+      }),
+    )
     .action(withApp({ needs: STATE }, async () => (await import('./status.js')).status));
 
   common(program.command('runs'))
-    .argument('[run]', 'number of one run, to show its details')
+    .argument('[run]', 'number of one run, to show its details', runNumber)
     .description('the latest runs and their results')
-    .option('--limit <runs>', 'maximum number of runs to show', '20')
+    .addOption(number('--limit <runs>', 'maximum number of runs to show').default(20))
     .option('--kind <kind>', 'only runs of one kind, such as backfill')
     .option('--all', 'include incremental runs')
     .action(withApp({ needs: STATE }, async () => (await import('./runs.js')).runs));
@@ -193,12 +210,14 @@ export function addCommands(program: Command): void {
     .option('--code <code>', 'only with this error code; of what is held, its operation')
     .option('--since <time>', 'only what became so since then: 12h, 90m, 7d, a day or an ISO time')
     .option('--all', 'list each record, with what it waits for up to the end of that chain')
-    .option('--limit <number>', 'causes to show (default: 50), or records with --all (default: all)')
+    .addOption(
+      number('--limit <number>', 'causes to show (default: 50), or records with --all (default: all)'),
+    )
     .option('--out <file>', 'write the list to a CSV file')
     .action(withApp({ needs: STATE }, async () => (await import('./failures.js')).failures));
 
   common(program.command('report'))
-    .argument('[run]', 'number of one run (default: since the last nightly sync was due)')
+    .argument('[run]', 'number of one run (default: since the last nightly sync was due)', runNumber)
     .description('what changed, what is held, what needs a person and why, and the requests it took')
     .option('--since <time>', 'a duration such as 12h or 7d, a day, or an ISO time')
     .option('--text', 'plain text of 80 columns (the default)')
@@ -207,9 +226,9 @@ export function addCommands(program: Command): void {
     .action(withApp({ needs: STATE }, async () => (await import('./report.js')).report));
 
   common(program.command('actions'))
-    .option('--run <run>', 'only on this run')
+    .option('--run <run>', 'only on this run', runNumber)
     .option('--since <time>', 'only since then: 12h, 90m, 7d, a day or an ISO time')
-    .option('--limit <actions>', 'maximum number of actions to show', '50')
+    .addOption(number('--limit <actions>', 'maximum number of actions to show').default(50))
     .description('what operators did, who, when and why: approvals, rejections, retries, links and more')
     .action(withApp({ needs: STATE }, async () => (await import('./actions.js')).actions));
 
@@ -254,28 +273,26 @@ export function addCommands(program: Command): void {
     .argument('<old>', 'name that the stream had; it is not in the configuration any more')
     .argument('<new>', 'name that the stream has in the configuration now')
     .description('move everything that the state has of a stream to its new name, with its triggers')
-    .action(
-      withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename-stream.js')).renameStream),
-    );
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).renameStream));
 
   holdOptions(runOptions(noted(program.command('approve'))))
-    .argument('<run>', 'number of the run that holds something')
+    .argument('<run>', 'number of the run that holds something', runNumber)
     .option('--exactly', 'only the records that are held now: if others are due, they are held again')
     .description('approve what a run holds, up to the number it names, and sync the streams as a whole')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
 
   holdOptions(noted(program.command('reject')))
-    .argument('<run>', 'number of the run that holds something')
+    .argument('<run>', 'number of the run that holds something', runNumber)
     .description('leave what a run holds unsent, and be quiet about it until its records change')
-    .action(withApp({ needs: STATE }, async () => (await import('./reject.js')).reject));
+    .action(withApp({ needs: STATE }, async () => (await import('./approve.js')).reject));
 
   noted(program.command('pause'))
-    .argument('[run]', 'number of the run (default: every unfinished run that is not incremental)')
+    .argument('[run]', 'number of the run (default: every unfinished run that is not incremental)', runNumber)
     .description('pause a run: requests in progress are answered, the rest is sent after resume')
     .action(withApp({ needs: STATE }, async () => (await import('./pause.js')).pause));
 
   noted(program.command('resume'))
-    .argument('[run]', 'number of the run (default: every paused run that is not incremental)')
+    .argument('[run]', 'number of the run (default: every paused run that is not incremental)', runNumber)
     .description('resume a paused run')
     .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./pause.js')).resume));
 
@@ -295,9 +312,9 @@ export function addCommands(program: Command): void {
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).unfreeze));
 
   noted(program.command('cancel'))
-    .argument('<run>', 'number of the run')
+    .argument('<run>', 'number of the run', runNumber)
     .description('cancel an unfinished run; what was accepted stays at the service')
-    .action(withApp({ needs: STATE }, async () => (await import('./cancel.js')).cancel));
+    .action(withApp({ needs: STATE }, async () => (await import('./pause.js')).cancel));
 
   common(program.command('reconcile'))
     .description(
@@ -314,7 +331,7 @@ export function addCommands(program: Command): void {
   runOptions(noted(program.command('verify')))
     .argument('[streams...]', 'streams to verify (default: all)')
     .description('read back what the service holds, and report where it differs from what was accepted last')
-    .option('--sample <records>', 'look at so many records of each stream, chosen at random')
+    .addOption(number('--sample <records>', 'look at so many records of each stream, chosen at random'))
     .option('--extras', 'also list objects of these types that belong to no record: no drift')
     .option('--repair', 'send again what differs, as far as limits.repair allows')
     .option('--adopt', 'the state was lost: make its records again from both sides, without a write')
@@ -362,9 +379,12 @@ export function addCommands(program: Command): void {
 function runOptions(command: Command): Command {
   return command
     .option('--detach', 'only queue the run; workers process it')
-    .option(
-      '--concurrency <batches>',
-      'batches in flight at once, at most (default: the share of what the quota needs)',
+    .addOption(
+      number(
+        '--concurrency <batches>',
+        'batches in flight at once, at most (default: the share of what the quota needs)',
+        { max: 200 },
+      ),
     );
 }
 
@@ -428,18 +448,20 @@ More: src/sandbox/control-requests.ts; examples: docs/service-contract.md.`;
 function addSandbox(program: Command): void {
   common(program.command('sandbox'))
     .description('simulate the scheduling service on this machine; its data is lost when it ends')
-    .option('--port <port>', 'port to listen on; 0: a free one', portNumber, 8377)
+    .addOption(number('--port <port>', 'port to listen on; 0: a free one', PORT).default(8377))
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--contract <file>', 'answer what `check --record` has recorded, whatever is asked')
     .option('--organization <id>', 'the organization it accepts', 'demo')
     .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
     .option('--region <region>', 'the region it accepts', 'EU_EES')
-    .option('--rate <requests>', 'quota in requests per second; 0: no quota', wholeNumber, 20)
+    .addOption(
+      number('--rate <requests>', 'quota in requests per second; 0: no quota', { min: 0 }).default(20),
+    )
     .addOption(
       choice('--window <kind>', 'how it counts a second', ['sliding', 'fixed', 'bucket']).default('sliding'),
     )
     .option('--no-retry-after', 'leave Retry-After out of a 429')
-    .option('--token-seconds <seconds>', 'lifetime of a token', wholeNumber, 300)
+    .addOption(number('--token-seconds <seconds>', 'lifetime of a token', { min: 0 }).default(300))
     .option('--no-token-exp', 'leave exp out of the token')
     .addOption(
       choice('--expired-status <status>', 'answer to an expired token', ['401', '403']).default('401'),
@@ -450,7 +472,9 @@ function addSandbox(program: Command): void {
         '207',
       ]),
     )
-    .option('--max-objects <objects>', 'maximum number of objects in a PUT', wholeNumber, 1000)
+    .addOption(
+      number('--max-objects <objects>', 'maximum number of objects in a PUT', { min: 0 }).default(1000),
+    )
     .option(
       '--assign-external-ids',
       'take `id` beside `extId` in a PUT, and give that object the external id',
@@ -472,24 +496,59 @@ function addSandbox(program: Command): void {
       '--speaks <file>',
       'a module that answers in another dialect, such as examples/dialects/keyed.sandbox.ts',
     )
-    .option('--latency <ms>', 'time until an answer', wholeNumber, 0)
-    .option('--jitter <ms>', 'random variation of that time', wholeNumber, 0)
-    .option('--latency-per-object <ms>', 'more time for each object of a PUT or a find', milliseconds, 0)
-    .option('--status500 <share>', 'share of requests answered with 500', share, 0)
-    .option('--reset <share>', 'share of connections reset before the request is carried out', share, 0)
-    .option('--lose-answer <share>', 'share of answers lost after the request is carried out', share, 0)
-    .option('--broken-json <share>', 'share of answers that are not JSON', share, 0)
-    .option('--hang <share>', 'share of requests that are never answered', share, 0)
-    .option('--html <share>', 'share of requests that a gateway answers with an HTML page', share, 0)
-    .option('--html-status <status>', 'status of these pages', wholeNumber, 502)
-    .option(
-      '--late <share>',
-      'share of connections reset before the request is carried out, which it is later',
-      share,
-      0,
+    .addOption(number('--latency <ms>', 'time until an answer', { min: 0 }).default(0))
+    .addOption(number('--jitter <ms>', 'random variation of that time', { min: 0 }).default(0))
+    .addOption(
+      fraction(
+        '--latency-per-object <ms>',
+        'more time for each object of a PUT or a find',
+        'milliseconds such as 0.3',
+      ),
     )
-    .option('--late-ms <ms>', 'how much later', wholeNumber, 5000)
-    .option('--seed <number>', 'seed of the random faults', wholeNumber, 1)
+    .addOption(
+      fraction('--status500 <share>', 'share of requests answered with 500', 'a share from 0 to 1', 1),
+    )
+    .addOption(
+      fraction(
+        '--reset <share>',
+        'share of connections reset before the request is carried out',
+        'a share from 0 to 1',
+        1,
+      ),
+    )
+    .addOption(
+      fraction(
+        '--lose-answer <share>',
+        'share of answers lost after the request is carried out',
+        'a share from 0 to 1',
+        1,
+      ),
+    )
+    .addOption(
+      fraction('--broken-json <share>', 'share of answers that are not JSON', 'a share from 0 to 1', 1),
+    )
+    .addOption(
+      fraction('--hang <share>', 'share of requests that are never answered', 'a share from 0 to 1', 1),
+    )
+    .addOption(
+      fraction(
+        '--html <share>',
+        'share of requests that a gateway answers with an HTML page',
+        'a share from 0 to 1',
+        1,
+      ),
+    )
+    .addOption(number('--html-status <status>', 'status of these pages', { min: 0 }).default(502))
+    .addOption(
+      fraction(
+        '--late <share>',
+        'share of connections reset before the request is carried out, which it is later',
+        'a share from 0 to 1',
+        1,
+      ),
+    )
+    .addOption(number('--late-ms <ms>', 'how much later', { min: 0 }).default(5000))
+    .addOption(number('--seed <number>', 'seed of the random faults', { min: 0 }).default(1))
     .addHelpText('after', SANDBOX_CONTROLS)
     .action(withoutApp(async () => (await import('./sandbox.js')).sandbox));
 }
@@ -497,27 +556,19 @@ function addSandbox(program: Command): void {
 const choice = (flags: string, description: string, values: readonly string[]) =>
   new Option(flags, description).choices(values);
 
-function wholeNumber(text: string): number {
-  const value = Number(text);
-  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value))
-    throw new InvalidArgumentError('a whole number is needed.');
-  return value;
-}
+const PORT = { min: 0, max: 65_535 };
 
-function portNumber(text: string): number {
-  const port = wholeNumber(text);
-  if (port > 65_535) throw new InvalidArgumentError('a port is a whole number from 0 to 65535.');
-  return port;
-}
+const nameOf = (flags: string) => flags.split(' ', 1)[0];
 
-function milliseconds(text: string): number {
-  if (!/^\d+(\.\d+)?$/.test(text)) throw new InvalidArgumentError('milliseconds are needed, such as 0.3.');
-  return Number(text);
-}
+const number = (flags: string, description: string, range?: Parameters<typeof wholeNumber>[1]) =>
+  new Option(flags, description).argParser(wholeNumber(`${nameOf(flags)} takes`, range));
 
-function share(text: string): number {
-  const value = Number(text);
-  if (!/^[\d.]+$/.test(text) || !(value >= 0 && value <= 1))
-    throw new InvalidArgumentError('a share from 0 to 1 is needed.');
-  return value;
+/** An option that takes a number from 0 to `most`, 0 by default. */
+function fraction(flags: string, description: string, what: string, most = Infinity) {
+  const read = (text: string) => {
+    const value = Number(text);
+    if (/^[\d.]+$/.test(text) && value >= 0 && value <= most) return value;
+    throw new UsageError(`${nameOf(flags)} takes ${what}, not '${text}'`);
+  };
+  return new Option(flags, description).argParser(read).default(0);
 }

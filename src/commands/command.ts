@@ -60,3 +60,8 @@ export function withoutApp<A extends unknown[]>(
     process.exitCode = (await (await load())(...args)) ?? EXIT.done;
   };
 }
+
+/** The organization and the address, as messages name the service. */
+export function describePlace({ settings: { api } }: App): string {
+  return `organization ${api?.organizationId} at ${api?.baseUrl}`;
+}

@@ -6,12 +6,11 @@ import { createProgress } from '../render/progress.js';
 import { table } from '../render/table.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/run/request-pace.js';
-import { renderServiceTypes, TYPES_MARKER } from '../sync/init/service-types.js';
+import { renderServiceTypes, TYPES_MARKER } from '../sync/init/configuration-file.js';
 import { surveyService, type ServiceSurvey } from '../sync/run/survey-service.js';
 import { readTextFile, replaceFile, requireWritableFolder } from '../files/text-file.js';
 import { lines, plural } from '../text/format.js';
-import type { CommonOptions } from './command.js';
-import { describePlace } from './service-place.js';
+import { describePlace, type CommonOptions } from './command.js';
 
 const NONE = '–';
 

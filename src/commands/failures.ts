@@ -20,15 +20,13 @@ import { readClock } from '../state/database.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { lines } from '../text/format.js';
 import type { CommonOptions } from './command.js';
-import { readSince } from './read-time.js';
-import { requireKnownCode } from './require-known-code.js';
-import { requireKnownStream } from './require-known-stream.js';
-import { readWholeNumber } from './work-run.js';
+import { readSince } from './read-options.js';
+import { requireKnownCode, requireKnownStream } from './require-known.js';
 
 interface FailuresOptions extends CommonOptions, Pick<FailureFilter, 'stream' | 'status' | 'code'> {
   since?: string;
   all?: boolean;
-  limit?: string;
+  limit?: number;
   out?: string;
 }
 
@@ -43,11 +41,10 @@ export async function failures(app: App, name: string | undefined, options: Fail
 }
 
 async function prepare(app: App, name: string | undefined, options: FailuresOptions) {
-  const { status, code, json = false, out } = options;
+  const { status, code, limit, json = false, out } = options;
   if (name !== undefined && options.stream !== undefined && name !== options.stream)
     throw new UsageError(`either ${name} or --stream ${options.stream}, not both`);
   const stream = name ?? options.stream;
-  const limit = options.limit === undefined ? undefined : readWholeNumber(options.limit, '--limit takes');
   const state = await app.state();
   const now = await readClock(state.db);
   const timeZone = await app.timeZone();

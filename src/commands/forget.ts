@@ -20,7 +20,7 @@ import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
 import { lines } from '../text/format.js';
 import type { CommonOptions, ReasonOption } from './command.js';
-import { requireKnownStream } from './require-known-stream.js';
+import { requireKnownStream } from './require-known.js';
 
 export async function forget(
   app: App,

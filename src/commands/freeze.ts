@@ -17,7 +17,7 @@ import {
 import { markDue } from '../state/streams.js';
 import { formatMinute, lines } from '../text/format.js';
 import type { CommonOptions, ReasonOption } from './command.js';
-import { readUntil } from './read-time.js';
+import { readUntil } from './read-options.js';
 
 interface FreezeOptions extends CommonOptions {
   until: string;

@@ -5,15 +5,19 @@ import { UsageError } from '../errors/errors.js';
 import type { CatalogueTable } from '../mirror/read-catalogue.js';
 import { listNames } from '../text/nearest-name.js';
 import { print } from '../render/print.js';
-import { describeProposal, renderConfiguration, toSource } from '../sync/init/configuration-file.js';
-import { doubtOf, matchTables, type NamedType, type TableOfType } from '../sync/init/match-tables.js';
+import {
+  describeProposal,
+  renderConfiguration,
+  toSource,
+  TYPES_MARKER,
+} from '../sync/init/configuration-file.js';
+import { doubtOf, matchTables, type NamedType, type TableOfType } from '../sync/init/match-names.js';
 import { nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
-import { TYPES_MARKER } from '../sync/init/service-types.js';
 import { surveyService } from '../sync/run/survey-service.js';
 import { readTextFile, requireWritableFolder, writeNewFile } from '../files/text-file.js';
 import { visibleInLine } from '../text/visible-text.js';
-import type { CommonOptions } from './command.js';
-import { describePlace } from './service-place.js';
+import { canAsk } from './ask.js';
+import { describePlace, type CommonOptions } from './command.js';
 
 interface InitOptions extends CommonOptions {
   tables?: string;
@@ -34,7 +38,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
     });
   requireWritableFolder(out);
   const isAsked = options.tables === undefined && !options.yes;
-  if (isAsked && !(process.stdin.isTTY && process.stdout.isTTY))
+  if (isAsked && !canAsk())
     throw new UsageError('it can ask which tables on a terminal only', {
       remedy: 'Name them with --tables, or take every table that is like a type with --yes.',
     });

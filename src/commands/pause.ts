@@ -1,49 +1,57 @@
-// `pause` and `resume`: of one run, or of every run that is not incremental.
+// `pause` and `resume`, of one run or of every run that is not incremental; `cancel`, of one run.
 import type { App } from '../app/app.js';
 import { print } from '../render/print.js';
 import { actAs, toRuns } from '../state/actions.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/read-runs.js';
 import { setPaused } from '../state/runs/advance-run.js';
 import type { CommonOptions, ReasonOption } from './command.js';
-import { readRunNumber } from './find-run.js';
+import { cancelRun } from '../state/runs/end-run.js';
 
-export async function pause(
-  app: App,
-  id: string | undefined,
-  options: CommonOptions & ReasonOption,
-): Promise<void> {
+type RunAction = [app: App, id: number | undefined, options: CommonOptions & ReasonOption];
+
+export async function pause(...[app, id, options]: RunAction): Promise<void> {
   const { db } = await app.state();
-  const run = id === undefined ? undefined : await findPausableRun(db, readRunNumber(id));
-  const paused = await actAs(
-    db,
-    await app.actor(options.reason),
-    'pause',
-    (tx) => setPaused(tx, true, run?.id),
-    toRuns,
-  );
+  const run = id === undefined ? undefined : await findPausableRun(db, id);
+  const paused = await setAllPaused(true, app, run?.id, options);
   const none = run ? `Run ${run.id} is paused already.` : 'No run is under way.';
   const describe = (each: number) =>
     `Run ${each} is paused: requests in progress are answered. To continue: slotsync resume ${each}`;
   print(options, { paused }, paused.length > 0 ? paused.map(describe) : [none]);
 }
 
-export async function resume(
-  app: App,
-  id: string | undefined,
-  options: CommonOptions & ReasonOption,
-): Promise<void> {
+export async function resume(...[app, id, options]: RunAction): Promise<void> {
   const { db } = await app.state();
-  const run = id === undefined ? undefined : await findUnfinishedRun(db, readRunNumber(id));
-  const resumed = await actAs(
-    db,
-    await app.actor(options.reason),
-    'resume',
-    (tx) => setPaused(tx, false, run?.id),
-    toRuns,
-  );
+  const run = id === undefined ? undefined : await findUnfinishedRun(db, id);
+  const resumed = await setAllPaused(false, app, run?.id, options);
   if (resumed.length > 0) await (await app.queue()).producer.requeue();
   const none = run ? `Run ${run.id} is not paused.` : 'No run is paused.';
   const describe = (each: number) =>
     `Run ${each} goes on with the next worker, sync or backfill of its configuration; watch it with: slotsync status`;
   print(options, { resumed }, resumed.length > 0 ? resumed.map(describe) : [none]);
+}
+
+/** Returns the numbers of the runs that it has changed. */
+async function setAllPaused(isPaused: boolean, ...[app, id, { reason }]: RunAction): Promise<number[]> {
+  const { db } = await app.state();
+  const actor = await app.actor(reason);
+  return actAs(db, actor, isPaused ? 'pause' : 'resume', (tx) => setPaused(tx, isPaused, id), toRuns);
+}
+
+export async function cancel(app: App, id: number, options: CommonOptions & ReasonOption): Promise<void> {
+  const { db } = await app.state();
+  const run = await findUnfinishedRun(db, id);
+  const actor = await app.actor(options.reason);
+  await actAs(
+    db,
+    actor,
+    'cancel',
+    (tx) => cancelRun(tx, run.id),
+    () => ({ runId: run.id }),
+  );
+  print(options, { cancelled: run.id }, [
+    `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
+    run.range?.force === true
+      ? 'It clears the wish to send again what it had not sent: a sync leaves out what has not changed. To send that all the same: slotsync backfill --force'
+      : 'Its other records are sent by the next run: slotsync sync',
+  ]);
 }

@@ -11,7 +11,6 @@ import { isUnsendable, previewStream, secondsAtQuota, type Preview } from '../sy
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 import { describeOperation, describePlans } from './plan-text.js';
-import { readLimit } from './work-run.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
 
 /** Used while the service's latency has not been measured. */
@@ -22,13 +21,13 @@ const REQUESTS_PER_RUN = 3;
 export async function plan(
   app: App,
   names: string[],
-  options: CommonOptions & { limit?: string; out?: string; full?: boolean },
+  options: CommonOptions & { limit?: number; out?: string; full?: boolean },
 ): Promise<number> {
   if (options.full && options.json)
     throw new UsageError('--full prints text, not JSON', {
       remedy: 'Write every operation as JSON with --out plan.jsonl.',
     });
-  const room = { records: readLimit(options.limit) ?? Infinity };
+  const room = { records: options.limit ?? Infinity };
   const configuration = await app.configuration();
   const streams = selectStreams(configuration, names);
   const all = new Map(configuration.streams.map((stream) => [stream.name, stream]));

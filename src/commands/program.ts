@@ -3,8 +3,7 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Help } from 'commander';
 import { addCommands } from './command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
-import { codeOf, UsageError } from '../errors/errors.js';
-import { describeError, errorToJson } from '../errors/error-message.js';
+import { codeOf, UsageError, describeError, errorToJson } from '../errors/errors.js';
 import { exitWhenPrinted, printJson, printLines, printNote } from '../render/print.js';
 
 async function main(argv: readonly string[]): Promise<void> {

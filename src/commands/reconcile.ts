@@ -7,7 +7,7 @@ import { createProgress } from '../render/progress.js';
 import { reconcile } from '../sync/reconcile/reconcile.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
-import { readTime } from './read-time.js';
+import { readTime } from './read-options.js';
 import { untilInterrupted } from './signals.js';
 
 interface ReconcileOptions extends CommonOptions {

@@ -11,8 +11,7 @@ import { readClock } from '../state/database.js';
 import { findRun } from '../state/runs/read-runs.js';
 import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
-import { readRunNumber } from './find-run.js';
-import { readSince } from './read-time.js';
+import { readSince } from './read-options.js';
 
 interface ReportOptions extends CommonOptions {
   since?: string;
@@ -26,7 +25,7 @@ const FORMATS = {
   html: documentToHtml,
 } as const;
 
-export async function report(app: App, id: string | undefined, options: ReportOptions): Promise<void> {
+export async function report(app: App, id: number | undefined, options: ReportOptions): Promise<void> {
   const render = chooseFormat(options);
   if (id !== undefined && options.since !== undefined)
     throw new UsageError('a run has its own period: leave out --since');
@@ -34,7 +33,7 @@ export async function report(app: App, id: string | undefined, options: ReportOp
   const now = await readClock(db);
   const timeZone = await app.timeZone();
   const since = options.since === undefined ? undefined : readSince(options.since, '--since', now, timeZone);
-  const run = id === undefined ? undefined : await findRun(db, readRunNumber(id));
+  const run = id === undefined ? undefined : await findRun(db, id);
   const { requestsPerSecond } = app.settings;
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openOutputFile(options.out);

@@ -1,12 +1,11 @@
 import type { App } from '../app/app.js';
-import { UsageError } from '../errors/errors.js';
 import { deleteQueues } from '../queue/bullmq.js';
 import { print, printLine, printNote } from '../render/print.js';
 import { openState } from '../state/database.js';
 import { requireSchema } from '../state/migrate.js';
 import { countLosses, dropState, readDestination, requireIdle, type Losses } from '../state/reset.js';
 import { plural } from '../text/format.js';
-import { ask, canAsk } from './ask.js';
+import { confirm } from './ask.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
@@ -19,15 +18,17 @@ export async function reset(app: App, options: CommonOptions & { yes?: boolean }
   const triggers = await app.triggers();
   const lost = { ...(await countLosses(state.db)), triggers: (await triggers.list()).length };
   const what = `what slotsync knows of ${binding ? `organization ${binding.organizationId} at ${binding.baseUrl}` : 'no service yet'}: ${describe(lost)}`;
-  if (!options.yes) {
-    if (options.json || !canAsk())
-      throw new UsageError(`reset removes ${what}`, { remedy: 'If that is meant: slotsync reset --yes' });
-    printLine(`This removes ${what}.`);
-    printLine('Objects and bookings at the service and rows of the mirror stay as they are.');
-    if ((await ask('Remove it? Type yes: ')) !== 'yes') {
-      printLine('Nothing was removed.');
-      return EXIT.failed;
-    }
+  const isConfirmed = await confirm(options, {
+    lines: [
+      `This removes ${what}.`,
+      'Objects and bookings at the service and rows of the mirror stay as they are.',
+    ],
+    question: 'Remove it?',
+    unasked: [`reset removes ${what}`, 'If that is meant: slotsync reset --yes'],
+  });
+  if (!isConfirmed) {
+    printLine('Nothing was removed.');
+    return EXIT.failed;
   }
   const statements = await triggers.removal();
   const before = async () => {

@@ -8,8 +8,7 @@ import { listOtherFormerStreams } from '../state/records/read/former-objects.js'
 import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
-import { requireKnownCode } from './require-known-code.js';
-import { requireKnownStream } from './require-known-stream.js';
+import { requireKnownCode, requireKnownStream } from './require-known.js';
 
 interface RetryOptions extends CommonOptions, ReasonOption {
   all?: boolean;

@@ -7,26 +7,23 @@ import { readClock } from '../state/database.js';
 import { findRun, LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
 import type { CommonOptions } from './command.js';
-import { readRunNumber } from './find-run.js';
-import { readWholeNumber } from './work-run.js';
 
 interface RunsOptions extends CommonOptions {
-  limit: string;
+  limit: number;
   kind?: string;
   all?: boolean;
 }
 
-export async function runs(app: App, id: string | undefined, options: RunsOptions): Promise<void> {
+export async function runs(app: App, id: number | undefined, options: RunsOptions): Promise<void> {
   const { db } = await app.state();
   const shown = { json: options.json, timeZone: await app.timeZone() };
   if (id !== undefined) {
-    const facts = await readRunFacts(db, await findRun(db, readRunNumber(id)));
+    const facts = await readRunFacts(db, await findRun(db, id));
     const { run, gates } = facts;
     printDocument(runDocument(facts, await readClock(db)), shown, { run: runToJson(run), gates });
     return;
   }
-  const limit = readWholeNumber(options.limit, '--limit takes');
-  const listed = await listRunsSoFar(db, limit, readKinds(options));
+  const listed = await listRunsSoFar(db, options.limit, readKinds(options));
   printDocument(runsDocument(listed, options.kind), shown, { runs: listed.map(runToJson) });
 }
 

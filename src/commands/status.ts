@@ -12,12 +12,11 @@ import { readRequestTotals } from '../state/requests.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
 import type { CommonOptions } from './command.js';
-import { readWholeNumber } from './work-run.js';
 
 interface StatusOptions extends CommonOptions {
   all?: boolean;
   /** Seconds, if given. */
-  watch?: string | true;
+  watch?: number | true;
 }
 
 /** The largest share of the time that is spent reading: counting records reads all of them. */
@@ -33,9 +32,9 @@ export async function status(app: App, options: StatusOptions): Promise<void> {
   printJson(statusToJson(facts, queue ?? null));
 }
 
-async function watchStatus(app: App, every: string | true, options: StatusOptions): Promise<void> {
+async function watchStatus(app: App, every: number | true, options: StatusOptions): Promise<void> {
   const { requireScreen, watch } = await import('./watch.js');
-  const seconds = readWholeNumber(every === true ? '2' : every, '--watch takes', { unit: 'of seconds ' });
+  const seconds = every === true ? 2 : every;
   requireScreen(options);
   const timeZone = await app.timeZone();
   let last: { facts: SituationFacts; until: number } | undefined;

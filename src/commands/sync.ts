@@ -7,20 +7,19 @@ import { countRecords } from '../state/records/read/count-records.js';
 import type { Stream } from '../streams/stream.js';
 import { plural } from '../text/format.js';
 import { EXIT } from './exit-code.js';
-import { readLimit, readRunOptions, startAndWork, type RunOptions } from './work-run.js';
+import { startAndWork, type RunOptions } from './work-run.js';
 
 /** An earlier unfinished run is finished first: it was planned from an older reading of the mirror. */
 export async function sync(
   app: App,
   names: string[],
-  options: RunOptions & { limit?: string; strict?: boolean },
+  options: RunOptions & { limit?: number; strict?: boolean },
 ): Promise<number> {
-  const runOptions = readRunOptions(options);
-  if (options.strict && runOptions.detach)
+  if (options.strict && options.detach)
     throw new UsageError(
       '--strict waits for the end of the run, and --detach does not; leave out one of them',
     );
-  const limit = readLimit(options.limit);
+  const { limit } = options;
   app.state().catch(() => undefined); // it connects meanwhile; a fault of the configuration is said first
   const streams = selectStreams(await app.configuration(), names);
   // All that is far away is asked at once; a fault of the state is said first.
@@ -30,7 +29,7 @@ export async function sync(
   await sources;
   const range = limit === undefined ? undefined : { limit };
   const request = { kind: 'sync', lane: 'sync', range } as const;
-  const code = await startAndWork(app, streams, request, runOptions, { resumeCommand: 'slotsync sync' });
+  const code = await startAndWork(app, streams, request, options, { resumeCommand: 'slotsync sync' });
   return options.strict ? refuseUnaccepted(app, streams, code) : code;
 }
 

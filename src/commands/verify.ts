@@ -14,10 +14,10 @@ import { adopt, countRepairable, verify, type VerifyDeps, type VerifyResult } fr
 import type { ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
 import { untilInterrupted } from './signals.js';
-import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
+import { startAndWork, type RunOptions } from './work-run.js';
 
 interface VerifyOptions extends RunOptions, ReasonOption {
-  sample?: string;
+  sample?: number;
   extras?: boolean;
   repair?: boolean;
   adopt?: boolean;
@@ -30,15 +30,13 @@ const COLUMNS = ['stream', 'key', 'external_id', 'kind', 'field', 'here', 'there
 const ROWS_AT_ONCE = 1000;
 
 export async function verifyObjects(app: App, names: string[], options: VerifyOptions): Promise<number> {
-  const runOptions = readRunOptions(options);
-  const sample = options.sample === undefined ? undefined : readWholeNumber(options.sample, '--sample takes');
   refuseTogether(options);
   const streams = selectStreams(await app.configuration(), names);
   const deps = await app.verifying('command');
   await requireSources(deps.mirror, { streams });
   if (options.adopt) return adoptObjects(app, deps, streams, options);
 
-  const { extras = false, repair = false, json = false } = options;
+  const { sample, extras = false, repair = false, json = false } = options;
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openCsvFile(options.out, COLUMNS);
   const startedAt = performance.now();
@@ -77,7 +75,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
     extraJson: json ? { verify: document } : {},
     onStarted: (runId: number) => noteAction(state.db, actor, 'repair', { runId, subject }),
   };
-  const repaired = await startAndWork(app, repairable, request, runOptions, work);
+  const repaired = await startAndWork(app, repairable, request, options, work);
   return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
 }
 

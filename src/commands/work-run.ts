@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app/app.js';
 import { createQuotaUseReader } from '../destination/quota/quota-use.js';
-import { SlotsyncError, UsageError } from '../errors/errors.js';
+import { SlotsyncError } from '../errors/errors.js';
 import { plain } from '../render/text.js';
 import { formatTime } from '../text/format.js';
 import { print, printJson, printLine, printNote, printDocument } from '../render/print.js';
@@ -21,17 +21,12 @@ import type { Stream } from '../streams/stream.js';
 import { EXIT, exitCodeOfRun } from './exit-code.js';
 import { listenForSignals } from './signals.js';
 
-/** Options of every command that works a run, as they are typed. */
+/** Options of every command that works a run. */
 export interface RunOptions {
   json?: boolean;
   detach?: boolean;
-  concurrency?: string;
-}
-
-type ParsedRunOptions = ReturnType<typeof readRunOptions>;
-
-export function readRunOptions({ json = false, detach = false, concurrency }: RunOptions) {
-  return { json, detach, concurrency: readConcurrency(concurrency) };
+  /** Batches in flight. Undefined: as many as the quota needs. */
+  concurrency?: number | undefined;
 }
 
 interface Work {
@@ -54,7 +49,7 @@ export async function startAndWork(
   app: App,
   streams: readonly Stream[],
   wanted: Pick<RunRequest, 'kind' | 'lane' | 'range'>,
-  options: ParsedRunOptions,
+  options: RunOptions,
   {
     canContinue = false,
     onStarted,
@@ -84,7 +79,7 @@ export async function startAndWork(
 export async function beginAndWork(
   app: App,
   start: (waiting: Waiting) => Promise<{ run: Run; started: boolean }>,
-  options: ParsedRunOptions,
+  options: RunOptions,
   {
     continues = () => false,
     dueStreams = [],
@@ -120,7 +115,7 @@ export async function beginAndWork(
 export async function workRun(
   app: App,
   { begin, resumeCommand, extraJson }: Work,
-  { json, concurrency }: ParsedRunOptions,
+  { json = false, concurrency }: RunOptions,
 ): Promise<number> {
   const state = await app.state();
   state.prepareCopy();
@@ -187,11 +182,7 @@ export async function workRun(
 const describePaused = ({ id }: Run) =>
   `Run ${id} over these streams is paused. To continue: slotsync resume ${id}`;
 
-function printPaused(
-  run: Run,
-  options: Pick<ParsedRunOptions, 'json'>,
-  extraJson: Work['extraJson'],
-): number {
+function printPaused(run: Run, options: Pick<RunOptions, 'json'>, extraJson: Work['extraJson']): number {
   print(options, { ...extraJson, run: runToJson(run), started: false }, [describePaused(run)]);
   return EXIT.failed;
 }
@@ -282,22 +273,4 @@ function isRunOf(run: Run, { kind, streams, range, fingerprints }: RunRequest): 
     isDeepStrictEqual(run.streams.toSorted(), streams.toSorted()) &&
     isDeepStrictEqual(run.range, requested)
   );
-}
-
-/** Undefined: as many as the quota needs. */
-export function readConcurrency(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : readWholeNumber(text, '--concurrency takes', { max: 200 });
-}
-
-/** The maximum number of records to write; undefined: all. */
-export function readLimit(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : readWholeNumber(text, '--limit takes');
-}
-
-/** Throws UsageError for anything but a whole number from `min` to `max`. */
-export function readWholeNumber(text: string, what: string, { min = 1, max = Infinity, unit = '' } = {}) {
-  const value = Number(text);
-  if (/^\s*\d+\s*$/.test(text) && Number.isSafeInteger(value) && value >= min && value <= max) return value;
-  const bounds = `from ${min} ${max === Infinity ? 'on' : `to ${max}`}`;
-  throw new UsageError(`${what} a whole number ${unit}${bounds}, not '${text}'`);
 }

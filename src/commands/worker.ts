@@ -3,17 +3,16 @@ import { stopTogether, type Stoppable } from '../process/lifecycle.js';
 import type { CommonOptions } from './command.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { listenForSignals } from './signals.js';
-import { readConcurrency, readWholeNumber } from './work-run.js';
 
 interface WorkerOptions extends CommonOptions {
-  concurrency?: string;
-  grace: string;
+  concurrency?: number;
+  /** Seconds. */
+  grace: number;
 }
 
 export async function worker(app: App, options: WorkerOptions): Promise<void> {
-  const concurrency = readConcurrency(options.concurrency);
-  const graceMs =
-    1000 * readWholeNumber(options.grace, '--grace takes', { min: 0, max: 3600, unit: 'of seconds ' });
+  const { concurrency } = options;
+  const graceMs = 1000 * options.grace;
   for (const reason of findExposedSecrets(options.envFile))
     app.log.warn({ reason }, 'secret is not protected');
   const queue = await app.queue();

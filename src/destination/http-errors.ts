@@ -4,7 +4,7 @@ import { NotUnderstood, type Kind, type Method } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { TimeoutError } from '../time/deadline.js';
 import { ProxyFailure } from './connections.js';
-import { describeShape, shapeOf } from '../text/shape.js';
+import { describeShape, shapeOf } from '../text/json-shape.js';
 import { isForeignText, readFailure, type FailureReading } from './failure-text.js';
 import { findExcess } from './read-body.js';
 

@@ -1,6 +1,6 @@
 // Bookings: those on which the mirror and the service do not agree, what differs, and what an operator does about it.
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
-import type { BookingExplained } from '../sync/operator/explain-booking.js';
+import type { BookingExplained } from '../sync/operator/explain.js';
 import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from '../text/format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';

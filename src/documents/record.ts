@@ -3,7 +3,7 @@ import type { FoundObject } from '../destination/destination.js';
 import type { Chain } from '../situation/chains.js';
 import type { FieldValues } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
-import type { RecordExplained } from '../sync/operator/explain-record.js';
+import type { RecordExplained } from '../sync/operator/explain.js';
 import { nameOfGate, type Gate } from '../state/gates/gates.js';
 import { plural, present } from '../text/format.js';
 import {

@@ -1,8 +1,9 @@
 // Every failure says what happens next. error-catalogue.ts says what its code means; only queue/executor.ts
 // turns a disposition into an action.
 import { ERRORS, remedyFor, type Disposition, type ErrorCode } from './error-catalogue.js';
+import { lines } from '../text/format.js';
 
-export interface ErrorFacts {
+interface ErrorFacts {
   [fact: string]: string | number | boolean | undefined;
 }
 
@@ -91,4 +92,24 @@ export function codeOf(error: unknown): string {
   if (error instanceof SlotsyncError) return error.code;
   if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code;
   return 'unexpected';
+}
+
+/** The error that ends a command as lines: what failed, every fault, and what to do about it. */
+export function describeError(error: unknown): string[] {
+  const remedy = remedyOf(error);
+  return lines(
+    `slotsync: ${messageWithDetail(error)}`,
+    error instanceof UsageError && error.faults.map((fault) => `  - ${fault}`),
+    remedy && `  → ${remedy}`,
+  );
+}
+
+export function errorToJson(error: unknown) {
+  const faults = error instanceof UsageError ? { faults: error.faults } : {};
+  return { error: { code: codeOf(error), message: messageOf(error), ...faults, remedy: remedyOf(error) } };
+}
+
+/** Undefined when the message already says what to do. */
+function remedyOf(error: unknown): string | undefined {
+  return (error instanceof SlotsyncError && error.remedy) || undefined;
 }

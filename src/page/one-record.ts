@@ -21,8 +21,13 @@ import { listFormerObjects } from '../state/records/read/former-objects.js';
 import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read/record-details.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
-import { explainBooking, type BookingExplained } from '../sync/operator/explain-booking.js';
-import { explainRecord, type ExplainDeps, type RecordExplained } from '../sync/operator/explain-record.js';
+import {
+  explainBooking,
+  explainRecord,
+  type BookingExplained,
+  type ExplainDeps,
+  type RecordExplained,
+} from '../sync/operator/explain.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { ActionDeps } from './actions.js';
 import { PageNotFound, renderDocument, type Page, type Rendered, type View } from './html-page.js';

@@ -3,14 +3,13 @@
 // external id; for objects and reservations also the integer id. Times are Unix seconds.
 import { z } from 'zod';
 import { failRuleSchema, faultsSchema } from './faults.js';
-import { gateRuleSchema } from './gate.js';
+import { gateRuleSchema, latencySchema } from './request-steps.js';
 import { endpoint, type Endpoint } from './http.js';
 import type { ObjectReference } from './id-store.js';
 import { addedObject, objectChange, objectInput } from './object-store.js';
 import { refusalSchema } from './put-objects.js';
 import { quotaSchema } from './quota-window.js';
-import { latencySchema } from './request-steps.js';
-import { periodSchema, reservationInput, statusSchema, type ReservationKey } from './reservation-store.js';
+import { periodSchema, reservationInput, statusSchema, type ReservationKey } from './reservations.js';
 import { schemaDefinition } from './schema.js';
 import type { SandboxControls } from './service.js';
 

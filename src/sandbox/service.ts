@@ -1,6 +1,6 @@
 // The service without its sockets: what it stores, the table of its endpoints, and what a rehearsal controls in it.
 import type { z } from 'zod';
-import { createSelectReservations, reservationFind } from './find-reservations.js';
+import { createSelectReservations, reservationFind, createReservations } from './reservations.js';
 import {
   createRouter,
   endpoint,
@@ -14,7 +14,6 @@ import { createObjects, objectFind, type ObjectOptions } from './object-store.js
 import { find, findPage, type FindRequest, type FindSelection } from './paging.js';
 import { createPutObjects, putBody, upsertBody, type PutOptions } from './put-objects.js';
 import { createRequestSteps, type StepOptions } from './request-steps.js';
-import { createReservations } from './reservation-store.js';
 import { createSchema, type SandboxSchema } from './schema.js';
 import { createTokens, type AccessOptions } from './tokens.js';
 

@@ -1,18 +1,16 @@
 // Resolves the declarations of the configuration file to streams: templates parsed, references checked, levels known.
 // All faults are collected; nothing stops at the first.
 import { createHash } from 'node:crypto';
-import type { KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
+import type { KeyReference, ParsedConfig, StreamDeclaration, Fault } from './config-schema.js';
 import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { ExternalIdRule } from './external-id-rule.js';
-import type { Fault } from './config-schema.js';
-import { levelStreams } from './dependency-order.js';
 import { fingerprintOf } from './fingerprints.js';
 import { listContent, useLookups, type FieldSource, type Lookup, type UsedLookups } from './lookups.js';
 import { parseTable, type Source } from './source.js';
 
 export type { Source };
 
-export interface Reference {
+interface Reference {
   fieldId: string;
   stream: string;
   /** Columns of this stream that hold the other's local key. */
@@ -257,4 +255,50 @@ function fingerprint(
     (_, value: unknown) => (typeof value === 'function' ? value.toString() : value),
   );
   return createHash('sha256').update(text).digest().readBigInt64BE();
+}
+
+// Parents before children: streams get levels by their references, so that the records a record refers to are sent before
+// it.
+
+/** Level of each stream: 0 refers to nothing, n refers to something of level n-1. Cycles are faults, by name. */
+export function levelStreams(
+  references: ReadonlyMap<string, readonly string[]>,
+  faults: Fault[],
+): Map<string, number> {
+  const levels = new Map<string, number>();
+
+  function levelOf(stream: string, path: readonly string[]): number {
+    const known = levels.get(stream);
+    if (known !== undefined) return known;
+    const start = path.indexOf(stream);
+    if (start >= 0) {
+      const cycle = [...path.slice(start), stream];
+      const message = `the streams refer to each other in a circle: ${cycle.join(' → ')}; leave one of these references out`;
+      if (!faults.some((fault) => fault.message === message))
+        faults.push({ path: `streams.${stream}.references`, message });
+      return 0;
+    }
+    const parents = (references.get(stream) ?? []).filter((parent) => references.has(parent));
+    const level = parents.reduce((most, one) => Math.max(most, levelOf(one, [...path, stream]) + 1), 0);
+    levels.set(stream, level);
+    return level;
+  }
+
+  for (const stream of references.keys()) levelOf(stream, []);
+  return levels;
+}
+
+/** Names of the streams that ask how old the load of the mirror is. */
+export const namesOfAsking = (streams: Iterable<Pick<Stream, 'name' | 'freshness'>>): string[] =>
+  [...streams].flatMap(({ name, freshness }) => (freshness === undefined ? [] : [name]));
+
+/** Whether two streams ask the same question about the load of the mirror: one answer serves both. */
+export function readsSameLoad(one: Stream, other: Stream): boolean {
+  const asked = one.freshness?.query;
+  return (
+    one === other ||
+    (asked !== undefined &&
+      asked === other.freshness?.query &&
+      one.source.rowSecurity === other.source.rowSecurity)
+  );
 }

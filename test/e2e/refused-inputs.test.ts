@@ -79,8 +79,8 @@ const TABLE: Record<string, readonly Row[]> = {
     ['with a fraction', 'runs 1.5', 2, "a run is a whole number from 1 on, not '1.5'"],
     ['too large', 'worker --concurrency 201', 2, "--concurrency takes a whole number from 1 to 200, not '201'"],
     ['not finite', 'failures --limit 1e9999', 2, "--limit takes a whole number from 1 on, not '1e9999'"],
-    ['that is a word', 'demo --seed one', 2, "option '--seed <number>' argument 'one' is invalid. a whole number is needed."],
-    ['share beyond 1', 'sandbox --hang 2', 2, "option '--hang <share>' argument '2' is invalid. a share from 0 to 1 is needed."],
+    ['that is a word', 'demo --seed one', 2, "--seed takes a whole number from 0 on, not 'one'"],
+    ['share beyond 1', 'sandbox --hang 2', 2, "--hang takes a share from 0 to 1, not '2'"],
   ],
   times: [
     ['time that is to come', 'failures --since 2999-01-01', 2, '--since is in the future: 2999-01-01'],
@@ -109,7 +109,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['in a file of UTF-16', { args: 'backfill rooms --keys-file keys', files: { keys: Buffer.from('\uFEFFR1\n', 'utf16le') } }, 2, '--keys-file keys is not UTF-8 text'],
   ],
   ports: [
-    ['beyond the last', 'sandbox --port 65536', 2, "option '--port <port>' argument '65536' is invalid. a port is a whole number from 0 to 65535."],
+    ['beyond the last', 'sandbox --port 65536', 2, "--port takes a whole number from 0 to 65535, not '65536'"],
     ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
     ['of an address elsewhere', 'sandbox --port 0 --host 192.0.2.1', 2, '--port: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address'],
     ['of an address elsewhere, of a worker', { args: 'worker', env: { HTTP_HOST: '192.0.2.1', HTTP_PORT: TAKEN } }, 2, /^HTTP_HOST: port \d+ of 192\.0\.2\.1 cannot be opened: this machine does not have that address$/],

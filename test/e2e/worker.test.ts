@@ -1,6 +1,6 @@
 // Workers as an operator runs them: watched over HTTP, stopped in two steps, started and stopped at any time.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import { findFreePort } from '../support/free-port.js';
 import type { Running } from '../support/program.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';

@@ -10,7 +10,7 @@ import { describeWorld, findFaults, settle } from '../support/chaos-check.js';
 import { createRoomsAndCourses } from '../support/chaos-mirror.js';
 import { openChaosWorld, type ChaosOptions, type ChaosWorld, type Store } from '../support/chaos-world.js';
 import { DISTURBANCES } from '../support/disturbances.js';
-import type { GateRule } from '../../src/sandbox/gate.js';
+import type { GateRule } from '../../src/sandbox/request-steps.js';
 import type { WorkerProcess } from '../support/chaos-workers.js';
 import { redisUrl } from '../support/services.js';
 import { isRedisInstalled } from '../support/redis-server.js';

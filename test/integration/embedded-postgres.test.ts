@@ -12,8 +12,8 @@ import {
   startEmbeddedPostgres,
   type EmbeddedPostgres,
   type EmbeddedPostgresOptions,
+  findPostgresPackage,
 } from '../../src/demo/embedded-postgres.js';
-import { findPostgresPackage } from '../../src/demo/postgres-binaries.js';
 import { findFreePort } from '../support/free-port.js';
 import { until } from '../support/wait.js';
 

@@ -10,7 +10,7 @@ import { renderConfiguration } from '../../src/sync/init/configuration-file.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
 import type { FieldSource } from '../../src/streams/lookups.js';
 import type { Stream } from '../../src/streams/stream.js';
-import { matchTables, type NamedType } from '../../src/sync/init/match-tables.js';
+import { matchTables, type NamedType } from '../../src/sync/init/match-names.js';
 import { proposeConfiguration } from '../../src/sync/init/propose-configuration.js';
 import { surveyService } from '../../src/sync/run/survey-service.js';
 import { ROOMS } from '../support/campus.js';

@@ -2,7 +2,7 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
-import { readRunNumber } from '../../src/commands/find-run.js';
+import { runNumber } from '../../src/commands/read-options.js';
 import { openState } from '../../src/state/database.js';
 import { chooseGates, rejectGates, type GateChoice } from '../../src/state/gates/answers.js';
 import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
@@ -407,7 +407,7 @@ describe('a run and gate named by an operator', () => {
       ],
     ];
     for (const [run, options, message] of wrong) {
-      const choose = async () => chooseGates(world.state.db, readRunNumber(run), options);
+      const choose = async () => chooseGates(world.state.db, runNumber(run), options);
       await expect(choose()).rejects.toMatchObject({ code: 'usage', message });
     }
     expect(await chooseGates(world.state.db, 2, { stream: 'rooms', gate: 'limit' })).toHaveLength(1);

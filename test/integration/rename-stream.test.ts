@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { createAppBase } from '../../src/app/app-base.js';
 import type { App } from '../../src/app/app.js';
-import { renameStream } from '../../src/commands/rename-stream.js';
+import { renameStream } from '../../src/commands/rename.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';

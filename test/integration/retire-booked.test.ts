@@ -1,7 +1,7 @@
 // An object that is still booked is not taken away from those who booked it: its retirement waits automatically for the
 // end of its bookings.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { SandboxStatus } from '../../src/sandbox/reservation-store.js';
+import type { SandboxStatus } from '../../src/sandbox/reservations.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { ROOMS, type Declaration } from '../support/campus.js';

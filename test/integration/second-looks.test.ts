@@ -4,7 +4,7 @@ import { statusOf } from '../support/status.js';
 import { expect, it } from 'vitest';
 import { recordDocument } from '../../src/documents/record.js';
 import { answerToText } from '../../src/render/text.js';
-import { explainRecord } from '../../src/sync/operator/explain-record.js';
+import { explainRecord } from '../../src/sync/operator/explain.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 

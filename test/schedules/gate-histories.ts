@@ -1,7 +1,7 @@
 // Random histories of what operators, schedules and partial runs do to a few rows with tight limits: freezes, approvals,
 // rejections, retries, repairs; and every finished run may be deleted between any two steps. A history is a list of
 // operations, each with choices of its own, so that any part of the list can be played.
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import { codeOf, messageOf } from '../../src/errors/errors.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 

@@ -1,7 +1,7 @@
 // Short random histories around a few objects: rows change values, codes, keys and tables, change back, and two processes
 // work beside them, step by step; they are killed, lose answers, and their writes are carried out late. Values come from
 // small sets, so that they return. Everything is drawn from the seed; in every second one nothing is interrupted.
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import { messageOf } from '../../src/errors/errors.js';
 import { createActor, type Actor, type PendingRequest } from './actor.js';
 import type { ExploredWorld } from './explored-world.js';

@@ -1,7 +1,7 @@
 // A seed of another kind: a history in which rows of a few codes change key, stream and values, come and go, under two
 // workers and syncs beside them, with a slow service and lost answers; then quiet, and the question whether every object
 // is as the row that has its code says.
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import { setTimeout as pause } from 'node:timers/promises';
 import { keepEvidence, type ChaosReport } from './chaos.js';
 import { findFaults, settle } from './chaos-check.js';

@@ -1,7 +1,7 @@
 // A mirror that does not keep still, and what the service must hold of it in the end: rooms and courses, whose external
 // ids follow from their keys.
 import type postgres from 'postgres';
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import type { SandboxObject } from '../../src/sandbox/object-store.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
 import { messageOf } from '../../src/errors/errors.js';

@@ -2,7 +2,7 @@
 // owns its object.
 import { setTimeout as pause } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import { expectObject, type ChaosMirror } from './chaos-mirror.js';
 
 const STREAMS = ['lectures', 'seminars'] as const;

@@ -3,7 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { mostInAnySecond, type Arrival } from '../../src/sandbox/arrivals.js';
 import type { FailRule, Faults } from '../../src/sandbox/faults.js';
-import type { GateRule } from '../../src/sandbox/gate.js';
+import type { GateRule } from '../../src/sandbox/request-steps.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 
 export type ChaosService = Awaited<ReturnType<typeof startChaosService>>;

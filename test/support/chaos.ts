@@ -5,7 +5,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 import { describeWorld, findFaults, settle } from './chaos-check.js';
 import { createFaultPlayer } from './chaos-faults.js';
 import { createMirrorWriter, createRoomsAndCourses } from './chaos-mirror.js';

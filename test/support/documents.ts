@@ -24,8 +24,7 @@ import type { DriftRow } from '../../src/state/drift/read-drift.js';
 import type { Gate } from '../../src/state/gates/gates.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
 import type { Stream } from '../../src/streams/stream.js';
-import type { BookingExplained } from '../../src/sync/operator/explain-booking.js';
-import type { RecordExplained } from '../../src/sync/operator/explain-record.js';
+import type { BookingExplained, RecordExplained } from '../../src/sync/operator/explain.js';
 import { CAUSE, GATE, LOAD, NOW, PROCESS, QUIET, RUN } from './situations.js';
 
 const WAITING = { waiting: 1, later: 0, inFlight: 0, oldestSeconds: 7200 };

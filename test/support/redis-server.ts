@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startWatchdog } from '../../src/demo/watchdog.js';
+import { startWatchdog } from '../../src/demo/embedded-postgres.js';
 import { findFreePort } from './free-port.js';
 import { isOnPath } from './programs.js';
 import { until } from './wait.js';

@@ -15,7 +15,7 @@ import { codeOf, messageOf } from '../../src/errors/errors.js';
 import { noMeter, type Meter, type Outcomes } from '../../src/process/meter.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { decideRetry } from '../../src/queue/executor.js';
-import type { GateRule } from '../../src/sandbox/gate.js';
+import type { GateRule } from '../../src/sandbox/request-steps.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';

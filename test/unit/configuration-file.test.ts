@@ -3,8 +3,7 @@ import { runInThisContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
-import { renderConfiguration } from '../../src/sync/init/configuration-file.js';
-import { quote, renderServiceTypes } from '../../src/sync/init/service-types.js';
+import { renderConfiguration, quote, renderServiceTypes } from '../../src/sync/init/configuration-file.js';
 
 /** The file's export; the file is JavaScript but for its import. */
 function evaluate(text: string): unknown {

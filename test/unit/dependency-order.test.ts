@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Fault } from '../../src/streams/config-schema.js';
-import { levelStreams } from '../../src/streams/dependency-order.js';
+import { levelStreams } from '../../src/streams/stream.js';
 
 function level(references: Record<string, readonly string[]>) {
   const faults: Fault[] = [];

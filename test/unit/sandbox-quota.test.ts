@@ -4,7 +4,7 @@ import { createFaults } from '../../src/sandbox/faults.js';
 import { mostInAnySecond } from '../../src/sandbox/arrivals.js';
 import { createWindow } from '../../src/sandbox/quota-window.js';
 import type { WindowKind } from '../../src/sandbox/quota-window.js';
-import { createRandom } from '../../src/sandbox/random.js';
+import { createRandom } from '../../src/sandbox/request-steps.js';
 
 const rates = fc.integer({ min: 1, max: 30 });
 const gaps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 400 });

@@ -1,8 +1,9 @@
-// A proposed configuration as the text of `sync.config.ts`. What is not certain is a comment that begins with "unsure".
+// The TypeScript that `init` and `discover --types` write: a proposed configuration as `sync.config.ts`, in which what is not
+// certain is a comment that begins with "unsure", and the names of a service for `defineConfig<Service>`.
 import type { ProposedConfiguration, ProposedStream } from './propose-configuration.js';
 import { plural } from '../../text/format.js';
 import { visibleInLine } from '../../text/visible-text.js';
-import { quote } from './service-types.js';
+import type { ServiceSurvey } from '../run/survey-service.js';
 
 interface FileFacts {
   /** The service, as messages name it. */
@@ -147,4 +148,38 @@ export function describeProposal({ streams, leftOut, typesWithoutTable }: Propos
       ? []
       : [`  types without a table: ${typesWithoutTable.map(({ extId }) => extId).join(', ')}`]),
   ];
+}
+
+/** The first line of a file with names: what may be written over. */
+export const TYPES_MARKER = '// Written by slotsync discover --types.';
+
+/** The names as a module with the interface `Service`. */
+export function renderServiceTypes({ types, fields }: ServiceSurvey, service: string): string {
+  const union = (definitions: ServiceSurvey['types'] | ServiceSurvey['fields']) => {
+    const named = definitions.flatMap(({ extId, name }) => (extId === undefined ? [] : [{ extId, name }]));
+    if (named.length === 0) return ' never;';
+    const members = named.toSorted((a, b) => (a.extId < b.extId ? -1 : 1));
+    return members
+      .map(({ extId, name }, at) => {
+        const end = at === members.length - 1 ? ';' : '';
+        return `\n    | ${quote(extId)}${end}${name === undefined ? '' : ` // ${visibleInLine(name)}`}`;
+      })
+      .join('');
+  };
+  return [
+    TYPES_MARKER,
+    `// ${visibleInLine(service)}`,
+    '',
+    'export interface Service {',
+    `  type:${union(types)}`,
+    `  field:${union(fields)}`,
+    '}',
+    '',
+  ].join('\n');
+}
+
+/** A text as TypeScript writes it. */
+export function quote(text: string): string {
+  const escaped = JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'");
+  return `'${escaped.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')}'`;
 }

@@ -1,8 +1,7 @@
 // Finds which columns of a table refer to which other table: by foreign keys, and without them by names and values.
 import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
-import type { ReferenceCandidate } from './match-fields.js';
-import { compareNames, tokensOf } from './name-tokens.js';
+import { type ReferenceCandidate, compareNames, tokensOf } from './match-names.js';
 
 /** A table that is a stream, with its key. */
 export interface KeyedTable {

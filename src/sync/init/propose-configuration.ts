@@ -9,7 +9,13 @@ import type {
 } from '../../mirror/read-catalogue.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
 import { nearestName } from '../../text/nearest-name.js';
-import { declaredKey, guessKeys, type ProposedKey } from './choose-key.js';
+import {
+  declaredKey,
+  guessKeys,
+  type ProposedKey,
+  proposeExternalId,
+  type ProposedExternalId,
+} from './propose-key.js';
 import { findReferences, type KeyedTable, type UnusableReference } from './find-references.js';
 import {
   columnLike,
@@ -18,10 +24,12 @@ import {
   type NamedField,
   type ProposedField,
   type ProposedReference,
-} from './match-fields.js';
-import { doubtOf, type NamedType, type TableOfType } from './match-tables.js';
-import { tokensOf, compareNames } from './name-tokens.js';
-import { proposeExternalId, type ProposedExternalId } from './propose-external-id.js';
+  doubtOf,
+  type NamedType,
+  type TableOfType,
+  tokensOf,
+  compareNames,
+} from './match-names.js';
 
 export interface ProposedStream {
   name: string;

@@ -6,11 +6,10 @@ import type { Destination, FoundObject } from '../../destination/destination.js'
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
 import { formatDuration, formatMinute, plural } from '../../text/format.js';
 import type { LoadReading, Mirror } from '../../mirror/mirror.js';
-import type { Stream } from '../../streams/stream.js';
+import { type Stream, readsSameLoad } from '../../streams/stream.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import { readClock, type State } from '../../state/database.js';
 import { readLoad } from '../../state/freshness.js';
-import { readsSameLoad } from '../../streams/freshness.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
 import { recognize } from '../../connections/database-facts.js';

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Destination } from '../../destination/destination.js';
 import { messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { plural } from '../../text/format.js';
-import { compareShapes, shapeOf } from '../../text/shape.js';
+import { compareShapes, shapeOf } from '../../text/json-shape.js';
 
 /** A request and its answer. A body that is no JSON is a text. That of the request for a token may be a secret, and is left out. */
 export const wireExchange = z.strictObject({

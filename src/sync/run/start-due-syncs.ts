@@ -2,7 +2,7 @@
 // them due. Whichever process notices it starts the run, once: an occurrence is claimed in the transaction that starts it. A scheduled
 // sync waits until the mirror was loaded anew since the last sync, for as long as the configuration says.
 import { codeOf } from '../../errors/errors.js';
-import { readsSameLoad } from '../../streams/freshness.js';
+import { readsSameLoad } from '../../streams/stream.js';
 import { listLoads } from '../../state/freshness.js';
 import { firstUnstarted, unstartedDue } from '../../time/cron-schedule.js';
 import {

@@ -1,7 +1,6 @@
-// The template of the external ids of a type: that of the objects which are at the service already, when a column holds
-// what their external ids are made of; otherwise the type's name and the key.
+// Proposes what identifies a row, and the template of the external ids of a type.
 import type { Catalogue, CatalogueTable } from '../../mirror/read-catalogue.js';
-import type { NamedType } from './match-tables.js';
+import { type NamedType, tokensOf } from './match-names.js';
 
 export interface ProposedExternalId {
   template: string;
@@ -15,7 +14,10 @@ const LEAST_SHARE = 0.5;
 const SURE_SHARE = 0.9;
 const SEPARATORS = ['_', '-', '.', ':', '/', '|', ''];
 
-/** Undefined: no template can name the key. Throws what the mirror throws. */
+/**
+ * The template of the objects that are at the service already, if a column holds what their external ids are made of; otherwise the
+ * type's name and the key. Undefined: no template can name the key. Throws what the mirror throws.
+ */
 export async function proposeExternalId(
   catalogue: Pick<Catalogue, 'countKnown'>,
   table: CatalogueTable,
@@ -66,3 +68,41 @@ function commonPrefix(extIds: readonly string[]): string {
   for (const extId of extIds) while (!extId.startsWith(first.slice(0, length))) length -= 1;
   return /^.*[^\p{L}\p{N}]/su.exec(first.slice(0, length))?.[0] ?? '';
 }
+
+export interface ProposedKey {
+  columns: string[];
+  unsure?: string | undefined;
+}
+
+/** The primary key, else a unique index; undefined when the mirror declares none that can be used. */
+export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable): ProposedKey | undefined {
+  const isUsable = (key: readonly string[]) =>
+    key.every((name) => columns.some((column) => column.name === name && isKeyColumn(column)));
+  const timeOf = (key: readonly string[]) =>
+    key.find((name) => columns.some((column) => column.name === name && column.type.startsWith('time')));
+  const usable = [...(primaryKey ? [primaryKey] : []), ...uniqueKeys].filter(isUsable);
+  const declared = usable.find((key) => timeOf(key) === undefined) ?? usable[0];
+  if (!declared) return undefined;
+  const time = timeOf(declared);
+  const unsure =
+    time && `${time} is a time: a row whose time changes counts as another one, with another object`;
+  return { columns: declared, unsure };
+}
+
+/** Columns that may be the key of a table without one, the likeliest first. */
+export function guessKeys(table: CatalogueTable): string[] {
+  const own = new Set(tokensOf(table.name));
+  const rank = (name: string): number => {
+    const words = tokensOf(name);
+    const rest = words.filter((word) => !own.has(word)).join(' ');
+    if (['id', 'uuid', 'guid'].includes(rest)) return 0;
+    if (['code', 'key', 'number', 'nr', 'no'].includes(rest)) return 1;
+    return words.some((word) => ['id', 'code', 'number'].includes(word)) ? 2 : 3;
+  };
+  return table.columns
+    .filter(isKeyColumn)
+    .map(({ name }) => name)
+    .toSorted((a, b) => rank(a) - rank(b));
+}
+
+const isKeyColumn = ({ isText, type }: { isText: boolean; type: string }) => isText && !type.endsWith('[]');

@@ -1,6 +1,6 @@
 // The shape of JSON: its keys and types without its values. A list has one shape, which fits each of its elements.
 
-export interface Shape {
+interface Shape {
   /** How many values it was made of. */
   count: number;
   /** `text`, `number`, `boolean`, `null`, `list` and `object`: more than one where values differ. */

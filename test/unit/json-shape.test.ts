@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compareShapes, describeShape, shapeOf } from '../../src/text/shape.js';
+import { compareShapes, describeShape, shapeOf } from '../../src/text/json-shape.js';
 
 const compare = (was: unknown, is: unknown) => [...compareShapes(shapeOf(was), shapeOf(is))];
 

@@ -1,8 +1,8 @@
-// Finds which column fills which field of a type, by their names; and which field a reference to another table is.
+// Finds which table holds the records of which type, which column fills which field of the type, and which field a reference
+// to another table is: by their names.
 import type { CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
-import type { SurveyedField } from '../run/survey-service.js';
-import type { NamedType } from './match-tables.js';
-import { compareNames, tokensOf } from './name-tokens.js';
+import type { SurveyedField, SurveyedType } from '../run/survey-service.js';
+import { distance } from 'fastest-levenshtein';
 
 /** A field that can be named in a configuration. */
 export type NamedField = SurveyedField & { extId: string };
@@ -30,15 +30,16 @@ export interface ProposedReference<T> {
   unsure?: string | undefined;
 }
 
-export interface FieldMatch<T> {
+interface FieldMatch<T> {
   fields: ProposedField[];
   references: ProposedReference<T>[];
   /** Candidates for which there is no field. */
   unplaced: ReferenceCandidate<T>[];
 }
 
-/** From here on, a column is mapped; up to `SURE`, with a comment. */
-const LEAST_LIKENESS = 0.5;
+/** From here on, a column is mapped. */
+const LEAST_OF_FIELD = 0.5;
+/** Up to here, names are only similar: what is proposed gets a comment, and a table is not ticked. */
 const SURE = 0.75;
 /** A field that could be any type's needs a column of its very name. */
 const LEAST_OF_ANY_TYPE = 0.95;
@@ -125,7 +126,7 @@ export function columnLike(
   columns: readonly CatalogueColumn[],
 ): CatalogueColumn | undefined {
   return columns.find(({ name }) =>
-    namesOf(field, type).some((words) => compareNames(tokensOf(name), words) >= LEAST_LIKENESS),
+    namesOf(field, type).some((words) => compareNames(tokensOf(name), words) >= LEAST_OF_FIELD),
   );
 }
 
@@ -150,7 +151,7 @@ function belongsTo({ extId }: NamedField, type: NamedType): boolean {
 }
 
 function leastLikeness(field: NamedField, type: NamedType): number {
-  return belongsTo(field, type) || field.types.includes(type.extId) ? LEAST_LIKENESS : LEAST_OF_ANY_TYPE;
+  return belongsTo(field, type) || field.types.includes(type.extId) ? LEAST_OF_FIELD : LEAST_OF_ANY_TYPE;
 }
 
 /** The words of a field without those that only repeat its type, and of its name at the service. */
@@ -172,4 +173,117 @@ function namePartsOf(columns: readonly CatalogueColumn[]): string[] {
   );
   if (given === undefined || family === undefined) return [];
   return [given, middle, family].filter((name) => name !== undefined);
+}
+
+/** A type that can be named in a configuration. */
+export type NamedType = SurveyedType & { extId: string };
+
+export interface TableOfType {
+  table: CatalogueTable;
+  type: NamedType;
+  likeness: number;
+  /** Another table that is as much like the type. */
+  rival?: CatalogueTable | undefined;
+}
+
+/** From here on, names are taken to mean the same. */
+const LEAST_OF_TABLE = 0.6;
+/** A view beside a table of the same likeness is not taken. */
+const VIEW_HANDICAP = 0.01;
+
+/** Each table and each type at most once, the most alike first; `preferred` tables before the others. */
+export function matchTables(
+  tables: readonly CatalogueTable[],
+  types: readonly NamedType[],
+  preferred: readonly CatalogueTable[] = [],
+): TableOfType[] {
+  const pairs = tables.flatMap((table) =>
+    types.map((type) => ({ table, type, likeness: compareTable(table, type) })),
+  );
+  const rank = ({ table, likeness }: TableOfType) =>
+    likeness + (preferred.includes(table) ? 1 : 0) - (table.kind === 'view' ? VIEW_HANDICAP : 0);
+  const matched: TableOfType[] = [];
+  const inOrder = pairs.toSorted((a, b) => rank(b) - rank(a) || (b.table.rows ?? 0) - (a.table.rows ?? 0));
+  for (const pair of inOrder) {
+    if (pair.likeness < LEAST_OF_TABLE) continue;
+    if (pair.table.isChild && !preferred.includes(pair.table)) continue;
+    const taken = matched.find(({ table, type }) => table === pair.table || type === pair.type);
+    if (!taken) matched.push(pair);
+    else if (taken.table !== pair.table && rank(taken) === rank(pair)) taken.rival ??= pair.table;
+  }
+  return matched;
+}
+
+/** Why a table may not hold the records of its type; undefined: nothing speaks against it. */
+export function doubtOf({ table, type, likeness, rival }: TableOfType): string | undefined {
+  if (likeness < SURE) return `${table.name} and ${type.extId} are only similar`;
+  return rival && `${rival.schema}.${rival.name} is as much like ${type.extId}`;
+}
+
+/** How alike a table and a type are by name: the type's external id, the last part of it, or its name at the service. */
+function compareTable({ name, schema }: CatalogueTable, { extId, name: title }: NamedType): number {
+  const words = tokensOf(name);
+  const context = new Set(tokensOf(schema));
+  const names = [extId, extId.split('.').at(-1) ?? extId, title ?? extId];
+  return names.reduce((most, one) => Math.max(most, compareNames(words, tokensOf(one), context)), 0);
+}
+
+// Names as people and databases write them: `wheelchairAccess`, `course_codes`, `Number of places`. They are compared by
+// their words, in the singular, so that near misses are seen and the name of the table itself counts little.
+
+/** Words that say little. */
+const FILLERS = new Set(
+  'of the a an and in on at is has by for to with from number num nr no fk pk ref'.split(' '),
+);
+const FILLER_WEIGHT = 0.25;
+/** From this length on, a word that begins another one counts as nearly the same: access, accessible. */
+const LEAST_STEM = 4;
+const STEM_LIKENESS = 0.85;
+const LEAST_LIKENESS = 0.8;
+
+/** Words for what identifies a record: nearly the same. */
+const IDENTIFIERS = new Set(['id', 'code', 'key', 'number', 'nr', 'no', 'identifier']);
+const IDENTIFIER_LIKENESS = 0.7;
+
+/** The words of a name, in lower case and in the singular. */
+export function tokensOf(name: string): string[] {
+  return name
+    .normalize('NFKC')
+    .replaceAll(/([\p{Ll}\d])(\p{Lu})/gu, '$1 $2')
+    .replaceAll(/(\p{Lu})(\p{Lu}\p{Ll})/gu, '$1 $2')
+    .split(/[^\p{L}\p{N}]+/u)
+    .filter((word) => word !== '')
+    .map((word) => singular(word.toLowerCase()));
+}
+
+function singular(word: string): string {
+  if (word.length > 4 && word.endsWith('ies')) return `${word.slice(0, -3)}y`;
+  if (/(ss|sh|ch|x|z)es$/.test(word)) return word.slice(0, -2);
+  return word.length > 3 && /[^sui]s$/.test(word) ? word.slice(0, -1) : word;
+}
+
+/** How alike two words are, from 0 to 1; 0 for less than a typo. */
+function likeness(a: string, b: string): number {
+  if (a === b) return 1;
+  if (IDENTIFIERS.has(a) && IDENTIFIERS.has(b)) return IDENTIFIER_LIKENESS;
+  const [short, long] = a.length < b.length ? [a, b] : [b, a];
+  if (short.length >= LEAST_STEM && long.startsWith(short)) return STEM_LIKENESS;
+  if (short.length < LEAST_STEM) return 0;
+  const likeness = 1 - distance(a, b) / long.length;
+  return likeness >= LEAST_LIKENESS ? likeness : 0;
+}
+
+/** How alike two names are, from 0 to 1. Words of the context, such as the table's own name, say little. */
+export function compareNames(
+  one: readonly string[],
+  other: readonly string[],
+  context: ReadonlySet<string> = new Set(),
+): number {
+  const weightOf = (word: string) => (FILLERS.has(word) || context.has(word) ? FILLER_WEIGHT : 1);
+  const sum = (words: readonly string[], of: (word: string) => number) =>
+    words.reduce((total, word) => total + weightOf(word) * of(word), 0);
+  const met = (words: readonly string[], others: readonly string[]) =>
+    sum(words, (word) => others.reduce((most, candidate) => Math.max(most, likeness(word, candidate)), 0));
+  const all = sum(one, () => 1) + sum(other, () => 1);
+  return all === 0 ? 0 : (met(one, other) + met(other, one)) / all;
 }

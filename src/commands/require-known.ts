@@ -1,10 +1,12 @@
-// An error code that an operator names: of the catalogue, or one that a record has.
+// The error code and the stream that an operator names, for commands that read the state alone.
 import { isKnownCode } from '../errors/error-catalogue.js';
 import { UsageError } from '../errors/errors.js';
 import { nearestName } from '../text/nearest-name.js';
 import type { State } from '../state/database.js';
 import { listFailureCodes } from '../state/records/read/count-failures.js';
 import { GATED_OPERATIONS, GATE_REASONS } from '../state/schema.js';
+import type { App } from '../app/app.js';
+import { listRecordedStreams } from '../state/records/read/count-records.js';
 
 /** Throws UsageError for a code that is in no record and in no catalogue. What is held has the operation or the reason of a gate. */
 export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string | undefined): Promise<void> {
@@ -22,8 +24,28 @@ export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string |
 }
 
 /** `Did you mean rooms? There are: rooms, courses.` */
-export function describeKnown(name: string, known: readonly string[]): string {
+function describeKnown(name: string, known: readonly string[]): string {
   const near = nearestName(name, known);
   const all = `There are: ${known.join(', ')}.`;
   return near === undefined ? all : `Did you mean ${near}? ${all}`;
+}
+
+/** Throws UsageError for a stream that has no record and is not in the configuration, if that can be read. */
+export async function requireKnownStream(
+  app: Pick<App, 'configuration'>,
+  { db }: Pick<State, 'db'>,
+  stream: string | undefined,
+): Promise<void> {
+  if (stream === undefined) return;
+  const recorded = await listRecordedStreams(db);
+  if (recorded.includes(stream)) return;
+  const configured = await app.configuration().then(
+    ({ streams }) => streams.map(({ name }) => name),
+    (): string[] => [],
+  );
+  if (configured.includes(stream)) return;
+  const known = [...new Set([...configured, ...recorded])];
+  throw new UsageError(`no stream '${stream}' is in the state or in the configuration`, {
+    remedy: known.length === 0 ? 'The state has no records yet.' : describeKnown(stream, known),
+  });
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compareNames, tokensOf } from '../../src/sync/init/name-tokens.js';
+import { compareNames, tokensOf } from '../../src/sync/init/match-names.js';
 
 describe('words of a name', () => {
   it.each([

@@ -1,6 +1,6 @@
-// Everything about one record side by side: its row, the object the row becomes, what the state knows and what stands at
-// the service. Reads on all sides and writes nothing.
-import type { ServiceObject } from '../../destination/destination.js';
+// Everything about one record or one booking side by side: in the mirror, at the service and in the state. Reads on all sides
+// and writes nothing.
+import type { ServiceObject, Found, ReservationSelection } from '../../destination/destination.js';
 import type { State } from '../../state/database.js';
 import { readDriftOf } from '../../state/drift/read-drift.js';
 import { listFormerObjects } from '../../state/records/read/former-objects.js';
@@ -13,6 +13,9 @@ import { externalIdOfRow } from '../identity/row-ids.js';
 import { decideOperation, parseMark, type Mark } from '../object/decide-operation.js';
 import { describeMissing, mergeWithService, renderRows } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
+import type { Context } from '../../destination/client.js';
+import { readBooking, readBookingEvents } from '../../state/bookings/read-reservations.js';
+import type { ReservationConfig } from '../../streams/bookings.js';
 
 /** `signal`: whoever asks has gone. */
 export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'> & { signal?: AbortSignal };
@@ -22,7 +25,7 @@ export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 const CONTEXT = { lane: 'incremental' } as const;
 const MOST_BATCHES = 5;
 
-/** Explains one record of a stream, by its key. Throws what mirror, state and service throw. */
+/** Explains one record of a stream, by its key: its row, the object that the row becomes, and the object at the service. Throws what mirror, state and service throw. */
 export async function explainRecord(
   { mirror, destination, state, signal }: ExplainDeps,
   stream: Stream,
@@ -90,4 +93,57 @@ async function readMark(state: State, stream: string, key: string): Promise<Mark
   for await (const [line] of readPlanMarks(state, stream, [key]))
     if (line !== undefined) return parseMark(line.slice(line.indexOf('\t') + 1));
   return undefined;
+}
+
+const MOST_EVENTS = 20;
+
+export type BookingExplained = Awaited<ReturnType<typeof explainBooking>>;
+
+/** Explains one booking, the service's reservations and cancellations of it, and the last verdict. It is named by its key, its external id, or the service's number. */
+export async function explainBooking(
+  { mirror, destination, state, signal }: ExplainDeps,
+  { bookings }: ReservationConfig,
+  name: string,
+) {
+  const known = await readBooking(state.db, name);
+  const key = known?.key ?? name;
+  const [here] = await mirror.bookings.readByKeys(bookings, [key]);
+  const extId = here?.externalId ?? known?.externalId ?? undefined;
+  const id = known?.destinationId ?? undefined;
+
+  const requests: { asked: string; results: number }[] = [];
+  const ask = async <B extends { id: string }>(
+    what: string,
+    find: (selection: ReservationSelection, context: Context) => Promise<Found<B>>,
+    selections: readonly ReservationSelection[],
+  ): Promise<B[]> => {
+    const found = new Map<string, B>();
+    for (const selection of selections) {
+      const { results } = await find(selection, { ...CONTEXT, signal });
+      requests.push({ asked: `${what} by ${JSON.stringify(selection)}`, results: results.length });
+      for (const one of results) found.set(one.id, one);
+    }
+    return [...found.values()];
+  };
+  const byName = extId === undefined ? [] : [{ extIds: [extId] }];
+  const byNumber = id === undefined ? [] : [{ ids: [id] }];
+  const reservations = await ask('reservations', destination.findReservations, [...byName, ...byNumber]);
+  const when = here?.begin ?? known?.beginThere?.getTime();
+  const from = Math.floor((when ?? 0) / 1000);
+  const around = when === undefined || reservations.length > 0 ? [] : [{ window: { from, to: from + 1 } }];
+  const cancellations = await ask('cancellations', destination.findCancellations, [...byName, ...around]);
+  return {
+    key,
+    /** Undefined: no booking of the mirror has this key. */
+    here,
+    reservations,
+    cancellations: cancellations.filter(
+      (one) => (extId !== undefined && one.extId === extId) || (id !== undefined && one.reservationId === id),
+    ),
+    known,
+    /** Latest first. */
+    events: await readBookingEvents(state.db, key, MOST_EVENTS),
+    /** The question to the service, and the size of its answer. */
+    requests,
+  };
 }

@@ -1,4 +1,4 @@
-// Times as an operator types them.
+// Values of options as an operator types them: whole numbers and times.
 import { UsageError } from '../errors/errors.js';
 import { parseTime } from '../time/wall-clock.js';
 
@@ -40,3 +40,15 @@ function readTimeOrDuration(
     `${option} takes a duration such as 12h, 90m or 7d, a day such as 2026-09-01, or an ISO time, not '${text}'`,
   );
 }
+
+/** Reads the value of an option or an argument as a whole number from `min` to `max`. Throws UsageError that begins with `what`. */
+export const wholeNumber =
+  (what: string, { min = 1, max = Infinity, unit = '' } = {}) =>
+  (text: string): number => {
+    const value = Number(text);
+    if (/^\s*\d+\s*$/.test(text) && Number.isSafeInteger(value) && value >= min && value <= max) return value;
+    const bounds = `from ${min} ${max === Infinity ? 'on' : `to ${max}`}`;
+    throw new UsageError(`${what} a whole number ${unit}${bounds}, not '${text}'`);
+  };
+
+export const runNumber = wholeNumber('a run is');
