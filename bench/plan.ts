@@ -2,7 +2,7 @@
 // readings, which are thrown away.
 import postgres from 'postgres';
 import { checkConfiguration } from '../src/config/config-file.js';
-import { hashExpression, ROW } from '../src/mirror/row-key-and-hash.js';
+import { hashExpression, ROW } from '../src/mirror/source-sql.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { formatNumber } from '../src/text/format.js';
 import { table, type Cell } from '../src/render/table.js';

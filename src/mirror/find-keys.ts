@@ -1,12 +1,11 @@
 // Finds which rows have an external id now, and which refer to a record: what is written, retired and sent again is decided
 // by the mirror, not by what the state remembers.
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
-import { mayGive, templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
+import { mayGive } from '../streams/external-id.js';
 import type { DeclaredSource, Stream } from '../streams/stream.js';
 import { keyColumns } from './column-values.js';
 import { isJson, isList, isSingleValue, mappedText, mappedTexts, mayBeText } from './mapped-text.js';
-import { column, joinedText, keyExpression } from './row-key-and-hash.js';
-import type { Described } from './source-columns.js';
+import { column, joinedText, keyExpression, type Described } from './source-sql.js';
 import { collect, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
@@ -30,7 +29,7 @@ export function createKeyFinder(reader: SourceReader) {
       const blocks = reader.select<typeof declared, { externalId: string; keys: string[] }>(
         declared,
         (described) =>
-          narrowToColumn(described, wanted).map((condition) =>
+          [...sourceSql.narrowToColumn(described, wanted), 'true'].map((condition) =>
             selectKeysByExternalId(described, wanted, condition),
           ),
       );
@@ -56,25 +55,6 @@ export function createKeyFinder(reader: SourceReader) {
       return [...found];
     },
   };
-}
-
-/** A template of one column can be undone, so that the column's index serves. The fastest condition first. */
-function narrowToColumn(
-  { externalId: template, types }: Described<Pick<DeclaredSource, 'externalId'>>,
-  externalIds: readonly string[],
-): string[] {
-  const [name, more] = templateColumns(template);
-  const type = types.get(name ?? '') ?? 'text';
-  if (name === undefined || more !== undefined || template.rule || !isSingleValue(type)) return ['true'];
-  const at = template.parts.findIndex((part) => 'column' in part);
-  const literal = (parts: ExternalIdTemplate['parts']) =>
-    parts.map((part) => ('literal' in part ? part.literal : '')).join('');
-  const prefix = literal(template.parts.slice(0, at)).length;
-  const suffix = literal(template.parts.slice(at + 1)).length;
-  const values = externalIds
-    .map((externalId) => externalId.slice(prefix, externalId.length - suffix))
-    .filter((value) => mayBeText(value, type));
-  return [sourceSql.matchKeys({ key: [name], types }, [arrayLiteral(values)]), 'true'];
 }
 
 function selectKeysByExternalId(

@@ -1,7 +1,7 @@
 // From a failure of the mirror to the error that says what happens next. PostgreSQL's own text stays out of messages where
 // a function or a value of the mirror may have put a person's name into it.
 import type { ErrorCode } from '../errors/error-catalogue.js';
-import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
+import { codeOf, isReadingFault, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
@@ -21,6 +21,16 @@ export function isSourceFault(error: unknown): error is SlotsyncError {
 /** Class 22: a key's text does not read as the column's type. */
 export function isDataFault(error: unknown): boolean {
   return codeOf(error).startsWith('22');
+}
+
+/**
+ * Whether the server has answered that a statement failed, and not for want of connections, memory, disk or a lock
+ * (classes 40, 53 and 55 of SQLSTATE).
+ */
+export function isRowFault(error: unknown): error is SlotsyncError {
+  if (!isReadingFault(error)) return false;
+  const { sqlstate } = error.facts;
+  return typeof sqlstate === 'string' && /^[0-9A-Z]{5}$/.test(sqlstate) && !/^(40|53|55)/.test(sqlstate);
 }
 
 /** The place in PostgreSQL that raises an error where a policy would hide rows. */

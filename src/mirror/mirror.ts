@@ -1,6 +1,5 @@
 // The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
 // hash is made of that text.
-import { hashExpression, keyExpression } from './row-key-and-hash.js';
 import { readDatabaseFacts } from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
@@ -9,15 +8,14 @@ import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
-import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
-import { quoteLiteral } from '../text/sql-text.js';
+import { encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { askForLoad, type LoadReading } from './read-load.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
 import { createCatalogueReader } from './read-catalogue.js';
-import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
-import { isRowFault, readApart, type ReadApart } from './read-apart.js';
+import { asMirrorError, isDataFault, isRowFault, isSourceFault, read } from './mirror-errors.js';
+import { createCursorReader } from './read-by-cursor.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
 import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
@@ -30,9 +28,8 @@ import {
   type NamedColumn,
   type SharedExternalId,
 } from './source-reader.js';
-import type { Described } from './source-columns.js';
 import * as sourceSql from './source-sql.js';
-import type { CursorRange, Selection } from './source-sql.js';
+import { hashExpression, keyExpression, type Described, type Selection } from './source-sql.js';
 
 /** Types whose values read the same as their text. */
 const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
@@ -41,16 +38,6 @@ export interface MirrorRow {
   row: Row;
   /** 64 bits, as a decimal number in text. */
   hash: string;
-}
-
-/** A row as polling reads it. */
-export interface CursorRow {
-  /** Text at full precision. */
-  cursor: string;
-  key: string;
-  hash: string;
-  /** Beyond the watermark, neither at nor before it. */
-  isAhead: boolean;
 }
 
 /** How hashes are read, beside which. */
@@ -78,8 +65,6 @@ export function createMirror({
   const sessions = openReadOnlySessions(url, statementSeconds);
   const reader = createSourceReader(sessions);
   const turns = createTurns();
-  const typeOf = async (stream: Stream, column = ''): Promise<string> =>
-    (await reader.describedAs(stream)).types.get(column) ?? '';
 
   /** `(key, row hash)` of what is selected: see `readHashes`. */
   function copyHashes(stream: Stream, selection: Selection, { shared, noteLoad }: HashOptions) {
@@ -217,49 +202,6 @@ export function createMirror({
       }
     },
 
-    /**
-     * Rows in the order of the stream's cursor, in one snapshot: from the watermark on, and what the overlap adds before
-     * it. The reading ends when its consumer stops. Call it within `takeTurn`.
-     */
-    async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
-      const { cursor } = stream;
-      if (cursor === undefined) return;
-      const blocks = reader.copy(stream, (described) => [sourceSql.selectByCursor(described, cursor, range)]);
-      for await (const lines of blocks) yield lines.map(toCursorRow);
-    },
-
-    /** The type of the stream's cursor. `isTime`: looking back by seconds has a meaning. */
-    async cursorType(stream: Stream): Promise<{ type: string; isTime: boolean }> {
-      const type = await typeOf(stream, stream.cursor);
-      return { type, isTime: sourceSql.isTimeType(type) };
-    },
-
-    /** The source has a row whose cursor is the watermark or comes after it: otherwise its values went back. */
-    async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
-      const { cursor = '' } = stream;
-      const rows = reader.select(stream, (described) => [
-        sourceSql.findReached(described, cursor, watermark),
-      ]);
-      return (await collect(rows)).length > 0;
-    },
-
-    /** Number of rows that are never polled: the value of their cursor comes from no clock or sequence. */
-    async countImpossible(stream: Stream): Promise<number> {
-      const { cursor = '' } = stream;
-      const rows = reader.select<Stream, { count: number }>(stream, (described) =>
-        sourceSql.countImpossible(described, cursor),
-      );
-      return (await collect(rows))[0]?.count ?? 0;
-    },
-
-    /** Whether one value of the stream's cursor comes before another, as PostgreSQL orders them. */
-    async isBefore(stream: Stream, value: string, other: string): Promise<boolean> {
-      const type = await typeOf(stream, stream.cursor);
-      const [one, two] = [value, other].map((text) => `${quoteLiteral(text)}::text::${type}`);
-      const [row] = await read(() => sessions.query<{ is: boolean }>(`SELECT ${one} < ${two} AS is`));
-      return row?.is ?? true;
-    },
-
     /** The load of a stream's source; undefined: the configuration does not ask for it. */
     readLoad: (stream: Stream): Promise<LoadReading | undefined> =>
       read(() => sessions.ask(stream.source, (ask) => askForLoad(stream, ask))),
@@ -311,7 +253,8 @@ export function createMirror({
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!isIdentifiedByKey(stream.key, stream.externalId)) return new Map();
       const [column = ''] = stream.key;
-      if (!READS_AS_ITS_KEY.has(await typeOf(stream, column))) return new Map();
+      const { types } = await reader.describedAs(stream);
+      if (!READS_AS_ITS_KEY.has(types.get(column) ?? '')) return new Map();
       const named = keys.filter((key) => key !== '');
       const ids = named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })] as const);
       return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
@@ -319,6 +262,9 @@ export function createMirror({
 
     // Lookups that are tables.
     ...createLookupReader(sessions, reader),
+
+    // Reads the rows that a poll looks at.
+    ...createCursorReader(sessions, reader),
 
     // Finds the rows that have an external id now, and those that refer to a record.
     ...createKeyFinder(reader),
@@ -339,8 +285,41 @@ function tooLarge({ rowLimitMegabytes }: Stream, bytes: number, hash: string): S
 /** The key of a line, by which a reading is ordered. */
 const orderOfLine = (line: string) => unescapeColumn(line.split('\t', 1)[0] ?? '');
 
-function toCursorRow(line: string): CursorRow {
-  const [cursor = '', key = '', hash = '', isAhead] = line.split('\t');
-  const text = (column: string) => decodeColumn(unescapeColumn(column));
-  return { cursor: text(cursor), key: text(key), hash, isAhead: isAhead === 't' };
+// A row that cannot be read, because its view raises an error or its function takes too long, fails the statement that
+// reads it among others. Such a reading is halved until the row stands alone.
+
+/** So many keys that cannot be read, before any that can: then it is the source, not a row. */
+const MOST_ALONE = 8;
+
+export interface ReadApart<R> {
+  rows: Map<string, R>;
+  /** Keys whose row cannot be read, with the reason. Whether there is such a row is not known. */
+  unreadable: Map<string, SlotsyncError>;
+}
+
+/** Reads all keys; throws what concerns the connection or the source, and not single rows. */
+async function readApart<R>(
+  keys: readonly string[],
+  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, R>>,
+): Promise<ReadApart<R>> {
+  const result: ReadApart<R> = { rows: new Map(), unreadable: new Map() };
+  let isReadable = false;
+  const parts: (readonly string[])[] = [keys];
+  for (let part = parts.pop(); part; part = parts.pop()) {
+    try {
+      for (const [key, row] of await read(part)) result.rows.set(key, row);
+      isReadable = true;
+    } catch (error) {
+      const [only, more] = part;
+      if (!isRowFault(error) || only === undefined) throw error;
+      if (more === undefined) {
+        result.unreadable.set(only, error);
+        if (!isReadable && result.unreadable.size > MOST_ALONE) throw error;
+      } else {
+        const middle = Math.ceil(part.length / 2);
+        parts.push(part.slice(middle), part.slice(0, middle));
+      }
+    }
+  }
+  return result;
 }

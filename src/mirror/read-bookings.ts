@@ -1,13 +1,11 @@
 // Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
 // change, converts times without a zone; what is read has times in milliseconds.
-import { column, keyExpression } from './row-key-and-hash.js';
+import { column, keyExpression, type ColumnTypes, type Described } from './source-sql.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import { SlotsyncError } from '../errors/errors.js';
-import { templateColumns } from '../streams/external-id.js';
+import { mayGive } from '../streams/external-id.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
 import { toBooking, type Booking, type BookingSource } from '../streams/bookings.js';
-import { isSingleValue } from './mapped-text.js';
-import type { ColumnTypes, Described } from './source-columns.js';
 import {
   collect,
   findMissingColumns,
@@ -115,12 +113,12 @@ export function createBookingReader(reader: SourceReader) {
       bookings: BookingSource | undefined,
       extIds: readonly string[],
     ): Promise<Booking[]> {
-      if (!bookings || extIds.length === 0) return [];
+      const wanted = new Set(extIds.filter((id) => bookings && mayGive(bookings.externalId, id)));
+      if (!bookings || wanted.size === 0) return [];
       const found = await readAll(bookings, (described) => [
-        ...matchTemplate(described, extIds),
-        `${sourceSql.externalIdExpression(described)} = ANY (${quoteLiteral(arrayLiteral(extIds))}::text[])`,
+        ...sourceSql.narrowToColumn(described, [...wanted]),
+        `${sourceSql.externalIdExpression(described)} = ANY (${quoteLiteral(arrayLiteral([...wanted]))}::text[])`,
       ]);
-      const wanted = new Set(extIds);
       return found.filter(({ externalId }) => externalId !== undefined && wanted.has(externalId));
     },
 
@@ -152,25 +150,6 @@ export function createBookingReader(reader: SourceReader) {
       return new Set(shared.map(({ externalId }) => externalId));
     },
   };
-
-  /** A template of one column can be undone, so that the column's index serves. */
-  function matchTemplate(bookings: Described<BookingSource>, extIds: readonly string[]): string[] {
-    const { parts, rule } = bookings.externalId;
-    const at = parts.findIndex((part) => 'column' in part);
-    const part = parts[at];
-    if (!part || !('column' in part) || rule || templateColumns(bookings.externalId).length > 1) return [];
-    const literal = (literals: typeof parts) =>
-      literals.map((other) => ('literal' in other ? other.literal : '')).join('');
-    const prefix = literal(parts.slice(0, at));
-    const suffix = literal(parts.slice(at + 1));
-    const values = extIds
-      .filter((extId) => extId.length > prefix.length + suffix.length)
-      .filter((extId) => extId.startsWith(prefix) && extId.endsWith(suffix))
-      .map((extId) => extId.slice(prefix.length, extId.length - suffix.length));
-    const type = bookings.types.get(part.column) ?? 'text';
-    if (!isSingleValue(type)) return [];
-    return [`${column(part.column)} = ANY (${quoteLiteral(arrayLiteral(values))}::text[]::${type}[])`];
-  }
 }
 
 function findFaults(bookings: BookingSource, types: ColumnTypes): string[] {

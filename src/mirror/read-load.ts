@@ -6,8 +6,7 @@ import { plural } from '../text/format.js';
 import type { Stream } from '../streams/stream.js';
 import { asMirrorError } from './mirror-errors.js';
 import type { Ask } from './read-only-sessions.js';
-import { column } from './row-key-and-hash.js';
-import { relation } from './source-sql.js';
+import { column, relation } from './source-sql.js';
 
 /** When the mirror was loaded, or why that cannot be said. */
 export type LoadReading = { at: Date } | { fault: string };

@@ -5,10 +5,8 @@ import { MOST_CODES, type LookupContent, type LookupTable } from '../streams/loo
 import { mappedText } from './mapped-text.js';
 import { read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
-import { column } from './row-key-and-hash.js';
-import type { ColumnTypes } from './source-columns.js';
+import { column, type ColumnTypes, relation } from './source-sql.js';
 import { findAbsent, type SourceReader } from './source-reader.js';
-import { relation } from './source-sql.js';
 
 export function createLookupReader(sessions: ReadOnlySessions, reader: SourceReader) {
   return {

@@ -1,6 +1,12 @@
 // Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
 // their keys, and the external ids that several of its rows share.
-import { keyExpression } from './row-key-and-hash.js';
+import {
+  keyExpression,
+  toSourceColumns,
+  type ColumnTypes,
+  type Described,
+  type SourceColumns,
+} from './source-sql.js';
 import { remedyFor } from '../errors/error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { nearestName, suggestName } from '../text/nearest-name.js';
@@ -20,7 +26,6 @@ import {
   type Reading,
   type WrittenFor,
 } from './read-only-sessions.js';
-import { toSourceColumns, type ColumnTypes, type Described, type SourceColumns } from './source-columns.js';
 import * as sourceSql from './source-sql.js';
 
 /** A column, and the place in the declaration that names it. */

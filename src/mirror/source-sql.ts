@@ -1,12 +1,75 @@
-// The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
-// is.
-import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
+// The SQL that reads a source, with the local key and the hash of a row. Identifiers are quoted; of the configuration only
+// the query of a source becomes SQL as it is. Key and hash are made of the text that PostgreSQL prints, so every session
+// prints values in the same formats (session-formats.ts).
+import { createHash } from 'node:crypto';
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
+import { templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
 import { keySql } from '../streams/external-id-rule.js';
-import { MAX_ID_BYTES } from '../streams/local-key.js';
+import { MAX_ID_BYTES, SHORTENED } from '../streams/local-key.js';
 import type { DeclaredSource, Source, Stream } from '../streams/stream.js';
-import { mappedText } from './mapped-text.js';
-import type { Described } from './source-columns.js';
+import { isSingleValue, mappedText, mayBeText, valueText } from './mapped-text.js';
+
+/** Alias of the source in every statement; its text form is the whole row. */
+export const ROW = 'slotsync_row';
+
+export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
+
+/** The local key as text, exactly as streams/local-key.ts joins and shortens it. Null when a part is null. */
+export function keyExpression({ key, types }: Pick<Described<Stream>, 'key' | 'types'>): string {
+  const whole = joinedText(key.map((name) => valueText(column(name), types.get(name) ?? 'text')));
+  return `CASE WHEN octet_length(${whole}) > ${MAX_ID_BYTES} THEN left(${whole}, ${SHORTENED.kept}) || '${SHORTENED.mark}'
+    || encode(sha256(convert_to(${whole}, 'UTF8')), 'hex') ELSE ${whole} END`;
+}
+
+/** Texts as streams/local-key.ts joins them. Null when one is. */
+export function joinedText(texts: readonly string[]): string {
+  const [only] = texts;
+  if (texts.length === 1 && only !== undefined) return only;
+  return texts.map((text) => String.raw`replace(replace(${text}, '\', '\\'), '|', '\|')`).join(` || '|' || `);
+}
+
+/** 64 bits over the whole row as text, seeded with the declaration and with the columns that the text does not name. */
+export function hashExpression({
+  fingerprint,
+  layout,
+}: Pick<Described<Stream>, 'fingerprint' | 'layout'>): string {
+  const seed = createHash('sha256').update(`${fingerprint} ${layout}`).digest().readBigInt64BE();
+  return `hashtextextended(${ROW}::text, (${seed})::bigint)`;
+}
+
+/** Column name to type, as SQL writes it; of a domain the type below it. */
+export type ColumnTypes = ReadonlyMap<string, string>;
+
+export interface SourceColumns {
+  types: ColumnTypes;
+  /**
+   * Names and types in order, for the row hash: the text of a row has neither. A load may make a type anew under another
+   * number, or rename it: of those that PostgreSQL does not bring along only counts whether they are lists.
+   */
+  layout: string;
+}
+
+/** A declaration with the columns of its source, for the SQL that reads it. */
+export type Described<T> = T & SourceColumns;
+
+/** Types that PostgreSQL brings along have lower numbers. */
+const FIRST_OWN_TYPE = 16384;
+
+/** `typeNames`: by the numbers of the types. */
+export function toSourceColumns(
+  columns: readonly { name: string; type: number }[],
+  typeNames: ReadonlyMap<number, string>,
+): SourceColumns {
+  const named = columns.map(({ name, type }) => [name, typeNames.get(type) ?? 'text', type] as const);
+  const layout = named.map(([name, type, oid]) => {
+    const isOwn = oid >= FIRST_OWN_TYPE;
+    return [name, isOwn ? type.endsWith('[]') : type];
+  });
+  return {
+    types: new Map(named.map(([name, type]) => [name, type])),
+    layout: JSON.stringify(layout),
+  };
+}
 
 export function relation(source: Source): string {
   return 'table' in source
@@ -48,102 +111,11 @@ export function selectHashes(
     ORDER BY k COLLATE "C"`;
 }
 
-/** The rows that a poll reads: from its watermark on, and some time before it where the cursor is a time. */
-export interface CursorRange {
-  /** A cursor's value as text, at full precision, and the key it was read with. Without one: from the beginning. */
-  watermark: { cursor: string; localKey: string } | undefined;
-  overlapSeconds: number;
-  lagSeconds: number;
-}
-
 export const TIME_WITH_ZONE = 'timestamp with time zone';
-const TIME_WITHOUT_ZONE = 'timestamp without time zone';
+export const TIME_WITHOUT_ZONE = 'timestamp without time zone';
 
 export function isTimeType(type: string): boolean {
   return [TIME_WITH_ZONE, TIME_WITHOUT_ZONE, 'date'].includes(type);
-}
-
-/** When clocks are set back, an hour comes twice, and what is written in the second has a cursor of the first. */
-const SET_BACK_SECONDS = 60 * 60;
-
-/** Infinities and NaN are after or before everything: no later value is beyond them. Undefined: the type has neither. */
-function isFiniteValue(value: string, type: string): string | undefined {
-  if (isTimeType(type)) return `isfinite(${value})`;
-  return ['numeric', 'real', 'double precision'].includes(type) ? `${value}::text !~ '[NI]'` : undefined;
-}
-
-/** No clock is further ahead, whatever its zone. */
-const MOST_AHEAD_SECONDS = 2 * 24 * 60 * 60;
-
-/** Counts the rows whose cursor comes from no clock or sequence. No statement: the type has no such values. */
-export function countImpossible(stream: Described<Stream>, cursor: string): string[] {
-  const type = stream.types.get(cursor) ?? 'text';
-  const value = column(cursor);
-  const finite = isFiniteValue(value, type);
-  if (finite === undefined) return [];
-  const isAhead = isTimeType(type)
-    ? ` OR ${value} > now()::timestamp + make_interval(secs => ${MOST_AHEAD_SECONDS})`
-    : '';
-  return [`SELECT count(*)::int AS count FROM ${relation(stream.source)} WHERE NOT (${finite})${isAhead}`];
-}
-
-/**
- * `(cursor, key, row hash, whether it is beyond the watermark)` in the order of the cursor, and of the key's bytes where
- * cursors are equal. Rows without a cursor, or with one that is not finite, are
- * not read.
- */
-export function selectByCursor(stream: Described<Stream>, cursor: string, range: CursorRange): string {
-  const { watermark } = range;
-  const mark = watermark && markOf(stream, cursor, watermark);
-  const isAhead =
-    watermark && mark !== undefined
-      ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
-      : 'true';
-  // Without its table, `c` would be the text that is put out, and 10 before 9.
-  return `SELECT c::text, k, h, ${isAhead}
-    FROM (SELECT ${column(cursor)} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
-      FROM ${relation(stream.source)} WHERE ${inRange(stream, cursor, range)}) AS polled
-    WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C"`;
-}
-
-/** Answers a row where the source has one at the watermark or beyond it. */
-export function findReached(
-  stream: Described<Stream>,
-  cursor: string,
-  watermark: NonNullable<CursorRange['watermark']>,
-): string {
-  const condition = inRange(stream, cursor, {
-    watermark,
-    overlapSeconds: 0,
-    lagSeconds: -MOST_AHEAD_SECONDS,
-  });
-  return `SELECT 1 FROM ${relation(stream.source)} WHERE ${condition} LIMIT 1`;
-}
-
-const markOf = (stream: Described<Stream>, cursor: string, watermark: { cursor: string }) =>
-  `${quoteLiteral(watermark.cursor)}::text::${stream.types.get(cursor) ?? 'text'}`;
-
-/** The condition of the rows of a range. */
-function inRange(
-  stream: Described<Stream>,
-  cursor: string,
-  { watermark, overlapSeconds, lagSeconds }: CursorRange,
-): string {
-  const type = stream.types.get(cursor) ?? 'text';
-  const overlap = type === TIME_WITHOUT_ZONE ? Math.max(overlapSeconds, SET_BACK_SECONDS) : overlapSeconds;
-  const value = column(cursor);
-  const isTime = isTimeType(type);
-  const conditions = [`${value} IS NOT NULL`];
-  const finite = isFiniteValue(value, type);
-  if (finite !== undefined) conditions.push(finite);
-  if (watermark) {
-    const before = isTime ? ` - make_interval(secs => ${overlap})` : '';
-    conditions.push(`${value} >= ${markOf(stream, cursor, watermark)}${before}`);
-  }
-  if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
-  // A time without a zone may be one of any zone: up to fourteen hours ahead of this session's.
-  else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
-  return conditions.join(' AND ');
 }
 
 /** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */
@@ -258,4 +230,26 @@ export function selectKeysOfIds(stream: Identified, externalIds: readonly string
     FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place FROM ${keysAndIds(stream)}
       WHERE ext = ANY (${quoteLiteral(arrayLiteral(externalIds))}::text[]) AND k IS NOT NULL) AS placed
     WHERE place <= ${limit} GROUP BY ext`;
+}
+
+/**
+ * A condition that rows with these external ids fulfil, where the template has one column: it can be undone, so that the
+ * column's index serves. Other rows may fulfil it too. `externalIds`: such as the template may give.
+ */
+export function narrowToColumn(
+  { externalId: template, types }: Described<Pick<DeclaredSource, 'externalId'>>,
+  externalIds: readonly string[],
+): string[] {
+  const [name, more] = templateColumns(template);
+  const type = types.get(name ?? '') ?? 'text';
+  if (name === undefined || more !== undefined || template.rule || !isSingleValue(type)) return [];
+  const at = template.parts.findIndex((part) => 'column' in part);
+  const literal = (parts: ExternalIdTemplate['parts']) =>
+    parts.map((part) => ('literal' in part ? part.literal : '')).join('');
+  const prefix = literal(template.parts.slice(0, at)).length;
+  const suffix = literal(template.parts.slice(at + 1)).length;
+  const values = externalIds
+    .map((externalId) => externalId.slice(prefix, externalId.length - suffix))
+    .filter((value) => mayBeText(value, type));
+  return [matchKeys({ key: [name], types }, [arrayLiteral(values)])];
 }

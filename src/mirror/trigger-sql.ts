@@ -6,8 +6,7 @@ import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
 import { FUNCTION_COMMENT, functionName } from '../streams/trigger-functions.js';
-import { keyExpression } from './row-key-and-hash.js';
-import type { ColumnTypes } from './source-columns.js';
+import { keyExpression, type ColumnTypes } from './source-sql.js';
 
 /** The events, and the rows of each whose keys are written. */
 const EVENTS = {

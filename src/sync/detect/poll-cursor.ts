@@ -2,7 +2,7 @@
 // inbox. The watermark moves only over what is settled, so the next poll finds what is not done yet, whatever became of
 // the inbox.
 import { codeOf, messageOf } from '../../errors/errors.js';
-import type { CursorRow } from '../../mirror/mirror.js';
+import type { CursorRow } from '../../mirror/read-by-cursor.js';
 import type { Queries } from '../../state/database.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
 import {
