@@ -5,7 +5,7 @@ import { requireSources } from '../mirror/require-sources.js';
 import { print, printJson, printLine } from '../render/print.js';
 import { describeUnknownKeys } from '../documents/runs.js';
 import { listUnfinishedRuns } from '../state/runs/read-runs.js';
-import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
+import { findUnknownKeys } from '../sync/identity/read-keys.js';
 import { EXIT } from './exit-code.js';
 import { startAndWork, type RunOptions } from './work-run.js';
 import type { Mirror } from '../mirror/mirror.js';

@@ -6,7 +6,7 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
-import { findUnknownKeys } from '../../src/sync/plan/unknown-keys.js';
+import { findUnknownKeys } from '../../src/sync/identity/read-keys.js';
 import { pushKeys } from '../../src/sync/operator/push-keys.js';
 import { keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';

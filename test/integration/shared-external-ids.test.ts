@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { PlanSink } from '../../src/sync/plan/planned-batches.js';
 import { planStream } from '../../src/sync/plan/plan-stream.js';
-import { explainRefusal } from '../../src/sync/plan/refused-rows.js';
+import { explainRefusal } from '../../src/sync/plan/plan-lists.js';
 import { keepRoomWorlds, rooms } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();

@@ -1,6 +1,10 @@
 // The keys of a stream's rows, in the blocks in which the rows are read: a reading of hashes is ordered and in one snapshot,
 // and each block of rows is read by its keys, in constant memory.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
+import { readRecordKeys } from '../../state/records/read/record-details.js';
+import { shortenKey } from '../../streams/local-key.js';
+import type { Stream } from '../../streams/stream.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 /** Rows that are read at once. */
 const ROWS_AT_ONCE = 1000;
@@ -39,4 +43,19 @@ export async function* readKeys(
     }
   }
   if (keys.length > 0) yield keys;
+}
+
+/** Finds which of the keys that an operator has typed have neither row nor record. */
+export async function findUnknownKeys(
+  { mirror, state }: Pick<SyncDeps, 'mirror' | 'state'>,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<string[]> {
+  const known = await readRecordKeys(state.db, stream.name, keys.map(shortenKey));
+  const rest = keys.filter((key) => !known.has(shortenKey(key)));
+  if (rest.length === 0) return [];
+  for await (const lines of mirror.readHashes(stream, { keys: rest.map(shortenKey) })) {
+    for (const line of lines) known.add(decodeColumn(unescapeColumn(line.split('\t', 1)[0] ?? '')));
+  }
+  return rest.filter((key) => !known.has(shortenKey(key)));
 }

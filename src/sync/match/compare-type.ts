@@ -7,7 +7,7 @@ import { messageOf } from '../../errors/errors.js';
 import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-temp-tables.js';
 import { storable } from '../../state/records/outcome-types.js';
 import type { FieldChange } from '../../streams/destination-object.js';
-import { matchValue, NOT_THERE_YET } from '../identity/match-values.js';
+import { matchValue, NOT_THERE_YET } from '../identity/match-candidates.js';
 import type { Stream } from '../../streams/stream.js';
 import {
   differencesOf,

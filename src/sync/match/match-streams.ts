@@ -10,7 +10,7 @@ import {
   type MatchTables,
 } from '../../state/match-temp-tables.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
-import { NOT_THERE_YET, valuesOf } from '../identity/match-values.js';
+import { NOT_THERE_YET, valuesOf } from '../identity/match-candidates.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';
 import {
   comparedDifferences,

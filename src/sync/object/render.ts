@@ -17,6 +17,9 @@ import {
   type NeededReference,
 } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
+import { recordName } from '../../state/records/outcome-types.js';
+import { readRowIds } from '../identity/row-ids.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 /** A row as an object; or the reference that is not at the service yet; or the reason against it. */
 export type Rendered =
@@ -108,4 +111,25 @@ function spellAsThere(
 
 export function describeMissing({ fieldId, stream, localKey }: NeededReference): string {
   return `${fieldId} refers to ${stream} '${localKey}', which is not at the service yet`;
+}
+
+/**
+ * Renders rows as `renderRows` does. A reference that is not at the service yet becomes the external id that the parent's
+ * row has, or else what `placeholder` returns.
+ */
+export async function renderWithParents(
+  deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
+  stream: Stream,
+  rows: ReadonlyMap<string, { row: Row }>,
+  placeholder: (reference: NeededReference) => string | undefined = () => undefined,
+): Promise<Map<string, Rendered>> {
+  const wanted = new Map<string, NeededReference>();
+  const rendered = await renderRows(deps.state, stream, rows, (reference) => {
+    wanted.set(recordName(reference), reference);
+    return '';
+  });
+  if (wanted.size === 0) return rendered;
+  const rowIdOf = await readRowIds(deps, [...wanted.values()]);
+  const idOf = (reference: NeededReference) => rowIdOf(reference).id ?? placeholder(reference);
+  return renderRows(deps.state, stream, rows, idOf);
 }

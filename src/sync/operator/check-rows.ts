@@ -5,7 +5,7 @@ import type { State } from '../../state/database.js';
 import { isShortenedKey, MAX_ID_BYTES } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { readKeys, type KeyFaults } from '../identity/read-keys.js';
-import { renderWithParents } from '../object/render-with-parents.js';
+import { renderWithParents } from '../object/render.js';
 
 export interface RowFault {
   /** Why, with the place in the configuration. */

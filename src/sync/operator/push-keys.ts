@@ -2,7 +2,7 @@
 import { addChanges } from '../../state/inbox/add-changes.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import { findUnknownKeys } from '../plan/unknown-keys.js';
+import { findUnknownKeys } from '../identity/read-keys.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
 /** Keys looked up and written in one statement. */

@@ -1,42 +1,33 @@
 // The lists of the plan of one stream. What the merge finds is collected, because mirror, state and service are asked about
 // many keys at once; each list has a function that decides what becomes of its keys.
-import type { Context } from '../../destination/client.js';
+import type { Mirror, SharedExternalId } from '../../mirror/mirror.js';
+import type { State } from '../../state/database.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
-import { listRecordedStreams } from '../../state/records/read/count-records.js';
 import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
-import { countUnaskedWithinADay } from '../../state/sent.js';
-import type { HeldSample, PlanCounts, RunKind, RunRange } from '../../state/schema.js';
-import type { SharedExternalId } from '../../mirror/mirror.js';
+import type { PlanCounts } from '../../state/schema.js';
+import { MAX_ID_BYTES } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../object/decide-operation.js';
 import { chooseDue, maySeeGone } from '../object/retire.js';
-import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './planned-batches.js';
-import { createExistingObjectFinder, type ExistingObjectDeps } from './existing-objects.js';
+import {
+  collectBatches,
+  collectLists,
+  KEYS_AT_ONCE,
+  keysPerBatch,
+  NOTHING_PLANNED,
+  type Planned,
+  type PlanRequest,
+  type PlanSink,
+  type RefusedRow,
+} from './planned-batches.js';
+import type { PlanDeps } from './existing-objects.js';
 import type { MergeCounts, PlanEntry, RefusedEntry, WriteEntry } from './merge-readings.js';
-import { createMoves, type Takeover } from './moved-records.js';
-import { explainRefusal } from './refused-rows.js';
-import { MOST_COMPARED } from './renamed-rows.js';
+import { createMoves, MOST_COMPARED } from './moved-rows.js';
+import { createCreates } from './plan-creates.js';
 
-/** Keys handed to the sink at once, and objects asked for. */
-const KEYS_AT_ONCE = 1000;
-/** Records kept field by field of those that would overwrite an object. */
-const SAMPLES = 3;
-
-export type PlanDeps = ExistingObjectDeps;
-
-export interface PlanRequest {
-  kind: RunKind;
-  range: RunRange | null;
-  /** Keys taken from the inbox; undefined: what the range selects. */
-  keys?: readonly string[];
-  /** Undefined for a preview. */
-  runId?: number;
-  /** Records that may still be written, over all streams of the run; used up here. `isShort`: some were left out. */
-  room: { records: number; isShort?: boolean };
-  /** For the questions to the service. */
-  context: Context;
-}
+/** Keys named of the rows that share an external id. */
+const NAMED = 5;
 
 interface PlanFacts {
   request: PlanRequest;
@@ -47,17 +38,6 @@ interface PlanFacts {
 
 export type PlanLists = ReturnType<typeof createPlanLists>;
 
-export const NOTHING_PLANNED = {
-  create: 0,
-  update: 0,
-  retire: 0,
-  overwrite: 0,
-  repair: 0,
-  released: 0,
-  moved: 0,
-  gone: 0,
-};
-
 /** Plans into the sink. Errors are those of the readings and of the sink. */
 export function createPlanLists(
   deps: PlanDeps,
@@ -66,32 +46,22 @@ export function createPlanLists(
   sink: PlanSink,
 ) {
   const { state } = deps;
-  const { kind, range, room, runId } = request;
-  const isIncremental = kind === 'incremental';
+  const { range, room } = request;
+  const isIncremental = request.kind === 'incremental';
   const isWhole = isWholeRun(request);
   const seesGone = maySeeGone(request);
   const retires = stream.retire === 'deactivate';
-  /** Records by what is planned for them. `gone`: their rows are gone, and the next whole sync retires them. */
-  const planned = { ...NOTHING_PLANNED };
-  /** Objects of streams that left the configuration, by stream, that rows of this one would take over. */
-  const formerStreams: Record<string, number> = {};
-  /** Rows that take an object over; `changed`: those of them that change it, which are updates. */
-  const takenOver = { all: 0, changed: 0 };
-  /** Records never accepted, about whose objects the service is asked or not; `equal`: the object is there as it should be. */
-  const unaccepted = { asked: 0, unasked: 0, equal: 0 };
-  /** The first records that would overwrite an object. */
-  const samples: HeldSample[] = [];
+  const planned: Planned = { ...NOTHING_PLANNED };
   /** The first keys whose rows are gone, and the first of new rows: as many as are compared, and one more. */
   const compared = { gone: [] as string[], created: [] as string[] };
-  /** Requests that a run sends to look for existing objects. */
-  let questions = 0;
 
-  const moves = createMoves(deps, stream, () => listRecordedStreams(state.db));
-  const existingObjects = createExistingObjectFinder(deps, stream, request.context);
+  const moves = createMoves(deps, stream);
   const batches = collectBatches(keysPerBatch(stream, request.context.lane), sink);
+  const noteCreated = (found: readonly string[]) => addCompared(compared.created, found);
+  const creates = createCreates(deps, stream, { request, keys, planned, moves, batches, noteCreated });
   const lists = {
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
-    unaccepted: collectLists(KEYS_AT_ONCE, planUnaccepted),
+    unaccepted: collectLists(KEYS_AT_ONCE, creates.plan),
     gone: collectLists(KEYS_AT_ONCE, planGone),
     kept: collectLists(KEYS_AT_ONCE, noteGone),
     back: collectLists<string>(KEYS_AT_ONCE, (found) => sink.noteRowsBack?.(found)),
@@ -117,70 +87,6 @@ export function createPlanLists(
     }
     planned.update++;
     await batches.add('update', entry);
-  }
-
-  /** Records of which the service has accepted nothing yet: each takes an object over, overwrites one or creates one. */
-  async function planUnaccepted(entries: readonly WriteEntry[]): Promise<void> {
-    const creates = entries.filter(({ operation }) => operation === 'create');
-    const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));
-    const others = entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key));
-    const existing = await findExisting(others, entries.length < KEYS_AT_ONCE);
-    for (const entry of entries) {
-      const former = takeovers.get(entry.key);
-      if (former) await planTakeover(entry, former);
-      else await planCreate(entry, existing.get(entry.key));
-    }
-  }
-
-  async function planTakeover(entry: WriteEntry, former: Takeover): Promise<void> {
-    if (!deps.streams.has(former.stream)) {
-      formerStreams[former.stream] = (formerStreams[former.stream] ?? 0) + 1;
-      planned.overwrite++;
-      unaccepted.asked++;
-      return batches.add('overwrite', entry);
-    }
-    takenOver.all++;
-    if (former.isChanged) {
-      takenOver.changed++;
-      planned.update++;
-    }
-    // A former record that comes into `gone` is counted there.
-    const isGone =
-      former.stream === stream.name && retires && seesGone && (keys?.has(former.localKey) ?? true);
-    if (!isGone) planned.moved++;
-    await batches.add(former.isChanged ? 'update' : 'unlimited', entry);
-  }
-
-  async function planCreate(entry: WriteEntry, existing: HeldSample | undefined): Promise<void> {
-    if (entry.operation === 'create') addCompared(compared.created, [entry.key]);
-    if (existing && existing.changes.length > 0) {
-      planned.overwrite++;
-      if (samples.length < SAMPLES) samples.push(existing);
-      return batches.add('overwrite', entry);
-    }
-    if (existing) unaccepted.equal++;
-    planned.create++;
-    await batches.add('create', entry);
-  }
-
-  /**
-   * The objects that exist for these records. A few of them are never held, whatever they overwrite, and are not asked about;
-   * unless they come in parts, because what is overwritten counts over a day. `isRest`: no other list comes after this one.
-   */
-  async function findExisting(wanted: readonly string[], isRest: boolean) {
-    if (wanted.length === 0) return new Map<string, HeldSample>();
-    const areFew =
-      isRest &&
-      unaccepted.asked === 0 &&
-      wanted.length + (await countUnaskedWithinADay(state.db, stream.name)) <= stream.limits.overwrite.count;
-    const mayBeHeld = isIncremental || range !== null || !areFew;
-    if (!mayBeHeld) unaccepted.unasked += wanted.length;
-    // A preview shows what would be overwritten, also where a run does not ask.
-    if (!mayBeHeld && runId !== undefined) return new Map<string, HeldSample>();
-    unaccepted.asked += wanted.length;
-    const existing = await existingObjects.find(wanted);
-    if (mayBeHeld) questions = existingObjects.requests();
-    return existing;
   }
 
   async function noteGone(keys: readonly string[]): Promise<void> {
@@ -253,35 +159,40 @@ export function createPlanLists(
     },
 
     /** The counts of the plan; `merged` are those of the whole merge. */
-    counts({ create, update, unchanged, retry, dead }: MergeCounts): PlanCounts {
-      const { asked, unasked, equal } = unaccepted;
-      const counts: PlanCounts = {
-        create: create - takenOver.all,
-        update: update + takenOver.changed,
-        retire: planned.retire,
-        unchanged,
-        retry,
-        dead,
-        moved: Math.max(0, planned.moved - takenOver.changed),
-        ...(planned.repair > 0 && { repair: planned.repair }),
-      };
-      if (unasked > 0) counts.unasked = unasked;
-      if (equal + planned.overwrite > 0)
-        Object.assign(counts, {
-          new: asked - equal - planned.overwrite,
-          equal,
-          overwrite: planned.overwrite,
-        });
-      return counts;
-    },
+    counts: (merged: MergeCounts): PlanCounts => countPlan(planned, creates, merged),
 
     /** The counts that the limits apply to. */
-    limited: () => ({ ...planned, asked: unaccepted.asked, samples, formerStreams }),
+    limited: () => ({
+      ...planned,
+      asked: creates.counts.asked,
+      samples: creates.samples,
+      formerStreams: creates.formerStreams,
+    }),
 
-    questions: () => questions,
+    questions: creates.questions,
 
     /** The keys of rows that may only have changed their key. */
     compared,
+  };
+}
+
+function countPlan(
+  planned: Planned,
+  { counts: { asked, unasked, equal }, takenOver }: ReturnType<typeof createCreates>,
+  { create, update, unchanged, retry, dead }: MergeCounts,
+): PlanCounts {
+  const { overwrite } = planned;
+  return {
+    create: create - takenOver.all,
+    update: update + takenOver.changed,
+    retire: planned.retire,
+    unchanged,
+    retry,
+    dead,
+    moved: Math.max(0, planned.moved - takenOver.changed),
+    ...(planned.repair > 0 && { repair: planned.repair }),
+    ...(unasked > 0 && { unasked }),
+    ...(equal + overwrite > 0 && { new: asked - equal - overwrite, equal, overwrite }),
   };
 }
 
@@ -291,3 +202,43 @@ function addCompared(list: string[], keys: readonly string[]): void {
 
 const isWrite = (decision: Decision) =>
   decision === 'create' || decision === 'update' || decision === 'retry';
+
+/** The refusal of a row; `shared` are the external ids its entry counts by. */
+export function explainRefusal(
+  { key, hash, sharedId }: RefusedEntry,
+  shared: readonly SharedExternalId[],
+): RefusedRow {
+  const sharing = sharedId === undefined ? undefined : shared[sharedId];
+  if (sharing) {
+    const { externalId } = sharing;
+    return { key, code: 'external_id_shared', externalId, message: explainSharedId(sharing, key) };
+  }
+  const message = `its key is longer than ${MAX_ID_BYTES} bytes`;
+  return { key, code: 'key_too_long', message, deadHash: hash };
+}
+
+/** The external ids of several rows. A row that is linked to another object does not count: it does not use its template's. */
+export async function readSharedIds(
+  { mirror, state }: { mirror: Mirror; state: Pick<State, 'db'> },
+  stream: Stream,
+): Promise<SharedExternalId[]> {
+  const shared = await mirror.findSharedExternalIds(stream);
+  const links = await readLinks(
+    state.db,
+    stream.name,
+    shared.flatMap(({ keys }) => keys),
+  );
+  return shared.flatMap(({ externalId, count, keys }) => {
+    const unlinked = keys.filter((key) => !links.has(key));
+    const left = count - (keys.length - unlinked.length);
+    return left > 1 ? [{ externalId, count: left, keys: unlinked }] : [];
+  });
+}
+
+/** Why a row with such an id is not sent. */
+function explainSharedId({ externalId, count, keys }: SharedExternalId, key: string): string {
+  const others = keys.filter((other) => other !== key).slice(0, NAMED);
+  const more = count - 1 - others.length;
+  const unnamed = more <= 0 ? '' : ` and ${more} more ${more === 1 ? 'row' : 'rows'}`;
+  return `external id '${externalId}' is also that of ${others.join(', ')}${unnamed}`;
+}

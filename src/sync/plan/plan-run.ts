@@ -30,10 +30,9 @@ import { logUnexpected } from '../../process/logger.js';
 import { noteFailure, noteInSpan } from '../../process/tracing.js';
 import type { Recognizer } from '../run/recognize-databases.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import { planRepair } from './plan-repair.js';
-import { planStream } from './plan-stream.js';
+import { planRepair, planStream } from './plan-stream.js';
 import type { NameCheck } from './unknown-names.js';
-import { createBatchWriter } from './write-batches.js';
+import { createBatchWriter } from './planned-batches.js';
 
 interface RunDeps extends SyncDeps {
   nameCheck: NameCheck;

@@ -1,6 +1,9 @@
 // The plan of one stream: what differs between mirror and state, in batches, and which of it is sent. A run and a preview
 // plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
-import type { SeenLoad } from '../../state/freshness.js';
+import type { LoadReading } from '../../mirror/mirror.js';
+import { readClock, type Queries } from '../../state/database.js';
+import { listRepairable, summarizeDrift } from '../../state/drift/read-drift.js';
+import { readLoad, type SeenLoad } from '../../state/freshness.js';
 import { digestPlanned } from '../../state/gates/held.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
@@ -15,18 +18,25 @@ import {
 import { listFrozen } from '../../state/freezes.js';
 import { countWithinADay } from '../../state/sent.js';
 import { readStanding, type Standing } from '../../state/streams.js';
-import { summarizeDrift } from '../../state/drift/read-drift.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { decide, findApproval, type Weighed } from '../limits/decide.js';
-import { toLoadFacts } from '../limits/load-age.js';
+import { judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { requireLookups } from '../run/current-streams.js';
-import type { PlanSink } from './planned-batches.js';
-import { createLoadJudge } from './judge-load.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+import {
+  collectBatches,
+  collectLists,
+  KEYS_AT_ONCE,
+  keysPerBatch,
+  NOTHING_PLANNED,
+  type PlanRequest,
+  type PlanSink,
+} from './planned-batches.js';
+import type { PlanDeps } from './existing-objects.js';
 import { mergeReadings, type MergeCounts } from './merge-readings.js';
-import { createPlanLists, type PlanDeps, type PlanLists, type PlanRequest } from './plan-lists.js';
-import { readSharedIds } from './refused-rows.js';
-import { findRenamed } from './renamed-rows.js';
+import { findRenamed } from './moved-rows.js';
+import { createPlanLists, readSharedIds, type PlanLists } from './plan-lists.js';
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
 export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
@@ -98,8 +108,79 @@ async function mergeInto(
 /** In place of the counts of a reading that was stopped. */
 const NO_COUNTS = {} as MergeCounts;
 
+interface RepairRequest {
+  runId: number;
+  /** Only what was seen since this ISO time; undefined: all that drifts. */
+  seenSince: string | undefined;
+}
+
+/**
+ * Plans the repair of one stream into the sink: of the records whose objects drift, as a verify has written them down. Each is
+ * looked at once more before it is sent. How many there may be unasked is a limit of its own: all of them at once may mean that
+ * the service was restored from a backup, and not that its objects are wrong. Throws what state and sink throw.
+ */
+export async function planRepair(
+  { state, mirror }: Pick<SyncDeps, 'state' | 'mirror'>,
+  stream: Stream,
+  { runId, seenSince }: RepairRequest,
+  sink: PlanSink,
+) {
+  const { db } = state;
+  const standing = await readStanding(db, stream.name);
+  const judge = await createLoadJudge(db, stream);
+  judge.note(await mirror.readLoad(stream));
+  const load = judge.load();
+  let repair = 0;
+  const batches = collectBatches(keysPerBatch(stream), sink);
+  const wishes = collectLists<string>(KEYS_AT_ONCE, (keys) => sink.wish?.('repair', keys));
+  for (let after: string | undefined; ;) {
+    const block = await listRepairable(db, { stream: stream.name, seenSince }, after, KEYS_AT_ONCE);
+    for (const { localKey: key, isRetired } of block) {
+      repair++;
+      await wishes.add(key);
+      await batches.add(isRetired ? 'repairRetire' : 'repair', { operation: 'repair', key });
+    }
+    const last = block.at(-1);
+    if (!last || block.length < KEYS_AT_ONCE) break;
+    after = last.localKey;
+  }
+  await wishes.flush();
+  await batches.flush();
+  await sink.flush?.();
+
+  const counts: PlanCounts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
+  if (load?.problem) counts.staleLoad = load.problem;
+  const merged = { accepted: await countAccepted(db, stream.name), rows: 1, deadRows: 0 };
+  const planned = { ...NOTHING_PLANNED, repair, asked: 0, samples: [], formerStreams: {} };
+  const request = { kind: 'repair', range: null, runId } as const;
+  const decisions = await weigh({ state, mirror }, stream, request, {
+    standing,
+    merged,
+    planned,
+    keys: undefined,
+    load,
+  });
+  return { counts, standing, keys: undefined, gone: 0, load: undefined, ...decisions };
+}
+
+/**
+ * Reads what is known of a stream's load before the mirror is read, so that a load that comes in between is a newer one, and
+ * judges it when the mirror has said how old it is.
+ */
+async function createLoadJudge(db: Queries, { name, freshness }: Pick<Stream, 'name' | 'freshness'>) {
+  const before = freshness && { noted: await readLoad(db, name), now: await readClock(db) };
+  let load: SeenLoad | undefined;
+  return {
+    note(reading: LoadReading | undefined): void {
+      if (freshness && before && reading) load = judgeLoad(freshness, reading, before);
+    },
+    /** Undefined: nobody asks how old it is, or nothing was noted. */
+    load: () => load,
+  };
+}
+
 /** The decisions of a plan: what is sent, and what gates keep back. */
-export interface PlanDecisions {
+interface PlanDecisions {
   /** By operation, or the name of a gate of all operations. */
   holds: Record<string, Hold>;
   /** Operations whose approvals stand, because the plan could not use them. */
@@ -109,7 +190,7 @@ export interface PlanDecisions {
 }
 
 /** Decides about each operation of a plan or a repair. */
-export async function weigh(
+async function weigh(
   { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
   stream: Stream,
   request: Pick<PlanRequest, 'kind' | 'range' | 'runId'>,

@@ -1,12 +1,27 @@
-// The batches of a plan. A batch is claimed, read and settled as one, and written in as many requests as it takes.
+// The request of a plan, and the batches that become of it. A batch is claimed, read and settled as one, and written in as many
+// requests as it takes.
+import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
-import type { RenamedRow } from '../../state/records/gone-rows.js';
-import type { RecordKey } from '../../state/records/outcome-types.js';
-import type { LimitedOperation, ResendReason } from '../../state/schema.js';
+import type { Meter } from '../../process/meter.js';
+import type { Queries, State } from '../../state/database.js';
+import { addChanges } from '../../state/inbox/add-changes.js';
+import { failRecords } from '../../state/records/settle-records.js';
+import {
+  abandonRecords,
+  forgetRecords,
+  noteBack,
+  noteGone,
+  noteRenamed,
+  type RenamedRow,
+} from '../../state/records/gone-rows.js';
+import { NO_OUTCOMES, type RecordKey } from '../../state/records/outcome-types.js';
+import { wishAgain } from '../../state/records/resend.js';
+import { insertBatches, type NewBatch } from '../../state/runs/batches.js';
+import { asPlanner, type Planner } from '../../state/runs/claim-planning.js';
+import type { LimitedOperation, ResendReason, RunKind, RunRange } from '../../state/schema.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import type { WriteEntry } from './merge-readings.js';
-import type { RefusedRow } from './refused-rows.js';
 
 /**
  * The kinds of batches. `limit`: the limit that counts the records. `isLast`: it comes after all other writes of the run.
@@ -30,6 +45,28 @@ export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: t
   return BATCH_KINDS[kind];
 }
 
+export interface PlanRequest {
+  kind: RunKind;
+  range: RunRange | null;
+  /** Keys taken from the inbox; undefined: what the range selects. */
+  keys?: readonly string[];
+  /** Undefined for a preview. */
+  runId?: number;
+  /** Records that may still be written, over all streams of the run; used up here. `isShort`: some were left out. */
+  room: { records: number; isShort?: boolean };
+  /** For the questions to the service. */
+  context: Context;
+}
+
+/** A row that is not sent, and why. With a `deadHash` its record is given up until the row has another hash. */
+export interface RefusedRow {
+  key: string;
+  code: 'key_too_long' | 'external_id_shared';
+  message: string;
+  externalId?: string;
+  deadHash?: string;
+}
+
 /** Takes what is planned. A sink that only shows a plan leaves out what writes. */
 export interface PlanSink {
   addBatch(kind: BatchKind, entries: readonly WriteEntry[]): Promise<void>;
@@ -51,6 +88,23 @@ export interface PlanSink {
   /** Rows that are not sent; not all of them at once. */
   refuse(rows: readonly RefusedRow[]): Promise<void>;
 }
+
+/** Records by what is planned for them. `gone`: their rows are gone, and the next whole sync retires them. */
+export const NOTHING_PLANNED = {
+  create: 0,
+  update: 0,
+  retire: 0,
+  overwrite: 0,
+  repair: 0,
+  released: 0,
+  moved: 0,
+  gone: 0,
+};
+
+export type Planned = typeof NOTHING_PLANNED;
+
+/** Keys handed to the sink at once, and objects asked for. */
+export const KEYS_AT_ONCE = 1000;
 
 /** So that a change waits for few others: those of its batch, and one that has claimed its record. */
 export const KEYS_OF_A_CHANGE = 100;
@@ -100,5 +154,97 @@ export function collectBatches(size: number, { addBatch }: Pick<PlanSink, 'addBa
     async flush(): Promise<void> {
       for (const list of lists.values()) await list.flush();
     },
+  };
+}
+
+/** Batch rows written in one statement, and the keys in them. */
+const ROWS_AT_ONCE = 200;
+const KEYS_IN_ROWS = 100_000;
+/** As many are written with the end of the plan, except those that limits count. */
+const KEYS_AT_END = 1000;
+
+/**
+ * The sink of a run: a stream's batches become rows; retirements go after every write of the run. None is sent before the plan
+ * has ended, which takes out what gates keep back. It writes only as long as this is the planner of the run.
+ */
+export function createBatchWriter(
+  { db }: State,
+  { name, level, limits }: Stream,
+  {
+    planner,
+    retireLevel,
+    meter,
+  }: {
+    planner: Planner;
+    retireLevel: number;
+    meter: Meter;
+  },
+) {
+  const { runId } = planner;
+  const write = (work: (tx: Queries) => Promise<void>) => asPlanner(db, planner, work);
+  let rows: NewBatch[] = [];
+  let keysInRows = 0;
+  let batches = 0;
+  let records = 0;
+
+  async function flush(): Promise<void> {
+    if (rows.length > 0) await write((tx) => insertBatches(tx, rows));
+    rows = [];
+    keysInRows = 0;
+  }
+
+  const sink: PlanSink = {
+    async addBatch(kind, entries) {
+      const { limit, isLast = false, isExempt = false } = limitOf(kind);
+      batches++;
+      records += entries.length;
+      rows.push({
+        runId,
+        stream: name,
+        level: isLast ? retireLevel : level,
+        keys: entries.map(({ key }) => key),
+        state: 'planned',
+        operation: limit,
+        exempt: isExempt,
+      });
+      keysInRows += entries.length;
+      if (rows.length >= ROWS_AT_ONCE || keysInRows >= KEYS_IN_ROWS) await flush();
+    },
+    async flush(isComplete = false): Promise<void> {
+      const isLimited = rows.some(({ operation }) => operation && limits[operation] !== undefined);
+      if (isComplete || keysInRows > KEYS_AT_END || isLimited) await flush();
+    },
+    wish: (reason, keys) => write((tx) => wishAgain(tx, { stream: name, keys, reason, runId })),
+    noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
+    noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
+    noteRenamed: (renamed) => write((tx) => noteRenamed(tx, name, renamed)),
+    follow: (rows) =>
+      write(async (tx) => {
+        for (const { stream, localKey } of rows) await addChanges(tx, stream, [localKey]);
+      }),
+    forget: (keys) => write((tx) => forgetRecords(tx, name, keys)),
+    abandon: (keys) => write((tx) => abandonRecords(tx, name, keys)),
+    async refuse(refused) {
+      records += refused.length;
+      const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));
+      const dead = refused.filter(({ deadHash }) => deadHash !== undefined).length;
+      const counts = { ...NO_OUTCOMES, failed: refused.length - dead, dead };
+      const finished = { state: 'done', counts } as const;
+      const keys = refused.map(({ key }) => key);
+      await write(async (tx) => {
+        await failRecords(tx, name, runId, failures);
+        await insertBatches(tx, [{ runId, stream: name, level, keys, ...finished }]);
+      });
+      meter.settled(name, counts);
+    },
+  };
+  return {
+    sink,
+    /** Writes what is left, in the transaction that ends the plan. */
+    writeRest: (tx: Queries) => insertBatches(tx, rows),
+    /** Batches that send something, with those that gates will keep back. */
+    batches: () => batches,
+    /** Records in all of them, and those that the plan itself refused. */
+    records: () => records,
   };
 }

@@ -1,16 +1,18 @@
-// The operations of a plan, field by field: what each write would change at the service, or why there would be none.
+// The operations of a plan, field by field: what each write would change at the service, or why there would be none. They
+// are shown by `plan`, or written to a file.
 import type { Context } from '../../destination/client.js';
-import type { ServiceObject, Unreadable } from '../../destination/destination.js';
+import type { ServiceObject } from '../../destination/destination.js';
+import { UsageError } from '../../errors/errors.js';
+import { openCsvFile } from '../../files/csv-file.js';
+import { openOutputFile } from '../../files/output-file.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
-import type { Rendered } from '../object/render.js';
-import { findMeant } from '../identity/match-candidates.js';
-import { renderWithParents } from '../object/render-with-parents.js';
+import { type Rendered, renderWithParents } from '../object/render.js';
+import type { RefusedRow } from './planned-batches.js';
+import { findStanding, type PlanDeps, type SoughtObject } from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
-import type { ExistingObjectDeps } from './existing-objects.js';
-import type { RefusedRow } from './refused-rows.js';
 
 /** `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. */
 export type Operation = WriteEntry['operation'] | 'overwrite';
@@ -31,9 +33,9 @@ export interface PlannedOperation {
   problem: string | undefined;
 }
 
-/** Compares what is planned with what stands at the service. One request for a thousand objects. */
+/** Compares what is planned with what stands at the service. */
 export async function describeOperations(
-  deps: ExistingObjectDeps,
+  deps: PlanDeps,
   stream: Stream,
   planned: readonly Planned[],
   context: Context,
@@ -42,7 +44,7 @@ export async function describeOperations(
   const keys = planned.map(({ key }) => key);
   const owners = await readOwnersByKey(deps.state.db, stream.name, keys);
   const known = new Map(owners.map(({ localKey, externalId }) => [localKey, externalId]));
-  const { rows, unreadable: unreadableRows } = await deps.mirror.readRows(stream, keys);
+  const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
   const rendered = await renderWithParents(
     deps,
     stream,
@@ -53,28 +55,28 @@ export async function describeOperations(
     const result = rendered.get(key);
     return result && 'extId' in result ? result.extId : known.get(key);
   };
-  const extIds = keys.flatMap((key) => externalIdOf(key) ?? []);
-  const unreadable: Unreadable = new Map();
-  const found = await deps.destination.findObjects(extIds, stream.type, context, unreadable);
-  const isKnown = (extId: string) => found.has(extId) || unreadable.has(extId);
-  // The run links these to objects before it would create them.
-  const absent = planned.flatMap(({ operation, key }) => {
-    const result = rendered.get(key);
+  const sought = planned.flatMap(({ operation, key }): SoughtObject | [] => {
+    const [result, extId] = [rendered.get(key), externalIdOf(key)];
+    if (extId === undefined) return [];
     const isNew = operation === 'create' || operation === 'overwrite';
-    const isSought = isNew && result && 'object' in result && !result.link && !isKnown(result.extId);
-    return isSought ? { key, object: result.object } : [];
+    const object = isNew && result && 'object' in result ? result.object : undefined;
+    return { key, extId, link: result && 'extId' in result ? result.link : undefined, object };
   });
-  const meant = await findMeant(deps, stream, stream.match ? absent : [], context);
+  const standing = await findStanding(deps, stream, sought, context);
   return planned.map(({ operation, key }) => {
-    const [result, match] = [rendered.get(key), meant.get(key)];
-    const reason = unreadableRows.get(key) ?? unreadable.get(externalIdOf(key) ?? '');
+    const [result, there, externalId] = [rendered.get(key), standing.get(key), externalIdOf(key)];
     const unmapped = result && 'problem' in result ? result.problem : undefined;
-    if (match && 'ambiguity' in match)
-      return { operation, key, externalId: externalIdOf(key), changes: [], problem: match.ambiguity };
-    const externalId = match?.object.extId ?? externalIdOf(key);
-    const standing = match ? { ...match.object, extId: externalId ?? '' } : found.get(externalId ?? '');
-    const changes = reason ? [] : changesOf(stream, result, standing);
-    return { operation, key, externalId, changes, problem: unmapped ?? reason?.message };
+    if (there && 'ambiguity' in there)
+      return { operation, key, externalId, changes: [], problem: there.ambiguity };
+    const object = there && 'object' in there ? there.object : undefined;
+    const reason = unreadable.get(key) ?? (there && 'unreadable' in there ? there.unreadable : undefined);
+    return {
+      operation,
+      key,
+      externalId: object?.extId ?? externalId,
+      changes: reason ? [] : changesOf(stream, result, object),
+      problem: unmapped ?? reason?.message,
+    };
   });
 }
 
@@ -88,4 +90,57 @@ function changesOf(stream: Stream, result: Rendered | undefined, standing: Servi
   if ('problem' in result) return [];
   const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
   return differencesOf(stream, object, standing);
+}
+
+// A plan as a file: for a spreadsheet one line for each field that would change, for programs one object for each operation.
+
+const COLUMNS = ['stream', 'operation', 'key', 'external_id', 'field', 'there', 'here', 'problem'] as const;
+
+interface PlanFile {
+  write(stream: string, operations: readonly PlannedOperation[]): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Opens the file, which is replaced when it is closed. Throws UsageError when its ending says no format, or it cannot be written. */
+export async function openPlanFile(file: string): Promise<PlanFile> {
+  if (file.endsWith('.csv')) {
+    const { write, ...csv } = await openCsvFile(file, COLUMNS);
+    return { ...csv, write: (stream, operations) => write(operations.flatMap((one) => toRows(stream, one))) };
+  }
+  if (file.endsWith('.jsonl')) {
+    const { write, ...output } = await openOutputFile(file);
+    const toLine = (stream: string, operation: PlannedOperation) =>
+      `${JSON.stringify(toJson(stream, operation))}\n`;
+    return {
+      ...output,
+      write: (stream, operations) => write(operations.map((one) => toLine(stream, one)).join('')),
+    };
+  }
+  throw new UsageError(`--out takes a file that ends with .csv or .jsonl, not '${file}'`, {
+    remedy:
+      '.csv is for spreadsheets: a line for each field. .jsonl is for programs: an object for each operation.',
+  });
+}
+
+/** An operation that changes no field has one row without one. Several values of a field are separated by `; `. */
+function toRows(stream: string, { operation, key, externalId, changes, problem }: PlannedOperation) {
+  const row = { stream, operation, key, external_id: externalId, problem };
+  if (changes.length === 0) return [row];
+  return changes.map((change) => ({
+    ...row,
+    field: change.field,
+    there: change.old.join('; '),
+    here: change.new.join('; '),
+  }));
+}
+
+function toJson(stream: string, { operation, key, externalId, changes, problem }: PlannedOperation) {
+  return {
+    stream,
+    operation,
+    key,
+    external_id: externalId ?? null,
+    changes: changes.map((change) => ({ field: change.field, there: change.old, here: change.new })),
+    ...(problem === undefined ? {} : { problem }),
+  };
 }

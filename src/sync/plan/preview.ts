@@ -13,10 +13,9 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
-import { collectLists, keysPerBatch, limitOf, type PlanSink } from './planned-batches.js';
-import type { PlanDeps } from './plan-lists.js';
+import { collectLists, keysPerBatch, limitOf, type PlanSink, type RefusedRow } from './planned-batches.js';
+import type { PlanDeps } from './existing-objects.js';
 import { planStream } from './plan-stream.js';
-import type { RefusedRow } from './refused-rows.js';
 
 interface PreviewOptions {
   /** Records that may be written of all streams; used up. */

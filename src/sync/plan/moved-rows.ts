@@ -1,17 +1,21 @@
-// Rows that only change their key: a row with another key has the external id of a record whose row is gone. Nothing is
-// taken away and nothing is new at the service, so it is neither a retirement nor a create, and falls under no limit.
+// Rows whose key changed: they look like a row that is gone and another one that is new. Where the new row has the external id
+// of the former record, nothing is taken away and nothing is new at the service: it is neither a retirement nor a create, and
+// falls under no limit. Where it only has the same values, an operator decides whether the object follows: slotsync rename.
 import type { Destination } from '../../destination/destination.js';
 import { isReadingFault } from '../../errors/errors.js';
-import { hasAccepted } from '../../state/records/read/count-records.js';
+import type { MirrorRow } from '../../mirror/mirror.js';
+import { hasAccepted, listRecordedStreams } from '../../state/records/read/count-records.js';
+import type { RenamedRow } from '../../state/records/gone-rows.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
+import type { Row } from '../../streams/config-schema.js';
 import { hashObject } from '../../streams/destination-object.js';
 import { mayCollide } from '../../streams/external-id.js';
+import { splitKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { readIdsOfKeys } from '../identity/row-ids.js';
 import { mayBecome, whoHas } from '../identity/who-has.js';
-import type { Rendered } from '../object/render.js';
-import { renderWithParents } from '../object/render-with-parents.js';
+import { type Rendered, renderWithParents } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
 interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
@@ -22,7 +26,7 @@ interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
 export type Takeover = OwnerRecord & { isChanged: boolean };
 
 /** Looks for moves in the plan of one stream. Throws what the readings throw. */
-export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => Promise<string[]>) {
+export function createMoves(deps: MoveDeps, stream: Stream) {
   const { mirror, state, streams, destination } = deps;
   let sources: Promise<boolean> | undefined;
 
@@ -31,7 +35,7 @@ export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => 
    * those of streams that left the configuration, of which no template is known.
    */
   async function hasSources(): Promise<boolean> {
-    for (const name of await listRecorded()) {
+    for (const name of await listRecordedStreams(state.db)) {
       const other = streams.get(name);
       const mayHave = !other || name === stream.name || mayCollide(other.externalId, stream.externalId);
       if (mayHave && (await hasAccepted(state.db, name))) return true;
@@ -91,4 +95,57 @@ export function createMoves(deps: MoveDeps, stream: Stream, listRecorded: () => 
 function isChanged({ objectHash }: OwnerRecord, rendered: Rendered | undefined): boolean {
   if (!rendered || 'problem' in rendered) return false;
   return !('object' in rendered) || hashObject(rendered.object) !== objectHash;
+}
+
+/** Each row is compared with each. Of more rows than this none are. */
+export const MOST_COMPARED = 20;
+
+/**
+ * The rows that are new and would be what the service accepted for one that is gone, if they had its key; only where no other
+ * row is in question for either of the two.
+ */
+export async function findRenamed(
+  deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
+  stream: Stream,
+  { gone, created }: { gone: readonly string[]; created: readonly string[] },
+): Promise<RenamedRow[]> {
+  const isAny = gone.length > 0 && created.length > 0;
+  if (!isAny || Math.max(gone.length, created.length) > MOST_COMPARED) return [];
+  const owners = await readOwnersByKey(deps.state.db, stream.name, gone);
+  // A reading that fails here fails in the batch that is to send these rows, and is reported there.
+  const { rows } = await deps.mirror.readRows(stream, created).catch((error: unknown) => {
+    if (!isReadingFault(error)) throw error;
+    return { rows: new Map<string, MirrorRow>() };
+  });
+  const pairs: RenamedRow[] = [];
+  for (const [to, { row }] of rows) {
+    const former = new Map(
+      owners.flatMap(({ localKey }) => {
+        const keyed = withKey(stream, row, localKey);
+        return keyed ? [[localKey, { row: keyed }] as const] : [];
+      }),
+    );
+    const rendered = await renderWithParents(deps, stream, former);
+    for (const { localKey: from, objectHash } of owners) {
+      const result = rendered.get(from);
+      if (result && 'object' in result && hashObject(result.object) === objectHash) pairs.push({ from, to });
+    }
+  }
+  const isOnly = ({ from, to }: RenamedRow) =>
+    pairs.filter((other) => other.from === from || other.to === to).length === 1;
+  return pairs.filter(isOnly);
+}
+
+/** The row, as if it had another key. Undefined: no row has such a key. */
+function withKey({ key }: Stream, row: Row, localKey: string): Row | undefined {
+  const parts = splitKey(localKey, key.length);
+  if (!parts) return undefined;
+  const valueOf = (column: string, text: string) => {
+    const value: unknown = row[column];
+    return typeof value === 'number' ? Number(text) : typeof value === 'boolean' ? text === 'true' : text;
+  };
+  return {
+    ...row,
+    ...Object.fromEntries(key.map((column, at) => [column, valueOf(column, parts[at] ?? '')])),
+  };
 }

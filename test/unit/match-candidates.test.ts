@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { matchValue, NOT_THERE_YET } from '../../src/sync/identity/match-values.js';
+import { matchValue, NOT_THERE_YET } from '../../src/sync/identity/match-candidates.js';
 
 const fields = (values: Record<string, string[]>) =>
   Object.entries(values).map(([fieldId, list]) => ({ fieldId, values: list }));
