@@ -9,7 +9,7 @@ import {
   text,
   type Document,
 } from '../../src/documents/document.js';
-import { contentToHtml, documentToHtml } from '../../src/render/html.js';
+import { contentToHtml, documentToHtml, labelOf, textToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import { quote } from '../../src/situation/commands.js';
 import { html } from '../../src/text/html.js';
@@ -232,3 +232,51 @@ test.each(['..', '.', '', '~', '~..', '~~.', '%2e%2E', 'a/b', '../..', 'R1'])(
     }
   },
 );
+
+test.each([
+  ['2026-10-25T00:30:00Z', '2026-10-25 02:30', 'CEST'],
+  ['2026-10-25T01:30:00Z', '2026-10-25 02:30', 'CET'],
+  ['2027-03-28T00:59:00Z', '2027-03-28 01:59', 'CET'],
+  ['2027-03-28T01:00:00Z', '2027-03-28 03:00', 'CEST'],
+])('time: %s, near a change of the clocks, has the name of its zone at that time', (iso, minute, zone) => {
+  const at = new Date(iso);
+  expect(String(textToHtml(text`${at} ${{ minute: at }}`, { timeZone: ZONE }))).toBe(
+    `<time datetime="${at.toISOString()}">${minute}:00 ${zone}</time> ` +
+      `<time datetime="${at.toISOString()}">${minute} ${zone}</time>`,
+  );
+});
+
+test.each([
+  ['slotsync retry rooms R1', 'Send again'],
+  ["slotsync retry rooms 'R 1' --retire-former", 'Deactivate them'],
+  ['slotsync retry --retire-former rooms -- -R1', 'Deactivate them'],
+  ["slotsync retry rooms 'a --retire-former b'", 'Send again'],
+  ['slotsync retry rooms -- --retire-former', 'Send again'],
+  [String.raw`slotsync retry rooms $'a\n --retire-former '`, 'Send again'],
+  ['slotsync retry rooms constructor', 'Send again'],
+  ['slotsync toString rooms __proto__', 'Run'],
+])('%s: its label says what it does, whatever the key is', (command, label) => {
+  expect(labelOf(command)).toBe(label);
+});
+
+test('html: values are escaped, between tags and in attributes', () => {
+  const name = `<script>alert("1")</script> & 'b'`;
+  expect(String(html`<td title="${name}">${name}</td>`)).toBe(
+    '<td title="&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;b&#39;">' +
+      '&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;b&#39;</td>',
+  );
+});
+
+test('html: a template in a template is not escaped again, and a list is its elements', () => {
+  const rows = ['a', '<b>'].map((key) => html`<li>${key}</li>`);
+  expect(String(html`<ul>${rows}</ul>`)).toBe('<ul><li>a</li><li>&lt;b&gt;</li></ul>');
+});
+
+test('html: null, undefined and false are nothing; 0 is a number', () => {
+  expect(String(html`${null}${undefined}${false}${0}`)).toBe('0');
+});
+
+test('html: an object that looks like HTML is text', () => {
+  const forged = { toString: () => '<b>' } as unknown as string;
+  expect(String(html`${forged}`)).toBe('&lt;b&gt;');
+});
