@@ -3,13 +3,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
-import { endsWithin } from '../process/lifecycle.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { createSockets } from './postgres-socket.js';
-import { createQuestions } from './server-questions.js';
-import { closeSilentConnections, SILENCE } from './silent-connections.js';
-import { watchStatements, type Statement } from './statements.js';
-import { watchTransactions } from './transactions.js';
+import { inTransaction } from './transactions.js';
+import type { Silence } from './watchdog.js';
 import { parsePostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
@@ -24,47 +21,32 @@ const POOLING_ATTEMPTS = 12;
 /** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
-/** For the request to cancel a statement, and the server's answer to it. */
-const CANCEL_WITHIN_S = 1;
-
-type ConnectionRules = Partial<typeof SILENCE> & {
-  reconnects?: boolean;
-  serverId?: () => string | undefined;
-};
+/**
+ * A connection over which nothing arrives for this time is closed, unless its client knows better. No statement of the state takes
+ * as long.
+ */
+const ANSWER_WITHIN_MS = 5 * 60_000;
+/** The same for statements that may take long: a schema is changed, or a reader of many rows pauses. */
+export const LONG_ANSWER_MS = 31 * 60_000;
 
 /**
  * Opens a client of postgres.js with one connection, unless `options` say otherwise. `duty` is what the server lists it
  * by. Nothing connects before the first query. Unless it `reconnects`, every statement fails after its connection is lost.
- * Connections that fall silent are closed; of the last argument this takes the times, and the server's identity where an
- * address may lead to several. Throws UsageError when the address cannot be used.
+ * Its `end` with a timeout also closes connections that the server does not close. Throws UsageError when the address cannot be
+ * used.
  */
 export function connectPostgres<T extends Record<string, postgres.PostgresType> = {}>(
   address: SettingText,
   duty: string,
-  options: postgres.Options<T> = {},
-  { reconnects = true, serverId, ...times }: ConnectionRules = {},
+  { connection, ...options }: postgres.Options<T> = {},
+  {
+    reconnects = true,
+    answerWithinMs = ANSWER_WITHIN_MS,
+    ...silence
+  }: Partial<Silence> & { reconnects?: boolean } = {},
 ) {
-  const { client, sockets } = openClient(address, duty, options, reconnects);
-  const statements = watchStatements(client, sockets.listen);
-  watchTransactions(client);
-  endStatementsWithClient(client, statements);
-  const probe = () => openClient(address, 'probe').client;
-  const watched = { statements, sockets, ...createQuestions(probe, nameOf(duty), serverId) };
-  const unwatch = closeSilentConnections(watched, { ...SILENCE, ...times });
-  const { end } = client;
-  client.end = (how) => end(how).finally(unwatch);
-  return client;
-}
-
-function openClient<T extends Record<string, postgres.PostgresType> = {}>(
-  address: SettingText,
-  duty: string,
-  options: postgres.Options<T> = {},
-  reconnects = true,
-) {
-  const { connection, ...others } = options;
   const server = serverOf(address);
-  const sockets = createSockets(server, reconnects);
+  const sockets = createSockets(server, { ...silence, answerWithinMs, reconnects });
   const client = postgres<T>({
     ...server,
     socket: sockets.open,
@@ -79,23 +61,14 @@ function openClient<T extends Record<string, postgres.PostgresType> = {}>(
     onnotice: () => undefined,
     // Times are read as ISO, whatever the server, the database or the role prints.
     connection: { application_name: nameOf(duty), DateStyle: 'ISO, YMD', ...connection },
-    ...others,
+    ...options,
   } as postgres.Options<T>);
-  return { client, sockets };
-}
-
-/**
- * `end` of the client cancels its statements that have not ended within the timeout. When a connection closes, PostgreSQL goes
- * on with the statement until it has something to send: a view may compute for hours.
- */
-function endStatementsWithClient(client: postgres.Sql, underWay: ReadonlySet<Statement>): void {
   const { end } = client;
-  client.end = async ({ timeout }: { timeout?: number } = {}) => {
-    if (timeout === undefined) return end();
-    const ended = end({ timeout: timeout + CANCEL_WITHIN_S });
-    if (!(await endsWithin(ended, timeout * 1000))) for (const statement of underWay) statement.cancel();
-    return ended;
+  client.end = async (how) => {
+    await end(how);
+    if (how?.timeout !== undefined) sockets.destroy();
   };
+  return client;
 }
 
 /** The same for pg, as the configuration of a client or a pool. Throws UsageError when the address cannot be used. */
@@ -165,8 +138,8 @@ export async function findPooling(address: SettingText): Promise<Pooling> {
     if (first.pid === first.announced) return 'none';
     for (let attempt = 0; attempt < POOLING_ATTEMPTS; attempt++) {
       // While the other one is in a transaction, the first gets its connection back only if that is its own.
-      const isShared = await other.begin(async (tx) => {
-        const { pid } = await ask(tx);
+      const isShared = await inTransaction(other, async (tx) => {
+        const { pid } = await tx.send(ask);
         return pid === first.pid || (await ask(client)).pid !== first.pid;
       });
       if (isShared) return 'transaction';

@@ -18,7 +18,7 @@ export const ONE_STATEMENT: postgres.UnsafeQueryOptions & { simple: false } = {
 export function openCopies(connect: () => postgres.Sql) {
   const idle: postgres.Sql[] = [];
   let isClosed = false;
-  const end = (client: postgres.Sql) => client.end({ timeout: 1 });
+  const end = (client: postgres.Sql) => client.end({ timeout: 0 });
   return {
     /** Connects for the next reading. It connects itself where this fails. */
     prepare(): void {
@@ -49,24 +49,14 @@ export function openCopies(connect: () => postgres.Sql) {
 }
 
 /**
- * Runs `COPY … TO STDOUT` and yields the lines in blocks. Throws the error of PostgreSQL or of the connection. A reading that
- * is abandoned asks the server to cancel it, and the request may arrive after its end: end the client then.
+ * Runs `COPY … TO STDOUT` and yields the lines in blocks. Throws the error of PostgreSQL or of the connection. After a reading that is
+ * abandoned, end the client with the timeout 0: the server ends the statement when its connection is closed.
  */
 export async function* copyOut(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
-  let query: postgres.PendingQuery<postgres.Row[]> | undefined;
-  let readable: Readable | undefined;
-  try {
-    readable = await waitWhileFull(() => handOver((query = client.unsafe(statement, [], ONE_STATEMENT))));
-    yield* readLines(readable);
-  } finally {
-    if (readable && !readable.readableEnded && !readable.destroyed) {
-      // The consumer stopped in the middle: cancel the query, and read on until the server has ended it.
-      query?.cancel();
-      readable.resume();
-    }
-    // The driver may have paused its socket at the last block, and a paused socket never closes.
-    if (readable && !readable.errored) readable._read(0);
-  }
+  const readable = await waitWhileFull(() => handOver(client.unsafe(statement, [], ONE_STATEMENT)));
+  yield* readLines(readable);
+  // The driver may have paused its socket at the last block, and would not hear that the statement has ended.
+  readable._read(0);
 }
 
 /**

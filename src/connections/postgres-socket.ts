@@ -1,8 +1,9 @@
 // The sockets of postgres.js. If a server closes a connection before it is ready, as a web server does at a PostgreSQL
-// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason. Of each it is known
-// since when nothing has arrived, and whether anything was sent since then.
+// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason.
 import { connect, Socket } from 'node:net';
+import { codeOf } from '../errors/errors.js';
 import type { PostgresAddress } from './postgres-address.js';
+import { watchdog, type Silence } from './watchdog.js';
 
 /** `code` of the error: what answers is not PostgreSQL, or it closes the connection. */
 export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
@@ -10,14 +11,15 @@ export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
 /** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */
 const FIRST_BYTES = new Set(Buffer.from('RENvS'));
 
-export type Sockets = ReturnType<typeof createSockets>;
-
 /** The sockets of one client: none after the first is lost, unless it reconnects. */
-export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'port'>, reconnects: boolean) {
+export function createSockets(
+  { host, port }: Pick<PostgresAddress, 'host' | 'port'>,
+  { reconnects, ...silence }: Silence & { reconnects: boolean },
+) {
+  const server = `PostgreSQL at ${host}:${port}`;
+  const opened = new Set<Socket>();
   let hungUp: Error | undefined;
   let first: Socket | undefined;
-  /** Open ones, with the bytes that had arrived and been sent, and the times when that was first seen. */
-  const heard = new Map<Socket, { arrived: number; at: number; sent: number; sentAt: number }>();
 
   function open(): Socket {
     // Not by a listener, which the driver removes when it encrypts.
@@ -31,50 +33,32 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
     }
     const isFolder = host.startsWith('/');
     const socket = isFolder ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
-    // The driver asks to cancel a statement over a connection of its own, which is never answered.
-    const isBeside = [...heard.keys()].some((other) => !other.destroyed && other.bytesRead > 0);
     const onClose = (hadError: boolean) => {
-      if (!hadError && !isBeside) hungUp = notPostgresql('it closed the connection without an answer');
+      if (!hadError) hungUp = notPostgresql('it closed the connection without an answer');
     };
     socket.once('close', onClose);
     first ??= socket;
+    watchdog.tries(server);
+    socket.once('error', (error) => {
+      if (codeOf(error) !== 'ETIMEDOUT') watchdog.answers(server);
+    });
     socket.once('data', (bytes: Buffer) => {
+      watchdog.answers(server);
       socket.off('close', onClose);
       if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
       else endWithoutError(socket);
     });
-    const now = performance.now();
-    heard.set(socket, { arrived: 0, at: now, sent: 0, sentAt: now });
+    watchdog.watch(socket, server, silence);
+    for (const former of opened) if (former.destroyed) opened.delete(former);
+    opened.add(socket);
     // The driver asks for this name when it starts TLS.
     return Object.assign(socket, { host });
   }
 
   return {
     open,
-
-    /**
-     * Notes what has arrived and was sent. The driver replaces the listeners of a socket that it encrypts, so its bytes are
-     * counted.
-     */
-    listen(): void {
-      const now = performance.now();
-      for (const [socket, known] of heard) {
-        if (socket.destroyed) heard.delete(socket);
-        if (socket.bytesRead !== known.arrived) Object.assign(known, { arrived: socket.bytesRead, at: now });
-        if (socket.bytesWritten !== known.sent)
-          Object.assign(known, { sent: socket.bytesWritten, sentAt: now });
-      }
-    },
-
-    /** Open sockets from which nothing has arrived for this time. */
-    silentFor: (ms: number): Socket[] =>
-      [...heard].flatMap(([socket, { at }]) => (performance.now() - at >= ms ? [socket] : [])),
-
-    /** Open sockets from which nothing has arrived since something was sent, this time ago. */
-    unansweredFor: (ms: number): Socket[] =>
-      [...heard].flatMap(([socket, { at, sentAt }]) =>
-        sentAt > at && performance.now() - sentAt >= ms ? [socket] : [],
-      ),
+    /** Closes what is still open. PostgreSQL notices it when it has something to send, or looks whether its client is there. */
+    destroy: (): void => opened.forEach((socket) => socket.destroy()),
   };
 }
 

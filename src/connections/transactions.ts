@@ -1,56 +1,62 @@
 // When the connection of a transaction closes, postgres.js 3.4.9 still sends its ROLLBACK, or its next statement, over a socket
-// that is not there. Nobody can catch what comes of that, and the process ends (porsager/postgres#1154). So every statement
-// of a transaction that has lost its connection is refused here.
+// that is not there. Nobody can catch what comes of that, and the process ends (porsager/postgres#1154). So nothing of such a
+// transaction is sent, and the driver is not told that its work has ended: it has failed the transaction itself by then.
 import type postgres from 'postgres';
 import { codeOf } from '../errors/errors.js';
 import { connectionClosed } from './postgres-socket.js';
 
-interface Transaction {
-  isLost: boolean;
+/** An open transaction, or a savepoint in one. */
+export interface Transaction {
+  /** Sends the statement. Throws CONNECTION_CLOSED when the connection is lost. */
+  send<Result>(statement: (sql: postgres.TransactionSql) => PromiseLike<Result>): Promise<Result>;
+  savepoint<Result>(work: (inner: Transaction) => Promise<Result>): Promise<Result>;
 }
 
-/** A statement of the driver, before it is sent. */
-interface Unsent {
-  /** Sends it: the same function for all statements of a transaction, or of a savepoint. */
-  handler: (statement: Unsent) => unknown;
-  reject(reason: unknown): void;
-}
+/** Does the work in a transaction. Throws what the work throws, and CONNECTION_CLOSED when the connection is lost. */
+export async function inTransaction<T>(
+  client: Pick<postgres.Sql, 'begin'>,
+  work: (tx: Transaction) => Promise<T>,
+): Promise<T> {
+  let isLost = false;
+  let fail: (reason: Error) => void = () => undefined;
+  const lost = new Promise<never>((_, reject) => (fail = reject));
+  lost.catch(() => undefined); // whoever works in a savepoint hears of it
+  const lose = () => {
+    isLost = true;
+    fail(connectionClosed());
+  };
 
-type Work<T> = (tx: postgres.TransactionSql) => T;
-type Begin = (...given: [...options: string[], work: Work<unknown>]) => Promise<unknown>;
-
-const byHandler = new WeakMap<object, Transaction>();
-
-/** From now on the client's transactions, and their savepoints, are known. */
-export function watchTransactions(client: { begin: unknown }): void {
-  const begin = client.begin as Begin;
-  client.begin = async (...given: Parameters<Begin>): Promise<unknown> => {
-    const transaction = { isLost: false };
+  /** The work as the driver sees it: without an end once the connection is lost. */
+  async function endless<R>(run: () => Promise<R>): Promise<R> {
     try {
-      return await passOn(begin, given, transaction);
-    } finally {
-      transaction.isLost = true; // over in any case
+      const result = await run();
+      if (!isLost) return result;
+    } catch (error) {
+      if (!isLost) throw error;
     }
-  };
-}
+    return new Promise<never>(() => undefined);
+  }
 
-function passOn(start: Begin, given: Parameters<Begin>, transaction: Transaction): Promise<unknown> {
-  const work = given.pop() as Work<unknown>;
-  return start(...(given as string[]), (tx) => {
-    byHandler.set((tx.unsafe('') as unknown as Unsent).handler, transaction);
-    const savepoint = tx.savepoint.bind(tx) as Begin;
-    const within = { savepoint: (...inner: Parameters<Begin>) => passOn(savepoint, inner, transaction) };
-    return work(Object.assign(tx, within) as postgres.TransactionSql);
+  const guard = (sql: postgres.TransactionSql): Transaction => ({
+    async send(statement) {
+      if (isLost) throw connectionClosed();
+      try {
+        return await statement(sql);
+      } catch (error) {
+        if (codeOf(error).startsWith('CONNECTION_')) lose();
+        throw error;
+      }
+    },
+    savepoint: <R>(inner: (nested: Transaction) => Promise<R>) =>
+      Promise.race([
+        lost,
+        sql.savepoint((nested: postgres.TransactionSql) => endless(() => inner(guard(nested)))) as Promise<R>,
+      ]),
   });
-}
 
-/** Refuses the statement when it is sent, where the connection of its transaction is lost. Returns what notes its failure. */
-export function watchConnection(statement: Unsent): (error: unknown) => void {
-  const { handler } = statement;
-  const transaction = byHandler.get(handler);
-  if (!transaction) return () => undefined;
-  statement.handler = (sent) => (transaction.isLost ? sent.reject(connectionClosed()) : handler(sent));
-  return (error) => {
-    if (codeOf(error).startsWith('CONNECTION_')) transaction.isLost = true;
-  };
+  try {
+    return (await client.begin((sql) => endless(() => work(guard(sql))))) as T;
+  } finally {
+    lose(); // it is over in any case
+  }
 }

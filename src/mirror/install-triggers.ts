@@ -1,6 +1,7 @@
 // Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
 // database. The connection is that of the state, which may write; the mirror's own transactions stay read-only.
 import { connectPostgres } from '../connections/postgres-connection.js';
+import { inTransaction } from '../connections/transactions.js';
 import type { SettingText } from '../config/setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { Stream } from '../streams/stream.js';
@@ -27,9 +28,8 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
   /** Each stream has a transaction of its own, so that a busy table does not undo the others. */
   async function run(name: string, statements: readonly string[]): Promise<void> {
     try {
-      await sql.begin(async (tx) => {
-        await tx.unsafe(SHORT);
-        for (const statement of statements) await tx.unsafe(statement);
+      await inTransaction(sql, async (tx) => {
+        for (const statement of [SHORT, ...statements]) await tx.send((within) => within.unsafe(statement));
       });
     } catch (error) {
       throw asTriggersError(error, name);

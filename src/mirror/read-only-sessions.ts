@@ -6,7 +6,6 @@ import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
 import { connectionClosed } from '../connections/postgres-socket.js';
-import { SERVER_ID } from '../connections/server-questions.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
@@ -47,11 +46,7 @@ const END_WITH_CLIENT = `SELECT pg_catalog.set_config('client_connection_check_i
   WHERE pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.>=) 140000
     AND pg_catalog.version() OPERATOR(pg_catalog.!~*) 'windows|mingw|msvc|visual c'`;
 
-interface Server {
-  serverId: string;
-  encoding: string;
-}
-const SELECT_SERVER = `${SERVER_ID}, pg_catalog.current_setting('server_encoding') AS encoding`;
+const SELECT_ENCODING = `SELECT pg_catalog.current_setting('server_encoding') AS encoding`;
 
 /** Advisory locks of a session outlive its transactions. */
 const END = 'ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()';
@@ -129,7 +124,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
 
   async function end(session: Session): Promise<void> {
     open.delete(session);
-    await session.client.end({ timeout: 1 });
+    await session.client.end({ timeout: 0 });
   }
 
   /** Yields what `work` reads with one statement. A session whose statement may be under way still is ended with it. */
@@ -284,8 +279,6 @@ type Settings = Readonly<Record<string, string | number | readonly string[]>>;
 /** A session is a connection: when that is lost, so is the session: another connection would have no transaction. */
 function openSession(url: SettingText, statementSeconds: number) {
   let isAlive = true;
-  /** The address may lead to several servers, of which one has the transaction. */
-  let serverId: string | undefined;
   const client = connectPostgres(
     url,
     'mirror',
@@ -295,7 +288,7 @@ function openSession(url: SettingText, statementSeconds: number) {
       types: VALUE_TYPES,
       onclose: () => void (isAlive = false),
     },
-    { reconnects: false, serverId: () => serverId, giveUpMs: (statementSeconds + 60) * 1000 },
+    { reconnects: false, answerWithinMs: (statementSeconds + 60) * 1000 },
   ) as unknown as postgres.Sql;
 
   return {
@@ -316,11 +309,10 @@ function openSession(url: SettingText, statementSeconds: number) {
         ...set,
         limitStatements(statementSeconds),
         END_WITH_CLIENT,
-        SELECT_SERVER,
+        SELECT_ENCODING,
       ].join('; ');
-      const results = (await client.unsafe(begin)) as unknown as readonly Partial<Server>[][];
-      const { serverId: id, encoding } = results.at(-1)?.[0] ?? {};
-      serverId = id;
+      const results = (await client.unsafe(begin)) as unknown as readonly { encoding: string }[][];
+      const encoding = results.at(-1)?.[0]?.encoding;
       if (encoding !== undefined && encoding !== ENCODING)
         throw new SlotsyncError('mirror_refused', `the mirror ${describeEncoding(encoding)}`, {
           remedy: ENCODING_REMEDY,

@@ -1,16 +1,26 @@
 // The state database: one client, typed tables, and one place where its failures are named.
-import { sql, type SQL } from 'drizzle-orm';
-import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
+import { Column, is, sql, type Query, type SQL } from 'drizzle-orm';
+import {
+  PgDatabase,
+  PgDialect,
+  PgPreparedQuery,
+  PgSession,
+  PgTransaction,
+  type PgTransactionConfig,
+  type PreparedQueryConfig,
+  type SelectedFieldsOrdered,
+} from 'drizzle-orm/pg-core';
+import type { PostgresJsQueryResultHKT } from 'drizzle-orm/postgres-js';
+import type postgres from 'postgres';
 import { parse as parseArray } from 'postgres-array';
 import type { ErrorCode } from '../errors/error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
-import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
+import { connectPostgres, LONG_ANSWER_MS, waitWhileFull } from '../connections/postgres-connection.js';
 import { openCopies } from '../connections/postgres-copy.js';
+import { inTransaction, type Transaction } from '../connections/transactions.js';
 import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
-
-type Database = PostgresJsDatabase;
 
 /** Numbers of types in PostgreSQL. */
 const TIMESTAMPTZ = 1184;
@@ -24,7 +34,7 @@ const ARRAYS: readonly (readonly [type: number, element: (text: string) => unkno
 ];
 
 /** A database or an open transaction in it. Whatever fails throws a SlotsyncError `state_…`. */
-export type Queries = Omit<Database, '$client'>;
+export type Queries = PgDatabase<PostgresJsQueryResultHKT>;
 
 export type State = ReturnType<typeof openState>;
 
@@ -43,10 +53,10 @@ export function openState({
 }) {
   const client = connectPostgres(url, duty, { max: connections });
   for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
-  const db = nameFailures(markParameters(drizzle(client)));
-  // drizzle has made them text. Whoever needs microseconds asks for ::text.
+  // A statement that needs microseconds asks for ::text.
   client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);
-  const copies = openCopies(() => connectPostgres(url, 'plan'));
+  const db = queriesOver(client);
+  const copies = openCopies(() => connectPostgres(url, 'plan', {}, { answerWithinMs: LONG_ANSWER_MS }));
   return {
     db,
     client,
@@ -68,21 +78,20 @@ export function openState({
 /** No statement can hold this character otherwise. */
 const MARK = '\0';
 
-/** Lets drizzle mark the places of parameters unmistakably; see `writeParameters`. */
-function markParameters(db: Database): Database {
-  // Not in drizzle's published types.
-  const { dialect } = db as unknown as { dialect: { escapeParam(at: number): string } };
-  dialect.escapeParam = (at) => `${MARK}${at}${MARK}`;
-  return db;
-}
-
 /**
- * A statement with its parameters as literals of unknown type, of which the server decides as it does of parameters. Without
- * prepared statements the driver would first ask it for the types, which is a round trip for each statement, and nothing
- * could be sent behind it meanwhile.
+ * Statements are sent with their parameters as literals of unknown type, of which the server decides as it does of parameters.
+ * Without prepared statements the driver would first ask it for the types, which is a round trip for each statement, and nothing
+ * could be sent behind it meanwhile. So drizzle marks the places of parameters unmistakably.
  */
-function writeParameters(statement: string, parameters: readonly unknown[]): string {
-  const literals = (parameters as readonly Value[]).map(literalOf);
+class Dialect extends PgDialect {
+  override escapeParam(at: number): string {
+    return `${MARK}${at}${MARK}`;
+  }
+}
+const dialect = new Dialect();
+
+function writeParameters({ sql: statement, params }: Query): string {
+  const literals = (params as readonly Value[]).map(literalOf);
   return statement.replace(PARAMETER, (_, at: string) => literals[Number(at)] ?? 'NULL');
 }
 
@@ -102,47 +111,113 @@ function literalOf(value: Value): string {
 /** PostgreSQL's code of a text that it cannot store. */
 const NO_TEXT = '22021';
 
-/**
- * Makes every failure of a query, and of a transaction itself, a SlotsyncError: drizzle's errors hold the statement and
- * its values. What the callback of a transaction throws passes unchanged.
- */
-function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
-  const { session } = db._;
-  const prepareQuery = session.prepareQuery.bind(session);
-  session.prepareQuery = (...query) => {
-    const [{ sql: statement, params: parameters }] = query;
-    const prepared = prepareQuery(...query);
-    const execute = prepared.execute.bind(prepared);
-    prepared.execute = async (values) => {
-      try {
-        Object.assign(prepared, { queryString: writeParameters(statement, parameters), params: [] });
-        return await waitWhileFull(() => execute(values));
-      } catch (error) {
-        throw asStateError(error);
-      }
-    };
-    return prepared;
-  };
+type Sending = Pick<postgres.Sql, 'unsafe'>;
 
-  const transaction = db.transaction.bind(db);
-  db.transaction = async (work, config) => {
+/** The place where statements are sent: any connection of a client, or a transaction. */
+interface Place {
+  send<T>(statement: (sql: Sending) => PromiseLike<T>): Promise<T>;
+  begin<T>(work: (inner: Transaction) => Promise<T>): Promise<T>;
+}
+
+/**
+ * The server ends a transaction that rests for longer, as one whose connection was closed without its hearing of it. Otherwise its
+ * locks would stay for hours.
+ */
+const LIMIT_REST = `SET LOCAL idle_in_transaction_session_timeout = '5min'`;
+
+/** drizzle's queries over a client. drizzle's own session would throw errors that hold the statement and its values. */
+export function queriesOver(client: postgres.Sql): Queries {
+  const session = new Session({
+    send: (statement) => waitWhileFull(async () => statement(client)),
+    begin: (work) =>
+      waitWhileFull(() =>
+        inTransaction(client, (tx) => {
+          // Not waited for: it is sent together with the first statement.
+          tx.send((within) => within.unsafe(LIMIT_REST)).catch(() => undefined);
+          return work(tx);
+        }),
+      ),
+  });
+  return new PgDatabase(dialect, session, undefined);
+}
+
+/** Sends statements, and names their failures. */
+class Session extends PgSession<PostgresJsQueryResultHKT> {
+  readonly #place: Place;
+
+  constructor(place: Place) {
+    super(dialect);
+    this.#place = place;
+  }
+
+  override prepareQuery<T extends PreparedQueryConfig>(
+    query: Query,
+    fields: SelectedFieldsOrdered | undefined,
+  ): PgPreparedQuery<T> {
+    const { send } = this.#place;
+    return new Statement<T>(query, async (text) => {
+      if (!fields) return send((sql) => sql.unsafe(text));
+      const rows = await send((sql) => sql.unsafe(text).values());
+      return rows.map((row) => toObject(fields, row));
+    });
+  }
+
+  /** Names a failure of the transaction itself. An error of the work passes unchanged. */
+  override async transaction<T>(
+    work: (tx: OpenTransaction) => Promise<T>,
+    config?: PgTransactionConfig,
+  ): Promise<T> {
     let thrownByWork: unknown;
-    const begin = () =>
-      transaction(async (tx) => {
+    try {
+      return await this.#place.begin(async ({ send, savepoint }) => {
         try {
-          return await work(nameFailures(tx));
+          const tx = new OpenTransaction(new Session({ send, begin: savepoint }));
+          if (config) await tx.setTransaction(config);
+          return await work(tx);
         } catch (error) {
           thrownByWork = error;
           throw error;
         }
-      }, config);
-    try {
-      return await waitWhileFull(begin);
+      });
     } catch (error) {
       throw error === thrownByWork ? error : asStateError(error);
     }
-  };
-  return db;
+  }
+}
+
+class OpenTransaction extends PgTransaction<PostgresJsQueryResultHKT> {
+  override readonly transaction: Session['transaction'];
+
+  constructor(session: Session) {
+    super(dialect, session, undefined);
+    this.transaction = (work) => session.transaction(work);
+  }
+}
+
+class Statement<T extends PreparedQueryConfig> extends PgPreparedQuery<T> {
+  readonly #send: (text: string) => Promise<unknown>;
+
+  constructor(query: Query, send: (text: string) => Promise<unknown>) {
+    super(query, undefined, undefined);
+    this.#send = send;
+  }
+
+  override async execute(): Promise<T['execute']> {
+    try {
+      return await this.#send(writeParameters(this.query));
+    } catch (error) {
+      throw asStateError(error);
+    }
+  }
+}
+
+/** A row of a typed query, whose fields are columns and expressions. */
+function toObject(fields: SelectedFieldsOrdered, row: readonly unknown[]) {
+  const values = fields.map(({ path, field }, at) => {
+    const value = row[at];
+    return [path.join('.'), value !== null && is(field, Column) ? field.mapFromDriverValue(value) : value];
+  });
+  return Object.fromEntries(values) as Record<string, unknown>;
 }
 
 /** PostgreSQL's codes of failures that an operator mends: each has a remedy of its own. */

@@ -2,7 +2,6 @@
 // one. Any role that may connect can take an advisory lock. The lock of a row would give a reading that lasts an hour an id of
 // its transaction, which keeps the whole database from being cleaned up.
 import postgres from 'postgres';
-import { waitWhileFull } from '../connections/postgres-connection.js';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { formatDuration } from '../text/format.js';
 import { query, queryOne, type Queries } from './database.js';
@@ -107,7 +106,7 @@ export async function changeSchema<T>(
   };
   const { result } = await untilFree(
     () =>
-      waitWhileFull(() => db.transaction(attempt)).catch((error: unknown) => {
+      db.transaction(attempt).catch((error: unknown) => {
         if (isBusy(error)) return undefined;
         throw error;
       }),
@@ -117,7 +116,7 @@ export async function changeSchema<T>(
   return result;
 }
 
-/** The driver's error: drizzle, and then the state, wrap it. */
+/** The driver's error, which the state wraps. */
 export const causeOf = (error: unknown) => (error instanceof Error ? error.cause : error);
 
 function isBusy(error: unknown): boolean {

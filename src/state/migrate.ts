@@ -5,13 +5,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
-import { drizzle } from 'drizzle-orm/postgres-js';
 import { sql } from 'drizzle-orm';
 import { codeOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { SettingText } from '../config/setting-text.js';
-import { connectPostgres } from '../connections/postgres-connection.js';
+import { connectPostgres, LONG_ANSWER_MS } from '../connections/postgres-connection.js';
 import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
-import { asStateError, isNoTable, query, queryOne, type Queries, type State } from './database.js';
+import { isNoTable, queriesOver, query, queryOne, type Queries, type State } from './database.js';
 import { causeOf, changeSchema, type Waiting } from './locks.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
@@ -25,11 +24,9 @@ const RUN_MIGRATE = 'Run `slotsync migrate`.';
  * of an unreleased one.
  */
 export async function migrate(databaseUrl: SettingText, waiting?: Waiting): Promise<{ applied: number }> {
-  const client = connectPostgres(databaseUrl, 'migrate', { fetch_types: true });
+  const client = connectPostgres(databaseUrl, 'migrate', {}, { answerWithinMs: LONG_ANSWER_MS });
   try {
-    return await changeSchema(drizzle(client), applyMissing, waiting);
-  } catch (error) {
-    throw asStateError(error);
+    return await changeSchema(queriesOver(client), applyMissing, waiting);
   } finally {
     await client.end({ timeout: 2 });
   }

@@ -3,6 +3,7 @@
 import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectPostgres } from '../../src/connections/postgres-connection.js';
+import { inTransaction } from '../../src/connections/transactions.js';
 import { startHop, type Hop } from '../support/hop.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
@@ -13,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 /** Connections that are not told to be closed are found within a second or two. */
-const TIMES = { lookMs: 200, askMs: 1000 };
+const TIMES = { lookMs: 200, answerWithinMs: 1000 };
 const LOST = { code: 'CONNECTION_CLOSED' };
 
 async function overHop(
@@ -40,21 +41,21 @@ const lose: [what: string, how: (hop: Hop) => void][] = [
 describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
   it('fails in its statement', () =>
     overHop(async (client, hop) => {
-      const done = client.begin(async (tx) => {
-        await tx`SELECT 1`;
+      const done = inTransaction(client, async (tx) => {
+        await tx.send((sql) => sql`SELECT 1`);
         loseIt(hop);
-        await tx`SELECT 2`;
+        await tx.send((sql) => sql`SELECT 2`);
       });
       await expect(done).rejects.toMatchObject(LOST);
     }));
 
   it('fails in a savepoint', () =>
     overHop(async (client, hop) => {
-      const done = client.begin((tx) =>
+      const done = inTransaction(client, (tx) =>
         tx.savepoint(async (inner) => {
-          await inner`SELECT 1`;
+          await inner.send((sql) => sql`SELECT 1`);
           loseIt(hop);
-          await inner`SELECT 2`;
+          await inner.send((sql) => sql`SELECT 2`);
         }),
       );
       await expect(done).rejects.toMatchObject(LOST);
@@ -64,11 +65,11 @@ describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
     overHop(async (client, hop) => {
       const codes: unknown[] = [];
       const note = ({ code }: NodeJS.ErrnoException) => void codes.push(code);
-      const done = client.begin(async (tx) => {
-        await tx`SELECT 1`;
+      const done = inTransaction(client, async (tx) => {
+        await tx.send((sql) => sql`SELECT 1`);
         loseIt(hop);
-        await tx`SELECT 2`.catch(note);
-        await tx`SELECT 3`.catch(note);
+        await tx.send((sql) => sql`SELECT 2`).catch(note);
+        await tx.send((sql) => sql`SELECT 3`).catch(note);
       });
       await expect(done).rejects.toMatchObject(LOST);
       expect(codes).toEqual([LOST.code, LOST.code]);
@@ -78,11 +79,11 @@ describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
 it('a transaction that rests while its connection is reset fails, and what it would still send is refused', () =>
   overHop(async (client, hop) => {
     let over: Promise<unknown> = Promise.resolve();
-    const done = client.begin(async (tx) => {
-      await tx`SELECT 1`;
+    const done = inTransaction(client, async (tx) => {
+      await tx.send((sql) => sql`SELECT 1`);
       hop.dropAll();
       await new Promise((resolve) => void (over = done.catch(resolve)));
-      await tx`SELECT 2`;
+      await tx.send((sql) => sql`SELECT 2`);
     });
     await expect(done).rejects.toMatchObject(LOST);
     await over;
@@ -92,8 +93,8 @@ it('a transaction that hears of another connection, which was lost with its own,
   overHop(
     async (client, hop) => {
       await Promise.all([1, 2].map(() => client`SELECT pg_sleep(0.1)`));
-      const done = client.begin(async (tx) => {
-        await tx`SELECT 1`;
+      const done = inTransaction(client, async (tx) => {
+        await tx.send((sql) => sql`SELECT 1`);
         hop.forget();
         await client`SELECT 2`;
       });

@@ -10,12 +10,8 @@ const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' }).filter((f
 
 describe('a dependency whose insides are used', () => {
   it.each([
-    // test/integration/state-errors.test.ts fails when a query's failure is not named any more.
-    ['drizzle-orm', 'session.prepareQuery', 'state/database.ts'],
     // test/integration/mirror.test.ts fails when a COPY whose first row fails ends the process.
     ['postgres', 'handed.resolve', 'connections/postgres-copy.ts'],
-    // test/integration/silent-connections.test.ts fails when the statements of a client are not known any more.
-    ['postgres', 'canceller', 'connections/statements.ts'],
   ] as const)('%s: its %s is used in one file, and its version is exact', (name, inside, place) => {
     expect(files.filter((file) => readFileSync(path.join(ROOT, file), 'utf8').includes(inside))).toEqual([
       place,
