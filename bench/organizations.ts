@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { migrateQueue } from '../src/queue/bullmq.js';
+import { migrateQueue } from '../src/queue/migrate-queue.js';
 import { table, type Cell } from '../src/render/table.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { migrate } from '../src/state/migrate.js';

@@ -1,5 +1,5 @@
 import type { App } from '../app/app.js';
-import { migrateQueue } from '../queue/bullmq.js';
+import { migrateQueue } from '../queue/migrate-queue.js';
 import { plural } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
 import { takeLock, whileHolding } from '../state/locks.js';

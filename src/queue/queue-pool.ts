@@ -1,6 +1,5 @@
 // The queue's connections to PostgreSQL. BullMQ opens for each queue and each worker a pool and a listening connection of its
 // own: two dozen for one process. Here all of them share one small pool. The first opens it, the last closes it.
-import type { EventEmitter } from 'node:events';
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
@@ -11,17 +10,11 @@ import { quoteIdentifier } from '../text/sql-text.js';
 const CONNECTIONS = 3;
 /** For one of them to be free. Whether the server answers at all was seen before. */
 const WAIT_WITHIN_MS = 30_000;
-/** All times in milliseconds. */
-const SILENCE = {
-  /** For an answer, all of which are short: a connection over which none arrives is closed, and another one opened. */
-  answerMs: 60_000,
-  /** How often the connection that only listens is asked whether it still answers. */
-  askMs: 30_000,
-};
-/** BullMQ's channel, whose notifications name a queue. */
-const JOBS_CHANNEL = 'bullmq_jobs';
+/** For an answer in milliseconds, all of which are short: a connection over which none arrives is closed, and another one opened. */
+const ANSWER_WITHIN_MS = 60_000;
 
-type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>;
+/** A worker that waits for a delayed job looks for others after this time at the latest: a notification may have been lost. */
+const LOOK_AGAIN_SECONDS = 30;
 
 /** Waits while the server has too many connections. */
 class WaitingPool extends pg.Pool {
@@ -34,68 +27,36 @@ class WaitingPool extends pg.Pool {
 /** Counts who uses it, and ends the pool with the last of them. */
 class SharedConnection extends PostgresConnection {
   users = 0;
-  private readonly forget: () => void;
-  private readonly askMs: number;
-  private listening: ListenClient | undefined;
+  readonly #forget: () => void;
 
-  constructor(pool: pg.Pool, schema: string, askMs: number, forget: () => void) {
+  constructor(pool: pg.Pool, schema: string, forget: () => void) {
     super(pool as unknown as PgPool);
-    this.forget = forget;
-    this.askMs = askMs;
+    this.#forget = forget;
     // BullMQ takes a schema's name only together with a pool of its own making.
     Object.assign(this, { schema });
     this.setMaxListeners(0); // each queue and each worker listens
   }
 
-  /** The listening client, whose statements wait for each other: several workers send theirs at once. */
-  override async getListenClient(): Promise<ListenClient> {
-    const client = await super.getListenClient();
-    if (this.listening === client) return client;
-    this.listening = client;
-    const query = client.query.bind(client);
-    let last: Promise<unknown> = Promise.resolve();
-    client.query = (text, params) => {
-      const result = last.then(() => query(text, params));
-      last = result.catch(() => undefined);
-      return result;
-    };
-    this.askWhileListening(client as unknown as pg.PoolClient);
-    return client;
-  }
-
-  private askWhileListening(client: pg.PoolClient): void {
-    const ask = async () => {
-      try {
-        await client.query('SELECT 1');
-      } catch (error) {
-        clearInterval(timer);
-        // As when the connection fails: BullMQ closes it, and listens over another one.
-        if (client.listenerCount('error') > 0) client.emit('error', error);
-      }
-    };
-    const timer = setInterval(() => void ask(), this.askMs).unref();
-    client.once('end', () => clearInterval(timer));
-  }
-
-  /** Workers that wait for a job of this queue look for one, as if a notification had come. */
-  wake(queue: string): void {
-    const client = this.listening as unknown as EventEmitter | undefined;
-    client?.emit('notification', { channel: JOBS_CHANNEL, payload: queue });
-  }
-
   override async close(): Promise<void> {
     if (--this.users > 0) return;
-    this.forget();
+    this.#forget();
     await super.close();
     await this.pool.end();
   }
 }
 
-/**
- * A backend for BullMQ whose queues and workers share their connections; `schema` holds BullMQ's tables. `wake`: its workers
- * of a queue look for a job.
- */
-export function createSharedBackend(address: SettingText, schema: string, { answerMs, askMs } = SILENCE) {
+class Backend extends PostgresQueueBackend {
+  override get maximumBlockTimeout(): number {
+    return LOOK_AGAIN_SECONDS;
+  }
+}
+
+/** A backend for BullMQ whose queues and workers share their connections. `schema` holds BullMQ's tables. */
+export function createSharedBackend(
+  address: SettingText,
+  schema: string,
+  answerWithinMs = ANSWER_WITHIN_MS,
+): BackendFactory {
   let shared: SharedConnection | undefined;
 
   const open = () => {
@@ -106,16 +67,17 @@ export function createSharedBackend(address: SettingText, schema: string, { answ
       ...pgConfig(address, 'queue'),
       max: CONNECTIONS,
       connectionTimeoutMillis: WAIT_WITHIN_MS,
-      query_timeout: answerMs,
+      query_timeout: answerWithinMs,
+      // Workers send statements over the listening connection at once. It also closes a connection whose answer is late.
+      pipeline: true,
       onConnect: setSchema as never,
     });
-    return new SharedConnection(pool, schema, askMs, () => (shared = undefined));
+    return new SharedConnection(pool, schema, () => (shared = undefined));
   };
 
-  const backend = ((name, options) => {
+  return (name, options) => {
     shared ??= open();
     shared.users++;
-    return new PostgresQueueBackend(shared, name, options as never);
-  }) satisfies BackendFactory;
-  return { backend, wake: (queue: string) => shared?.wake(queue) };
+    return new Backend(shared, name, options as never);
+  };
 }

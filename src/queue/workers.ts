@@ -169,7 +169,6 @@ function createRequeue({ bullmq, producer, presence, state, streams, log }: Work
   let leftToOthers = new Set<number>();
   return async (): Promise<void> => {
     const others = await producer.requeue(presence?.id);
-    await (await bullmq()).wakeWorkers(state.db);
     for (const { id, fingerprints } of others) {
       const differing = differingStreams(fingerprints, fingerprintsOf(streams.values()));
       if (differing.length > 0 && !leftToOthers.has(id))

@@ -2,7 +2,8 @@
 import { expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { createInboxWorker } from '../../src/queue/inbox-worker.js';
-import { migrateQueue, openBullmq } from '../../src/queue/bullmq.js';
+import { openBullmq } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { noteProblems } from '../../src/state/streams.js';
 import { ROOMS } from '../support/campus.js';

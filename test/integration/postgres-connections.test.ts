@@ -9,7 +9,7 @@ import { connectPostgres } from '../../src/connections/postgres-connection.js';
 import { copyOut } from '../../src/connections/postgres-copy.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { openReadOnlySessions } from '../../src/mirror/read-only-sessions.js';
-import { migrateQueue } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { requireQueueTables } from '../../src/queue/require-queue-tables.js';
 import { openState, query, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';

@@ -4,7 +4,8 @@
 // service said may stand in a record's message, in the organization's own database, and nowhere else.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';
-import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
+import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { readRun } from '../../src/state/runs/read-runs.js';

@@ -3,7 +3,7 @@ import { BULLMQ_MAJOR_VERSION } from 'bullmq';
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
-import { migrateQueue } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { BULLMQ_MAJOR, requireQueueTables } from '../../src/queue/require-queue-tables.js';
 import { openState, type State } from '../../src/state/database.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';

@@ -4,7 +4,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createChangeWorker } from '../../src/queue/receive-changes.js';
-import { migrateQueue, openBullmq } from '../../src/queue/bullmq.js';
+import { openBullmq } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
-import { migrateQueue } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { migrate } from '../../src/state/migrate.js';
 import { createRoomsAndCourses, type ChaosMirror } from './chaos-mirror.js';

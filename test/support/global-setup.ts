@@ -5,7 +5,7 @@ import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
 import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
 import { messageOf } from '../../src/errors/errors.js';
-import { migrateQueue } from '../../src/queue/bullmq.js';
+import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { migrate } from '../../src/state/migrate.js';
 import { findChromium } from './chromium.js';
 import { atDistance } from './distance.js';
