@@ -165,7 +165,7 @@ export function createWorkers(options: WorkersOptions) {
 }
 
 /** Queues again what an interruption left. A run that belongs to another configuration is named once. */
-function createRequeue({ bullmq, producer, presence, state, streams, log }: WorkersOptions) {
+function createRequeue({ producer, presence, streams, log }: WorkersOptions) {
   let leftToOthers = new Set<number>();
   return async (): Promise<void> => {
     const others = await producer.requeue(presence?.id);

@@ -1,7 +1,7 @@
 // Links what an operator left in the file of `match`. Everything is read again first, so that nothing is linked on the
 // word of the file alone: a line with a fault links nothing, and neither do the others.
 import type { CsvRow } from '../../files/csv-file.js';
-import type { FoundObject } from '../../destination/destination.js';
+import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
 import { linkRecords, undoLinks, type NewLink } from '../../state/records/link-records.js';
 import { recordName } from '../../state/records/outcome-types.js';
@@ -186,9 +186,12 @@ async function findNamed(
   const lines = given.map((line) => ({ ...line, externalId: toKey(line.externalId) }));
   const numbers = lines.flatMap(({ number }) => number ?? []);
   const extIds = lines.flatMap(({ number, externalId }) => (number === undefined ? (externalId ?? []) : []));
-  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, CONTEXT);
+  const unreadable: Unreadable = new Map();
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, CONTEXT, unreadable);
   const byExtId = await destination.findObjects(extIds, stream.type, CONTEXT);
   return ({ number, externalId }) => {
+    const reason = unreadable.get(number ?? '');
+    if (reason) return messageOf(reason);
     const object: FoundObject | undefined =
       number === undefined ? byExtId.get(toKey(externalId) ?? '') : byNumber.get(number);
     const name = number === undefined ? `with the external id '${externalId}'` : `with the number ${number}`;
