@@ -1,7 +1,7 @@
 // How much goes into one request, learned from the answers of services that differ in what they take.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FIRST_SIZE, learn, mostBytes, type RequestSize } from '../../src/sync/apply/request-size.js';
+import { FIRST_SIZE, learn, type RequestSize } from '../../src/sync/apply/request-size.js';
 
 const TIMEOUT_SECONDS = 30;
 
@@ -36,10 +36,10 @@ function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE
       attempt(Math.ceil(objects / 2), true);
       attempt(Math.floor(objects / 2), true);
     }
-    size = learn(size, { outcome, objects, bytes, seconds }, { timeoutSeconds: TIMEOUT_SECONDS, now: at });
+    if (isRefused && objects === 1) return; // it is refused for itself
+    size = learn(size, { outcome, objects, seconds }, { timeoutSeconds: TIMEOUT_SECONDS, now: at });
   };
-  while (sent.length < requests)
-    attempt(Math.max(1, Math.min(size.objects, Math.floor(mostBytes(size) / bytesPerObject))));
+  while (sent.length < requests) attempt(size.objects);
   return { size, sent, refused, at };
 }
 
@@ -82,50 +82,29 @@ describe('the size of requests', () => {
 
   it('is not judged by requests that are not full', () => {
     const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: 0 };
-    const request = { outcome: 'accepted', objects: 40, bytes: 4000, seconds: 20 } as const;
-    expect(learn(FIRST_SIZE, request, circumstances)).toEqual({ ...FIRST_SIZE, acceptedBytes: 4000 });
+    const request = { outcome: 'accepted', objects: 40, seconds: 20 } as const;
+    expect(learn(FIRST_SIZE, request, circumstances)).toEqual(FIRST_SIZE);
     expect(learn(FIRST_SIZE, { ...request, outcome: 'too_slow' }, circumstances)).toEqual(FIRST_SIZE);
   });
 
   it('is judged once by several requests that were under way with the same number', () => {
     const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: 5 };
-    const known = { ...FIRST_SIZE, objects: 400, good: 200, acceptedBytes: 20_000 };
-    const request = { outcome: 'too_large', objects: 400, bytes: 40_000, seconds: 0.1 } as const;
+    const known = { ...FIRST_SIZE, objects: 400, good: 200 };
+    const request = { outcome: 'too_large', objects: 400, seconds: 0.1 } as const;
     const once = learn(known, request, circumstances);
     expect(once).toMatchObject({ objects: 200, tooMany: 400 });
     expect(learn(once, request, circumstances)).toEqual(once);
   });
 
-  it('goes by bytes where a body was too large: larger objects make smaller requests', () => {
+  it('shrinks where larger objects are refused, and grows again', () => {
     const service = { ...quick, mostBytes: 500_000 };
     const light = send({ ...service, bytesPerObject: 2000 }, 30);
     expect(light.sent.at(-1)).toBe(250);
     const heavy = send({ ...service, bytesPerObject: 10_000 }, 30, light.size, light.at);
     expect(heavy.refused).toBeLessThanOrEqual(5);
     expect(heavy.sent.at(-1)).toBeGreaterThanOrEqual(45);
-    expect(heavy.size.objects).toBe(250);
-    // As many in number as before, since only the bytes were too many.
-    expect(send({ ...service, bytesPerObject: 100 }, 3, heavy.size, heavy.at).sent).toEqual([250, 250, 250]);
-  });
-
-  it('goes below what was accepted before, when the service takes less than then', () => {
-    const at = (seconds: number) => ({ timeoutSeconds: TIMEOUT_SECONDS, now: seconds * 1000 });
-    const accepted = { outcome: 'accepted', objects: 100, bytes: 900_000, seconds: 0.1 } as const;
-    const refused = { outcome: 'too_large', objects: 100, bytes: 600_000, seconds: 0 } as const;
-    const size = learn(learn(FIRST_SIZE, accepted, at(1)), refused, at(2));
-    expect(size).toMatchObject({ acceptedBytes: 599_999, refusedBytes: 600_000 });
-    expect(mostBytes(size)).toBeLessThan(600_000);
-  });
-
-  it('is not what one object alone decides', () => {
-    const { size } = send({ ...quick, mostBytes: 100_000, bytesPerObject: 200_000 }, 3);
-    expect(size.objects).toBe(100);
-    const known = { ...FIRST_SIZE, acceptedBytes: 300_000 };
-    const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: 0 };
-    for (const bytes of [20_000, 200_000])
-      expect(learn(known, { outcome: 'too_large', objects: 1, bytes, seconds: 0.1 }, circumstances)).toEqual(
-        known,
-      );
+    const later = send({ ...service, bytesPerObject: 2000 }, 50, heavy.size, heavy.at + 3_600_001);
+    expect(later.size.objects).toBeGreaterThanOrEqual(225);
   });
 
   it('goes back from what fails, when it never was that large before', () => {
@@ -162,7 +141,7 @@ describe('the size of requests', () => {
       at = Math.max(at, answeredAt);
       size = learn(
         size,
-        { outcome: 'accepted', objects, bytes: objects * 100, seconds: secondsFor(objects) },
+        { outcome: 'accepted', objects, seconds: secondsFor(objects) },
         { timeoutSeconds: TIMEOUT_SECONDS, now: at },
       );
     }

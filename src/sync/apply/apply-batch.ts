@@ -33,7 +33,7 @@ import {
   type EarlierFailures,
 } from './narrow-failures.js';
 import { prepareBatch } from './prepare.js';
-import type { Written } from './request-line.js';
+import type { Written } from './send-request.js';
 
 export interface ApplyDeps extends ClaimDeps {
   /** The lines that batches share to fill their requests; unless given, each batch has its own. */

@@ -15,9 +15,6 @@ export interface RequestSize {
   perSecond: number;
   /** Full requests of more than `good` that were slower in all. */
   slower: number;
-  /** Bytes of the largest body accepted, and of the smallest refused for its size. */
-  acceptedBytes: number;
-  refusedBytes: number;
   /** Milliseconds of the clock when something was too much last. */
   narrowedAt: number;
 }
@@ -29,15 +26,10 @@ export interface RequestSize {
 export interface SentRequest {
   outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed' | 'failed_alone';
   objects: number;
-  bytes: number;
   /** From sending to answer. */
   seconds: number;
 }
 
-/** The bodies that servers take by default: nginx refuses more than 1 MB. */
-const FIRST_BYTES = 1_000_000;
-/** No server refuses a body of less for its bytes; then there were too many objects in it. */
-const LEAST_BYTES = 64_000;
 /** From this part of the size on, a request is full, and says something of the size. */
 const FULL = 0.9;
 /** It grows while answers come within this part of the timeout, and shrinks when they take longer than the other. */
@@ -56,8 +48,6 @@ export const FIRST_SIZE: RequestSize = {
   tooMany: Infinity,
   perSecond: 0,
   slower: 0,
-  acceptedBytes: 0,
-  refusedBytes: Infinity,
   narrowedAt: Infinity,
 };
 
@@ -80,12 +70,6 @@ export function createRequestSizes(log: Logger, requestTimeoutMs: number, clock:
   };
 }
 
-/** Bytes of the objects in the next request. One object alone may be larger. */
-export function mostBytes({ acceptedBytes, refusedBytes }: RequestSize): number {
-  if (refusedBytes === Infinity) return Math.max(FIRST_BYTES, 2 * acceptedBytes);
-  return between(acceptedBytes, refusedBytes);
-}
-
 /**
  * The size after one more request. The aim is the most of objects / (1 + latency), which is what a quota of
  * requests allows, and not the most objects.
@@ -95,12 +79,14 @@ export function learn(
   request: SentRequest,
   { timeoutSeconds, now }: { timeoutSeconds: number; now: number },
 ): RequestSize {
-  const { outcome, objects, bytes, seconds } = request;
-  if (outcome === 'too_large') return afterRefusal(size, request, now);
+  const { outcome, objects, seconds } = request;
+  if (outcome === 'too_large') return narrowed(size, objects, now);
   // Some services fail where others refuse: what was never as large before is taken to fail for its size.
-  if (outcome === 'failed') return isMoreThanEver(size, objects) ? narrowed(size, objects, now) : size;
+  if (outcome === 'failed')
+    return objects > Math.max(size.good, FIRST_OBJECTS) ? narrowed(size, objects, now) : size;
   if (outcome === 'failed_alone') return triedAgain(size);
-  const seen = outcome === 'accepted' ? afterAcceptance(size, bytes, now) : size;
+  const isOld = outcome === 'accepted' && now - size.narrowedAt > TRIED_AGAIN_AFTER_MS;
+  const seen = isOld ? { ...triedAgain(size), narrowedAt: now } : size;
   // A larger one was sent before the size went back: that was decided with all that such a request says.
   if (objects < seen.objects * FULL || objects > seen.objects) return seen;
   if (outcome === 'too_slow' || seconds > timeoutSeconds * SLOW) return afterSlow(seen, objects, now);
@@ -117,12 +103,8 @@ export function learn(
 
 /** Twice as many; where so many are known to be too many, half the way there; as many when that is close. */
 function larger(good: number, tooMany: number): number {
-  return tooMany === Infinity ? Math.min(MOST_OBJECTS, 2 * good) : between(good, tooMany);
-}
-
-/** Halfway; what is good when the two are close to each other. */
-function between(good: number, bad: number): number {
-  return bad - good <= Math.max(1, good * CLOSE) ? good : Math.floor((good + bad) / 2);
+  if (tooMany === Infinity) return Math.min(MOST_OBJECTS, 2 * good);
+  return tooMany - good <= Math.max(1, good * CLOSE) ? good : Math.floor((good + tooMany) / 2);
 }
 
 /** Back to what was good, or to half of what was too much. */
@@ -140,28 +122,7 @@ function afterSlow(size: RequestSize, objects: number, now: number): RequestSize
   return { ...size, objects: half, good: Math.min(size.good, half), slower: 0 };
 }
 
-/** A request is refused for the number of its objects or for its bytes, and the service does not say for which. */
-function afterRefusal(size: RequestSize, { objects, bytes }: SentRequest, now: number): RequestSize {
-  // An object that a server would refuse for its bytes is large; a smaller one is refused for itself.
-  if (objects === 1 && bytes < Math.max(LEAST_BYTES, size.acceptedBytes)) return size;
-  if (objects > 1 && (bytes < LEAST_BYTES || isMoreThanEver(size, objects)))
-    return narrowed(size, objects, now);
-  const refusedBytes = Math.min(size.refusedBytes, bytes);
-  const acceptedBytes = Math.min(size.acceptedBytes, refusedBytes - 1);
-  return { ...size, refusedBytes, acceptedBytes, narrowedAt: now };
-}
-
-function isMoreThanEver({ good }: RequestSize, objects: number): boolean {
-  return objects > Math.max(good, FIRST_OBJECTS);
-}
-
 /** The next request is of the number that was too many. */
 function triedAgain(size: RequestSize): RequestSize {
   return { ...size, objects: size.tooMany === Infinity ? size.objects : size.tooMany };
-}
-
-function afterAcceptance(size: RequestSize, bytes: number, now: number): RequestSize {
-  const isOld = now - size.narrowedAt > TRIED_AGAIN_AFTER_MS;
-  const known = isOld ? { ...triedAgain(size), refusedBytes: Infinity, narrowedAt: now } : size;
-  return { ...known, acceptedBytes: Math.max(known.acceptedBytes, bytes) };
 }
