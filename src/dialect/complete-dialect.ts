@@ -67,6 +67,12 @@ const SHAPES: Record<string, z.ZodType> = {
 };
 
 const ASKS = new Set(['ask', 'headers', 'write', 'body']);
+/** Sections that read one object, or an error. One that is odd must not stop the others. */
+const READS_ONE = new Set(['object', 'active', 'error']);
+
+/** Whether a function failed by its own fault, so that no other answer and no later attempt helps. */
+const isOwnFault = (error: unknown): error is Error =>
+  error instanceof TypeError || error instanceof ReferenceError;
 
 type Part = Record<string, unknown>;
 const isObject = (value: unknown): value is Part =>
@@ -131,10 +137,11 @@ type Replacement = (...given: unknown[]) => unknown;
 /** The function of a configuration, checked: whatever it throws or returns becomes one error that names it. */
 function guard(place: string, replacement: Replacement, { file }: Part): Replacement {
   const shape = SHAPES[place];
-  const failed = (how: string, detail?: string) => {
+  const [section = '', name = ''] = place.split('.');
+  const failed = (how: string, detail?: string, isFinal = ASKS.has(name)) => {
     const what = `${place} of ${String(file)} ${how}`;
     const remedy = `Correct ${place} in ${String(file)} (docs/service-contract.md), then: slotsync check`;
-    if (!ASKS.has(place.split('.')[1] ?? '')) return new NotUnderstood('', what, { remedy, detail });
+    if (!isFinal) return new NotUnderstood('', what, { remedy, detail });
     return new SlotsyncError('configuration', what, { remedy, detail });
   };
   return (...given) => {
@@ -145,7 +152,10 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
       if (error instanceof SlotsyncError || (error instanceof NotUnderstood && error.more.remedy))
         throw error;
       // Its text may repeat what the function got: the key, or values of an object.
-      throw failed('throws', place.startsWith('authenticate.') ? undefined : messageOf(error));
+      const detail = section === 'authenticate' ? undefined : messageOf(error);
+      if (!isOwnFault(error) || READS_ONE.has(section)) throw failed('throws', detail);
+      const [, line] = error.stack?.split(`${String(file)}:`) ?? [];
+      throw failed(line === undefined ? 'throws' : `throws in line ${parseInt(line, 10)}`, detail, true);
     }
     if (returned instanceof Promise || typeof (returned as { then?: unknown } | null)?.then === 'function') {
       Promise.resolve(returned).catch(() => undefined); // nobody else handles it

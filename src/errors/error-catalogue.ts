@@ -47,7 +47,7 @@ const setup = entry({ disposition: 'dead', exitCode: 2 });
 export const ERRORS = {
   usage: setup('wrong use, settings or configuration', ''),
   configuration: setup(
-    'the service does not know a type or field, a stream is no longer in the configuration, or the dialect makes no request',
+    'the service does not know a type or field, a stream is no longer in the configuration, or a function of the dialect fails',
     'Correct the configuration, or create the names at the service, then: slotsync check, slotsync sync',
   ),
   configuration_changed: dead(

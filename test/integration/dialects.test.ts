@@ -467,6 +467,11 @@ describe('a dialect that is wrong', () => {
       'find.read of service-dialect.ts throws',
     ],
     [
+      'fails by its own fault when it reads a write',
+      { write: { read: () => (undefined as never)['results'] } },
+      'write.read of service-dialect.ts throws',
+    ],
+    [
       'returns nothing of a find',
       { find: { read: () => undefined as never } },
       'find.read of service-dialect.ts returns nothing',

@@ -131,6 +131,20 @@ describe('a dialect of a configuration', () => {
     });
   });
 
+  it.each<[string, string, () => unknown, string]>([
+    ['find', 'read', () => (undefined as unknown as string).length, 'configuration'],
+    ['write', 'read', () => new Array(-1), 'answer_invalid'],
+    ['reservation', 'read', () => (null as unknown as string).length, 'configuration'],
+    ['object', 'read', () => (undefined as unknown as string).length, 'answer_invalid'],
+    ['find', 'read', () => JSON.parse('{') as unknown, 'answer_invalid'],
+  ])('%s.%s that fails by its own fault is not asked again', (section, name, fails, code) => {
+    const dialect = completeDialect({ [section]: { [name]: fails } }, import.meta.filename);
+    const read = (dialect as unknown as Record<string, Record<string, () => unknown>>)[section]?.[name];
+    const how =
+      code === 'configuration' ? /of dialect\.test\.ts throws in line \d+$/ : /dialect\.test\.ts throws/;
+    expect(errorOf(() => read?.())).toMatchObject({ code, message: expect.stringMatching(how) });
+  });
+
   it.each<[string, string, unknown]>([
     ['find', 'read', { results: [] }],
     ['find', 'read', { results: [], next: undefined }],

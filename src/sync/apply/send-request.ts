@@ -48,10 +48,9 @@ interface Sending {
   isNarrowed: () => boolean;
 }
 
-/** Failures of a write that the service cannot have carried out. */
+/** Failures of a write that the service cannot have carried out. Not `configuration`: the dialect may have failed at the answer. */
 const NOT_CARRIED_OUT = new Set([
   'claim_lost',
-  'configuration',
   'forbidden',
   'limiter_closed',
   'quota_unavailable',
