@@ -27,7 +27,6 @@ export interface ErrorEntry {
 const NEXT_RUN = 'The next run tries again: slotsync sync';
 const WHEN_BACK =
   'Nothing is lost. Once it answers again, run the same command again; what a run has left is sent by: slotsync sync';
-const RECORD_WHEN_BACK = 'Nothing is lost. Once it answers again: slotsync sync';
 const CORRECT_KEY =
   'Correct `key` in the configuration, or the source, then: slotsync check. Nothing of this stream was sent.';
 const CORRECT_ROW = 'Correct the row, and the next run sends it. To send it again unchanged: {retry}';
@@ -38,6 +37,12 @@ const entry =
   (always: Pick<ErrorEntry, 'disposition' | 'isGivenUp' | 'exitCode'>) =>
   (meaning: string, remedy: string, more: More = {}): ErrorEntry => ({ meaning, remedy, ...always, ...more });
 const retry = entry({ disposition: 'retry' });
+/** Another system does not answer. `more`: sentences that follow what to do once it does. */
+const away = (meaning: string, systemic: NonNullable<More['systemic']>, more = '') =>
+  retry(meaning, WHEN_BACK + more, {
+    systemic,
+    recordRemedy: `Nothing is lost. Once it answers again: slotsync sync${more}`,
+  });
 const defer = entry({ disposition: 'defer' });
 const dead = entry({ disposition: 'dead' });
 const givenUp = entry({ disposition: 'dead', isGivenUp: true });
@@ -85,34 +90,18 @@ export const ERRORS = {
         'No smaller `batchSize` helps one object: shorten the values of its row, or have the limit there raised, then: {retry}',
     },
   ),
-  service_unreachable: retry(
+  service_unreachable: away(
     'the service does not answer',
-    `${WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
-    {
-      systemic: 'wait',
-      recordRemedy: `${RECORD_WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
-    },
+    'wait',
+    '. Check API_BASE_URL and the network path (proxy, firewall, DNS).',
   ),
-  service_failed: retry('the service answered 5xx, 408 or 425', WHEN_BACK, {
-    systemic: 'retry',
-    recordRemedy: RECORD_WHEN_BACK,
-  }),
-  gateway_answered: retry(
+  service_failed: away('the service answered 5xx, 408 or 425', 'retry'),
+  gateway_answered: away(
     'a gateway or proxy answered in the place of the service: the body is not its JSON',
-    `${WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
-    {
-      systemic: 'compare',
-      recordRemedy: `${RECORD_WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
-    },
+    'compare',
+    '. If it lasts, check API_BASE_URL and the proxies on the way.',
   ),
-  answer_lost: retry(
-    'a request was sent and no answer arrived; a write may have been carried out',
-    WHEN_BACK,
-    {
-      systemic: 'retry',
-      recordRemedy: RECORD_WHEN_BACK,
-    },
-  ),
+  answer_lost: away('a request was sent and no answer arrived; a write may have been carried out', 'retry'),
   answer_invalid: retry(
     'the answer of the service, or what it says of the object, does not match docs/service-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check --wire`,

@@ -76,10 +76,10 @@ export async function findReferences(
     const asked = named.length > 0 ? named : isWanted(name) ? single : [];
     const byValue = asked.filter((parent) => isComparable(column, parent));
     if (byValue.length === 0) continue;
-    const values = await orNothing(catalogue.sampleValues(child.table, column), []);
+    const values = (await readable(catalogue.sampleValues(child.table, column))) ?? [];
     const shares: { parent: KeyedTable; share: number }[] = [];
     for (const parent of byValue) {
-      const known = await orNothing(catalogue.countKnown(parent.table, parent.key, '', values), 0);
+      const known = (await readable(catalogue.countKnown(parent.table, parent.key, '', values))) ?? 0;
       shares.push({ parent, share: values.length === 0 ? 0 : known / values.length });
     }
     const [best] = shares.toSorted((a, b) => b.share - a.share);
@@ -87,7 +87,7 @@ export async function findReferences(
     const isTelling = async () =>
       best.share >= TELLING_SHARE &&
       values.length >= TELLING_VALUES &&
-      (await orNothing(catalogue.countKnown(best.parent.table, best.parent.key, '', AMOUNTS), 1)) === 0;
+      (await readable(catalogue.countKnown(best.parent.table, best.parent.key, '', AMOUNTS))) === 0;
     if (named.length > 0 ? best.share >= LEAST_SHARE : await isTelling()) {
       const unsure = named.length > 0 ? undefined : `its values are keys of ${best.parent.table.name}`;
       found.push({ ...candidate(best.parent, [name]), unsure });
@@ -123,12 +123,12 @@ function kindOf(type: string): string {
   return /^(text|character|character varying|bpchar|citext)$/.test(type) ? 'text' : type;
 }
 
-/** A view may fail when it is read; then nothing is known of its values. */
-async function orNothing<T>(reading: Promise<T>, otherwise: T): Promise<T> {
+/** The result of a reading. Undefined: its table or view cannot be read, and nothing is known of its values. */
+export async function readable<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;
   } catch (error) {
-    if (isReadingFault(error)) return otherwise;
+    if (isReadingFault(error)) return undefined;
     throw error;
   }
 }

@@ -1,6 +1,5 @@
 // A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
 // what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
-import { isReadingFault } from '../../errors/errors.js';
 import type {
   Catalogue,
   CatalogueColumn,
@@ -16,7 +15,7 @@ import {
   proposeExternalId,
   type ProposedExternalId,
 } from './propose-key.js';
-import { findReferences, type KeyedTable, type UnusableReference } from './find-references.js';
+import { findReferences, readable, type KeyedTable, type UnusableReference } from './find-references.js';
 import {
   columnLike,
   fieldsOf,
@@ -173,16 +172,6 @@ async function proposeKey(catalogue: Catalogue, table: CatalogueTable): Promise<
         columns: [first],
         unsure: `the ${table.kind} declares no key, and no column is unique in its first rows`,
       };
-}
-
-/** The result of a reading; undefined when the source cannot be read. */
-async function readable<T>(reading: Promise<T>): Promise<T | undefined> {
-  try {
-    return await reading;
-  } catch (error) {
-    if (isReadingFault(error)) return undefined;
-    throw error;
-  }
 }
 
 /** A name for each stream: letters, digits and `_`, a letter first. */
