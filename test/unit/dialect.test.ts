@@ -133,7 +133,7 @@ describe('a dialect of a configuration', () => {
 
   it.each<[string, string, () => unknown, string]>([
     ['find', 'read', () => (undefined as unknown as string).length, 'configuration'],
-    ['write', 'read', () => new Array(-1), 'answer_invalid'],
+    ['write', 'read', () => 'x'.repeat(-1), 'answer_invalid'],
     ['reservation', 'read', () => (null as unknown as string).length, 'configuration'],
     ['object', 'read', () => (undefined as unknown as string).length, 'answer_invalid'],
     ['find', 'read', () => JSON.parse('{') as unknown, 'answer_invalid'],
