@@ -86,6 +86,11 @@ type Named = { extIds: readonly string[] } | { ids: readonly string[] };
 /** By the id that was asked for, why the object cannot be read. External ids and numbers have a map each: their texts may be equal. */
 export type Unreadable = Map<string, SlotsyncError>;
 
+/** The filter of a find by names, or of a part of them. */
+type FilterOf = (names: readonly string[]) => Filter;
+const byIds: FilterOf = (ids) => ({ by: 'ids', ids });
+const byExtIds: FilterOf = (extIds) => ({ by: 'extIds', extIds });
+
 interface Narrowing {
   /** Pages asked for at once. */
   atOnce?: number;
@@ -302,20 +307,18 @@ function openDestination(
   let namedAtOnce = NAMED_AT_ONCE;
 
   /**
-   * Finds objects or bookings by any number of ids. A find that one of its ids may have spoiled is sent again in halves. An id that fails alone,
+   * Finds objects or bookings by any number of names. A find that one of its names may have spoiled is sent again in halves. A name that fails alone,
    * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
    * is asked for alone, once.
    */
   async function narrowNamed<T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,
-    named: Named,
+    names: readonly string[],
+    filterOf: FilterOf,
     context: Context,
     { unreadable, suspects = new Set(), ...bounds }: Narrowing,
   ): Promise<T[]> {
-    const ids = 'ids' in named ? named.ids : named.extIds;
-    const by = 'ids' in named ? 'ids' : 'extIds';
-    const filterOf = (part: readonly string[]) => ({ by, [by]: part }) as Filter;
-    const { call } = client.find(find.kind, filterOf(ids));
+    const { call } = client.find(find.kind, filterOf(names));
     const results: T[] = [];
     const kept = countKept(call);
     let isAnswered = false;
@@ -331,8 +334,9 @@ function openDestination(
         }
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
-          found = await readFind(find, filterOf(part), context, { ...bounds, ask: findWholePage });
-          if (find.kind === 'objects' && by === 'extIds') requireAsked(found.results, part);
+          const filter = filterOf(part);
+          found = await readFind(find, filter, context, { ...bounds, ask: findWholePage });
+          if (find.kind === 'objects' && filter.by === 'extIds') requireAsked(found.results, part);
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
@@ -359,7 +363,7 @@ function openDestination(
       return failed;
     }
 
-    const others = ids.filter((id) => !suspects.has(id));
+    const others = names.filter((id) => !suspects.has(id));
     let failed = await ask(slice(others, namedAtOnce));
     for (let attempt = 1; failed.size > 0 && attempt < ATTEMPTS_ALONE; attempt++) {
       // A queue sends its batch again; a command has only this reading.
@@ -367,7 +371,7 @@ function openDestination(
       await pause(retryDelayMs(attempt), context.signal);
       failed = await ask([...failed.keys()].map((id) => [id]));
     }
-    const known = await ask(ids.filter((id) => suspects.has(id)).map((id) => [id]));
+    const known = await ask(names.filter((id) => suspects.has(id)).map((id) => [id]));
     for (const [id, error] of [...failed, ...known]) note(unreadable, id, failsOnFound(error, id));
     return results;
   }
@@ -382,10 +386,11 @@ function openDestination(
   /** Calls `narrowNamed` again while the service fails, as long as the caller's patience lasts. */
   const findNamed = <T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,
-    named: Named,
+    names: readonly string[],
+    filterOf: FilterOf,
     context: Context,
     narrowing: Narrowing = {},
-  ) => patience(context, () => narrowNamed(find, named, context, narrowing));
+  ) => patience(context, () => narrowNamed(find, names, filterOf, context, narrowing));
 
   /** Results beyond `most` are not read: the answer says how many there are. */
   async function findSelected<T extends { id: string }, R>(
@@ -395,8 +400,12 @@ function openDestination(
     context: Context,
   ): Promise<Found<R>> {
     const atOnce = PAGES_AT_ONCE;
-    if ('ids' in selection || 'extIds' in selection)
-      return { results: (await findNamed(find, selection, context, { atOnce })).map(convert) };
+    if ('ids' in selection)
+      return { results: (await findNamed(find, selection.ids, byIds, context, { atOnce })).map(convert) };
+    if ('extIds' in selection)
+      return {
+        results: (await findNamed(find, selection.extIds, byExtIds, context, { atOnce })).map(convert),
+      };
     const filter: Filter =
       'window' in selection
         ? { by: 'window', ...inMilliseconds(selection.window) }
@@ -556,7 +565,7 @@ function openDestination(
       const objects = new Map<string, ServiceObject>();
       const strays: string[] = [];
       const narrowing = { unreadable, suspects };
-      const find = (ids: readonly string[]) => findNamed(finds.objects, { extIds: ids }, context, narrowing);
+      const find = (ids: readonly string[]) => findNamed(finds.objects, ids, byExtIds, context, narrowing);
       const all = await find(extIds);
       const answered = new Set(all.flatMap((found) => (found.extId ? toKey(found.extId) : [])));
       // A service that takes two ids for one answers its object once. The id that it did not answer is asked for alone.
@@ -597,7 +606,7 @@ function openDestination(
       context: Context,
       unreadable?: Unreadable,
     ): Promise<Map<string, FoundObject>> {
-      const found = await findNamed(finds.objects, { ids }, context, { unreadable });
+      const found = await findNamed(finds.objects, ids, byIds, context, { unreadable });
       for (const object of found) if (FAULT in object) note(unreadable, object.id, notUnderstood(object));
       return new Map(found.filter(isUnderstood).map((object) => [object.id, toFoundObject(object, typeId)]));
     },
@@ -621,22 +630,28 @@ function openDestination(
     },
 
     /**
-     * The objects of these types that are wanted, each of which has one of the values in each of the fields: by the service's own
+     * The objects of these types that are wanted, each of which has the fields of one of those that are sought: by the service's own
      * search, or by reading the types whole where it has none. A search may answer more: `isWanted` is asked of every object.
+     * A name in `sought` for which the search fails each time is noted in `unreadable`.
      */
     async findObjectsByFields(
       types: Iterable<string>,
-      values: ReadonlyMap<string, readonly string[]>,
+      sought: ReadonlyMap<string, readonly FieldValues[]>,
       isWanted: (object: FoundObject) => boolean,
       context: Context,
+      unreadable: Unreadable,
     ): Promise<FoundObject[]> {
       if (!searchesByFields) return listObjects(types, context, isWanted);
       const wanted = new Map<string, FoundObject>();
-      for (const type of types) {
-        const filter = { ...fieldsFilter(type, values), derived };
-        const found = await readFind(finds.listed, filter, context);
-        for (const result of skipNotUnderstood(found.results)) {
-          const object = toFoundObject(result, type);
+      for (const typeId of types) {
+        const filterOf = (part: readonly string[]): Filter => {
+          const fields = valuesByField(part.flatMap((name) => sought.get(name) ?? []));
+          return { by: 'fields', typeId, fields, derived };
+        };
+        const names = [...sought.keys()].filter((name) => !unreadable.has(name));
+        const found = await findNamed(finds.listed, names, filterOf, context, { unreadable });
+        for (const result of skipNotUnderstood(found)) {
+          const object = toFoundObject(result, typeId);
           if (isWanted(object)) wanted.set(object.id, object);
         }
       }
@@ -728,7 +743,7 @@ function openDestination(
 
     /** Whether one page of a find by fields has an object with this value in this field; and what else it has. */
     async probeFields(typeId: string, fieldId: string, value: string, context: Context) {
-      const filter = fieldsFilter(typeId, new Map([[fieldId, [value]]]));
+      const filter: Filter = { by: 'fields', typeId, fields: [{ fieldId, values: [value] }] };
       const { results } = await findPage(finds.listed, filter, ONE_RESULT, context);
       const isOne = (found: (typeof results)[number]) =>
         isUnderstood(found) &&
@@ -795,11 +810,16 @@ function readAt<T>(at: number, read: () => T): T {
 const inMilliseconds = ({ from, to }: Period) => ({ from: from * 1000, to: to * 1000 });
 const inSeconds = ({ begin, end }: FoundReservation) => ({ begin: begin / 1000, end: end / 1000 });
 
-const fieldsFilter = (typeId: string, values: ReadonlyMap<string, readonly string[]>) => ({
-  by: 'fields' as const,
-  typeId,
-  fields: [...values].map(([fieldId, wanted]) => ({ fieldId, values: wanted })),
-});
+/** Each field once, with all its values. */
+function valuesByField(given: readonly FieldValues[]): FieldValues[] {
+  const all = new Map<string, Set<string>>();
+  for (const { fieldId, values } of given) {
+    const ofField = all.get(fieldId) ?? new Set();
+    for (const value of values) ofField.add(value);
+    all.set(fieldId, ofField);
+  }
+  return [...all].map(([fieldId, values]) => ({ fieldId, values: [...values] }));
+}
 
 /** A reservation as we compare it. */
 export type Reservation = ReturnType<typeof toReservation>;

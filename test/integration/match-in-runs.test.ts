@@ -50,6 +50,36 @@ const linksOf = (world: World) =>
 const objectNames = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
 
 describe('match: a row', () => {
+  it('whose values the service fails to look for is not created, and others are linked', async () => {
+    const isBroken = { now: true };
+    let finds = 0;
+    const speech: NonNullable<WorldOptions['sandbox']>['speech'] = (native) => (request) => {
+      const body = JSON.stringify(request.json() ?? {});
+      if (body.includes('exactSearchFields')) finds++;
+      const isHit = isBroken.now && body.includes('exactSearchFields') && body.includes('Room r003');
+      return isHit ? { status: 500, body: { message: 'no such index' } } : native(request);
+    };
+    const world = await open(matching({ match: ['room.seats', 'room.name'] }), { sandbox: { speech } });
+    await addRooms(world, ...codes(8));
+    await world.sql`UPDATE rooms SET seats = 4`;
+    for (const code of ['r003', 'r005']) addObject(world, `Room ${code}`, `hand_${code}`, { seats: '4' });
+    const { samples } = await previewStream(world.deps(), world.stream('rooms'));
+    expect(samples.find(({ key }) => key === 'r003')?.problem).toContain('answered 500');
+    finds = 0;
+    await world.sync();
+    expect(finds).toBeLessThan(30);
+    const { r003, ...others } = await world.recordsOf('rooms');
+    expect(r003).toMatchObject({ status: 'failed', error_code: 'service_fails_on_object' });
+    expect(new Set(Object.values(others).map(({ status }) => status))).toEqual(new Set(['synced']));
+    expect(objectNames(world)).toContain('hand_r005');
+    expect(objectNames(world).filter((extId) => /r00[35]$/.test(extId))).toEqual(['hand_r003', 'hand_r005']);
+    isBroken.now = false;
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      r003: { status: 'synced', external_id: 'hand_r003' },
+    });
+  });
+
   it('is linked to the one object with its values, updates it, and creates no other', async () => {
     const world = await open(matching());
     const { id } = addObject(world, 'Room A', 'hand_7');

@@ -60,6 +60,7 @@ export async function matchObjects(
     if (!found) continue;
     // The write that was sent may still be carried out, and would be a second object.
     if (write.record.isCheckPending) claim.leave(write.record.localKey);
+    else if ('error' in found) settle(outcome.objectUnreadable(write, found.error));
     else if ('ambiguity' in found) settle(outcome.matchAmbiguous(write, found.ambiguity));
     else {
       const link = toLink(deps, stream, write, found.object);

@@ -1,7 +1,8 @@
 // A row that has no object yet means the one at the service that has the same values of the fields in `match`, and that is
 // nobody's. Plans ask, to say what a run would change; and batches, to link.
 import type { Context } from '../../destination/client.js';
-import type { Destination, FoundObject } from '../../destination/destination.js';
+import type { Destination, FoundObject, Unreadable } from '../../destination/destination.js';
+import type { SlotsyncError } from '../../errors/errors.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { DestinationObject, FieldValues } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
@@ -44,8 +45,8 @@ export interface SoughtRow {
   object: DestinationObject;
 }
 
-/** The object that a row means; or why that cannot be said, as a sentence. */
-export type Meant = { object: FoundObject } | { ambiguity: string };
+/** The object that a row means; or why that cannot be said, as a sentence; or why the service cannot be asked for its values. */
+export type Meant = { object: FoundObject } | { ambiguity: string } | { error: SlotsyncError };
 
 /** An object that matches, and who has it. */
 interface Candidate {
@@ -71,11 +72,13 @@ export async function findMeant(
   const meant = new Map<string, Meant>();
   const groups = groupByValues(stream, rows);
   if (groups.size === 0) return meant;
-  const candidates = await findCandidates(deps, stream, groups, context, known);
+  const unreadable: Unreadable = new Map();
+  const candidates = await findCandidates(deps, stream, groups, context, unreadable, known);
   for (const [values, group] of groups) {
     const matching = candidates.get(values) ?? [];
+    const error = unreadable.get(values);
     for (const { key } of group) {
-      const found = chooseMeant(stream, { key, group }, matching);
+      const found = error ? { error } : chooseMeant(stream, { key, group }, matching);
       if (found) meant.set(key, found);
     }
   }
@@ -101,15 +104,17 @@ async function findCandidates(
   stream: Stream,
   groups: ReadonlyMap<string, readonly SoughtRow[]>,
   context: Context,
+  unreadable: Unreadable,
   known: readonly FoundObject[] | undefined,
 ): Promise<Map<string, Candidate[]>> {
   const { objectTypes: types } = stream;
   const isMatch = (object: FoundObject) =>
     types.has(object.typeId) && groups.has(matchValue(stream.match, object.fields) ?? '');
+  const sought = fieldsToFind(stream, groups);
   // A search answers any of the values of a field, and whole objects are compared here.
   const objects =
     known?.filter(isMatch) ??
-    (await deps.destination.findObjectsByFields(types, valuesToFind(stream, groups), isMatch, context));
+    (await deps.destination.findObjectsByFields(types, sought, isMatch, context, unreadable));
   const holderOf = await whoHasObjects(deps, objects, { rows: 'all' });
   const candidates = objects.map((object): Candidate => {
     const { record, link, rows } = holderOf(object);
@@ -119,16 +124,14 @@ async function findCandidates(
   return groupByValues(stream, candidates);
 }
 
-function valuesToFind(stream: Stream, groups: ReadonlyMap<string, readonly SoughtRow[]>) {
-  const wanted = new Map<string, string[]>();
-  for (const fieldId of stream.match ?? []) {
-    const values = [...groups.values()].flatMap(
-      ([row]) => row?.object.fields.find((field) => field.fieldId === fieldId)?.values ?? [],
-    );
-    wanted.set(fieldId, [...new Set(values)]);
-  }
-  return wanted;
-}
+/** By their values, the fields in `match` of each group. */
+const fieldsToFind = ({ match = [] }: Stream, groups: ReadonlyMap<string, readonly SoughtRow[]>) =>
+  new Map(
+    [...groups].map(([values, [row]]) => [
+      values,
+      (row?.object.fields ?? []).filter(({ fieldId }) => match.includes(fieldId)),
+    ]),
+  );
 
 /** Chooses what a row means, among the rows and the objects with its values. */
 function chooseMeant(

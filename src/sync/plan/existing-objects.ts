@@ -67,6 +67,7 @@ export async function findStanding(
       const { key, extId } = one;
       const match = meant?.get(key);
       if (match && 'ambiguity' in match) return [[key, match]];
+      if (match && 'error' in match) return [[key, { unreadable: match.error }]];
       const reason = unreadable.get(extId);
       const there = match?.object ?? byNumber.get(numberOf(one) ?? '') ?? found.get(extId);
       if (!there) return reason ? [[key, { unreadable: reason }]] : [];
