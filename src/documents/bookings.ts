@@ -115,15 +115,13 @@ function verdictsSection(counts: readonly { verdict: Verdict; count: number }[])
   return {
     id: 'verdicts',
     title: 'By verdict',
-    tables: [
-      {
-        headings: ['verdict', 'bookings', 'meaning'],
-        rows: counts
-          .filter(({ count }) => count > 0)
-          .toSorted((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))
-          .map(({ verdict, count }) => [text`${{ status: verdict }}`, count, VERDICT_MEANINGS[verdict]]),
-      },
-    ],
+    table: {
+      headings: ['verdict', 'bookings', 'meaning'],
+      rows: counts
+        .filter(({ count }) => count > 0)
+        .toSorted((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))
+        .map(({ verdict, count }) => [text`${{ status: verdict }}`, count, VERDICT_MEANINGS[verdict]]),
+    },
   };
 }
 

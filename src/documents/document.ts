@@ -1,4 +1,4 @@
-// A document: facts arranged to be read, as sections of paragraphs, facts, points and tables. A terminal, the page, a mail
+// A document: facts arranged to be read, as sections of paragraphs, facts, points and a table. A terminal, the page, a mail
 // and a ticket show the same document. Programs get the facts themselves.
 
 import { present } from '../text/format.js';
@@ -60,7 +60,7 @@ export interface Point {
 /** A name and its value. */
 export type Fact = readonly [name: string, value: Text];
 
-/** It is shown in this order: paragraphs, facts, points, tables. A section without any of them is not shown. */
+/** It is shown in this order: paragraphs, facts, points, table. A section without any of them is not shown. */
 export interface Section {
   /** Names the section within its document, also when its title changes. */
   id: string;
@@ -70,7 +70,8 @@ export interface Section {
   paragraphs?: readonly Text[] | undefined;
   facts?: readonly Fact[] | undefined;
   points?: readonly Point[] | undefined;
-  tables?: readonly Table[] | undefined;
+  /** Not shown without rows: headings alone say nothing. */
+  table?: Table | undefined;
 }
 
 export interface Document {
@@ -80,13 +81,25 @@ export interface Document {
   sections: readonly Section[];
 }
 
-/** Nothing stands in it. On an open page it may be filled later. */
-export const isEmptySection = ({ paragraphs = [], facts = [], points = [], tables }: Section): boolean =>
-  paragraphs.length + facts.length + points.length + filledTables(tables).length === 0;
+/** The sections that say something. */
+export const filledSections = (sections: readonly Section[]): Section[] =>
+  sections.filter(
+    ({ paragraphs = [], facts = [], points = [], table }) =>
+      paragraphs.length + facts.length + points.length + (table?.rows.length ?? 0) > 0,
+  );
 
-/** The tables that have rows: headings alone say nothing. */
-export const filledTables = (tables: readonly Table[] = []): readonly Table[] =>
-  tables.filter(({ rows }) => rows.length > 0);
+/** Numbers by stream. Columns without a number are left out. Undefined: every column is. */
+export function countsByStream<Row extends { stream: string }>(
+  rows: readonly Row[],
+  columns: readonly (readonly [heading: string, countOf: (row: Row) => number])[],
+): Table | undefined {
+  const shown = columns.filter(([, countOf]) => rows.some((row) => countOf(row) > 0));
+  if (shown.length === 0) return undefined;
+  return {
+    headings: ['stream', ...shown.map(([heading]) => heading)],
+    rows: rows.map((row) => [row.stream, ...shown.map(([, countOf]) => countOf(row))]),
+  };
+}
 
 type TextValue = Text | Part | false | null | undefined;
 

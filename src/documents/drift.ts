@@ -56,17 +56,15 @@ export function verifyDocument(
       {
         id: 'streams',
         title: 'By stream',
-        tables: [
-          {
-            headings: ['stream', 'compared', ...KINDS.map(nameOfKind), 'waiting'],
-            rows: streams.map((tally) => [
-              tally.stream,
-              tally.compared,
-              ...KINDS.map((kind) => tally[kind] ?? 0),
-              tally.waiting,
-            ]),
-          },
-        ],
+        table: {
+          headings: ['stream', 'compared', ...KINDS.map(nameOfKind), 'waiting'],
+          rows: streams.map((tally) => [
+            tally.stream,
+            tally.compared,
+            ...KINDS.map((kind) => tally[kind] ?? 0),
+            tally.waiting,
+          ]),
+        },
       },
       driftSection(listed, drifting + storedOtherwise + listedExtra),
     ],
@@ -141,21 +139,19 @@ export function driftDocument(
         id: 'streams',
         title: 'By stream',
         paragraphs: verified.length === 0 ? ['No records yet.'] : [],
-        tables: [
-          {
-            headings: ['stream', 'last verified', 'objects', 'without a record', 'drift'],
-            rows: verified.map(({ stream, verifiedAt, objects, extra }) => [
-              stream,
-              verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
-              objects ?? '–',
-              extra,
-              describeKinds(
-                counts.filter(({ stream: of, kind }) => of === stream && kind !== 'extra'),
-                verifiedAt,
-              ),
-            ]),
-          },
-        ],
+        table: {
+          headings: ['stream', 'last verified', 'objects', 'without a record', 'drift'],
+          rows: verified.map(({ stream, verifiedAt, objects, extra }) => [
+            stream,
+            verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
+            objects ?? '–',
+            extra,
+            describeKinds(
+              counts.filter(({ stream: of, kind }) => of === stream && kind !== 'extra'),
+              verifiedAt,
+            ),
+          ]),
+        },
       },
       {
         id: 'repairs',
@@ -259,17 +255,15 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
       {
         id: 'streams',
         title: 'By stream',
-        tables: [
-          {
-            headings: ['stream', 'adopted', 'as its row', 'differs'],
-            rows: streams.map(({ stream, equal, differing: differs }) => [
-              stream,
-              equal + differs,
-              equal,
-              differs,
-            ]),
-          },
-        ],
+        table: {
+          headings: ['stream', 'adopted', 'as its row', 'differs'],
+          rows: streams.map(({ stream, equal, differing: differs }) => [
+            stream,
+            equal + differs,
+            equal,
+            differs,
+          ]),
+        },
       },
     ],
   };

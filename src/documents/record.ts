@@ -194,20 +194,18 @@ function history({ batches }: KnownRecord): Section {
   return {
     id: 'history',
     title: 'Runs that included it, newest first',
-    tables: [
-      {
-        headings: ['run', 'kind', 'operation', 'batch', 'state', 'error', 'at'],
-        rows: batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => [
-          text`${linkToRun(runId)}`,
-          kind,
-          operation ?? '–',
-          String(batchId),
-          state,
-          errorCode ?? '–',
-          text`${new Date(at)}`,
-        ]),
-      },
-    ],
+    table: {
+      headings: ['run', 'kind', 'operation', 'batch', 'state', 'error', 'at'],
+      rows: batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => [
+        text`${linkToRun(runId)}`,
+        kind,
+        operation ?? '–',
+        String(batchId),
+        state,
+        errorCode ?? '–',
+        text`${new Date(at)}`,
+      ]),
+    },
   };
 }
 

@@ -3,7 +3,7 @@ import { concerns, type Concern } from './concerns/concerns.js';
 import type { ReportFacts } from '../situation/report.js';
 import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
-import { text, type Document, type Section, type Text } from './document.js';
+import { countsByStream, text, type Document, type Section, type Text } from './document.js';
 import { actionsSection } from './actions.js';
 import { causesSection } from './causes.js';
 import { describeHeldRecords, describeSettled, describeUnsent } from './failures.js';
@@ -69,20 +69,15 @@ function describePeriod({ period, run }: ReportFacts): Text {
 }
 
 const OPERATIONS = ['create', 'update', 'retire', 'repair'] as const;
-const ACCEPTED = { create: 'created', update: 'updated', retire: 'retired' } as const;
+const ACCEPTED = [
+  ['create', 'created'],
+  ['update', 'updated'],
+  ['retire', 'retired'],
+] as const;
 const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 
 function changed({ streams }: ReportFacts): Section {
   type Row = (typeof streams)[number];
-  const columns = [
-    ...OPERATIONS.map((name) => ({ heading: `to ${name}`, countOf: (row: Row) => row.planned[name] })),
-    ...(['create', 'update', 'retire'] as const).map((name) => ({
-      heading: ACCEPTED[name],
-      countOf: (row: Row) => row.accepted[name],
-    })),
-    { heading: 'synced, operation not known', countOf: (row: Row) => row.unclassified },
-    ...OUTCOMES.map((name) => ({ heading: name, countOf: (row: Row) => row.outcomes[name] })),
-  ].filter(({ countOf }) => streams.some((row) => countOf(row) > 0));
   return {
     id: 'changed',
     title: 'What changed',
@@ -91,12 +86,12 @@ function changed({ streams }: ReportFacts): Section {
         ? 'No run planned or sent anything.'
         : '“To create” and so on is what the runs planned; “created”, “updated” and “retired” is what the service accepted. Runs that began before count as a whole.',
     ],
-    tables: [
-      {
-        headings: ['stream', ...columns.map(({ heading }) => heading)],
-        rows: streams.map((row) => [row.stream, ...columns.map(({ countOf }) => countOf(row))]),
-      },
-    ],
+    table: countsByStream(streams, [
+      ...OPERATIONS.map((name) => [`to ${name}`, (row: Row) => row.planned[name]] as const),
+      ...ACCEPTED.map(([name, heading]) => [heading, (row: Row) => row.accepted[name]] as const),
+      ['synced, operation not known', (row) => row.unclassified],
+      ...OUTCOMES.map((name) => [name, (row: Row) => row.outcomes[name]] as const),
+    ]),
   };
 }
 
@@ -110,18 +105,16 @@ function runs({ listed, runCounts }: ReportFacts): Section {
     id: 'runs',
     title: 'Runs',
     paragraphs: [counts.length === 0 ? 'None.' : `${counts.join('; ')}.`],
-    tables: [
-      {
-        headings: ['run', 'kind', 'started', 'took', 'status'],
-        rows: listed.map(({ id, kind, requestedAt, finishedAt, pausedAt, status, errorCode }) => [
-          linkToRunNumber(id),
-          kind,
-          text`${{ minute: requestedAt }}`,
-          finishedAt ? formatDuration((finishedAt.getTime() - requestedAt.getTime()) / 1000) : '–',
-          `${pausedAt && !finishedAt ? 'paused' : status}${errorCode === null ? '' : `: ${errorCode}`}`,
-        ]),
-      },
-    ],
+    table: {
+      headings: ['run', 'kind', 'started', 'took', 'status'],
+      rows: listed.map(({ id, kind, requestedAt, finishedAt, pausedAt, status, errorCode }) => [
+        linkToRunNumber(id),
+        kind,
+        text`${{ minute: requestedAt }}`,
+        finishedAt ? formatDuration((finishedAt.getTime() - requestedAt.getTime()) / 1000) : '–',
+        `${pausedAt && !finishedAt ? 'paused' : status}${errorCode === null ? '' : `: ${errorCode}`}`,
+      ]),
+    },
   };
 }
 
@@ -164,16 +157,14 @@ function bookings({ bookings: counted, discrepancies, verdictChanges }: ReportFa
     id: 'bookings',
     title: 'Bookings',
     paragraphs: [`Verdicts that changed in this period: ${formatNumber(verdictChanges)}.`],
-    tables: [
-      {
-        headings: ['verdict', 'bookings', 'with a problem in the mirror'],
-        rows: counted.map(({ verdict, count, problems }) => [
-          text`${{ status: verdict }}`,
-          isListed(verdict) ? { parts: [{ text: count, href: '/bookings' }] } : count,
-          problems,
-        ]),
-      },
-    ],
+    table: {
+      headings: ['verdict', 'bookings', 'with a problem in the mirror'],
+      rows: counted.map(({ verdict, count, problems }) => [
+        text`${{ status: verdict }}`,
+        isListed(verdict) ? { parts: [{ text: count, href: '/bookings' }] } : count,
+        problems,
+      ]),
+    },
   };
 }
 

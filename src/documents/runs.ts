@@ -7,6 +7,7 @@ import type { Hold, RunRange } from '../state/schema.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
 import {
   addressOfRun,
+  countsByStream,
   joinTexts,
   linkToRun,
   text,
@@ -73,7 +74,7 @@ export function runsDocument(runs: readonly Run[], kind?: string): Document {
   return {
     title: 'Runs',
     lead: runs.length === 0 ? [none] : [],
-    sections: [{ id: 'runs', title: 'Latest runs', tables: [runsTable(runs)] }],
+    sections: [{ id: 'runs', title: 'Latest runs', table: runsTable(runs) }],
   };
 }
 
@@ -211,31 +212,19 @@ function errorToPoint(run: Run): Point | undefined {
   };
 }
 
-/** Columns without any number are left out. */
 function outcomes({ streams, plan, counts }: Run): Section {
   const planned = Object.keys(PLANNED) as (keyof typeof PLANNED)[];
-  const columns = [
-    ...planned.map((name) => ({
-      heading: PLANNED[name],
-      countOf: (stream: string) => plan[stream]?.[name] ?? 0,
-    })),
-    ...OUTCOMES.map((name) => ({ heading: name, countOf: (stream: string) => counts[stream]?.[name] ?? 0 })),
-  ].filter(({ countOf }) => streams.some((stream) => countOf(stream) > 0));
+  const rows = streams.map((stream) => ({ stream, planned: plan[stream], done: counts[stream] }));
   const equal = Object.values(counts).reduce((sum, { unchanged }) => sum + unchanged, 0);
+  type Row = (typeof rows)[number];
   return {
     id: 'outcomes',
     title: 'Planned and done',
     paragraphs: equal > 0 ? [`${plural(equal, 'record')} needed no write.`] : [],
-    tables:
-      columns.length === 0
-        ? []
-        : [
-            {
-              caption: 'Records by stream',
-              headings: ['stream', ...columns.map(({ heading }) => heading)],
-              rows: streams.map((stream) => [stream, ...columns.map(({ countOf }) => countOf(stream))]),
-            },
-          ],
+    table: countsByStream(rows, [
+      ...planned.map((name) => [PLANNED[name], (row: Row) => row.planned?.[name] ?? 0] as const),
+      ...OUTCOMES.map((name) => [name, (row: Row) => row.done?.[name] ?? 0] as const),
+    ]),
   };
 }
 

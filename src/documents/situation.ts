@@ -132,21 +132,19 @@ export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): 
   return {
     id: 'loads',
     title: 'Load of the mirror',
-    tables: [
-      {
-        caption: 'How old the load of the mirror is, as the last plan read it',
-        headings: ['stream', 'loaded', 'age', 'at most', 'read'],
-        rows: loads.map(({ stream, loadedAt, olderThan, problem, maxHours, readAt }) => [
-          stream,
-          loadedAt ? text`${{ minute: loadedAt }}` : '–',
-          problem === 'unreadable' || problem === 'future' || !loadedAt
-            ? 'not known'
-            : `${formatDuration(Math.max(0, (now.getTime() - loadedAt.getTime()) / 1000))}${olderThan ? ', older' : ''}`,
-          `${formatNumber(maxHours)} h`,
-          text`${{ minute: readAt }}`,
-        ]),
-      },
-    ],
+    table: {
+      caption: 'How old the load of the mirror is, as the last plan read it',
+      headings: ['stream', 'loaded', 'age', 'at most', 'read'],
+      rows: loads.map(({ stream, loadedAt, olderThan, problem, maxHours, readAt }) => [
+        stream,
+        loadedAt ? text`${{ minute: loadedAt }}` : '–',
+        problem === 'unreadable' || problem === 'future' || !loadedAt
+          ? 'not known'
+          : `${formatDuration(Math.max(0, (now.getTime() - loadedAt.getTime()) / 1000))}${olderThan ? ', older' : ''}`,
+        `${formatNumber(maxHours)} h`,
+        text`${{ minute: readAt }}`,
+      ]),
+    },
   };
 }
 
@@ -156,7 +154,7 @@ function latestRuns({ runs: { latest } }: SituationFacts): Section {
     title: 'Latest runs',
     paragraphs:
       latest.length === 0 ? [text`No run yet. Start one with: ${{ command: 'slotsync sync' }}`] : [],
-    tables: [runsTable(latest)],
+    table: runsTable(latest),
   };
 }
 
@@ -175,13 +173,11 @@ function records(facts: SituationFacts): Section {
     id: 'records',
     title: 'Records',
     paragraphs: unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts),
-    tables: [
-      {
-        caption: 'Records by stream and status',
-        headings: ['stream', ...STATUSES],
-        rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
-      },
-    ],
+    table: {
+      caption: 'Records by stream and status',
+      headings: ['stream', ...STATUSES],
+      rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
+    },
   };
 }
 
@@ -197,7 +193,7 @@ export function verifiedSection(facts: Situation): Section {
       describeStoredOtherwise(streams.reduce((sum, { storedOtherwise }) => sum + storedOtherwise, 0)),
       describeExtra(streams.reduce((sum, { extra }) => sum + extra, 0)),
     ),
-    tables: [verifiedTable(streams)],
+    table: verifiedTable(streams),
   };
 }
 
@@ -233,19 +229,17 @@ function inbox(facts: SituationFacts): Section {
       reservations &&
         text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`,
     ),
-    tables: [
-      {
-        caption: 'Keys in the inbox',
-        headings: ['stream', 'waiting', 'in progress', 'to be tried again', 'oldest'],
-        rows: all.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
-          stream,
-          waiting,
-          inFlight,
-          later,
-          formatDuration(oldestSeconds),
-        ]),
-      },
-    ],
+    table: {
+      caption: 'Keys in the inbox',
+      headings: ['stream', 'waiting', 'in progress', 'to be tried again', 'oldest'],
+      rows: all.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
+        stream,
+        waiting,
+        inFlight,
+        later,
+        formatDuration(oldestSeconds),
+      ]),
+    },
   };
 }
 
@@ -292,20 +286,18 @@ function processes({ processes: all }: SituationFacts): Section {
     title: 'Processes at work',
     paragraphs:
       all.length === 0 ? [text`No process is at work. Start one: ${{ command: 'slotsync worker' }}`] : [],
-    tables: [
-      {
-        caption: 'Processes',
-        headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],
-        rows: all.map(({ command, host, pid, isAlive, stoppedSince, startedAt, seenAt }) => [
-          command,
-          host,
-          String(pid),
-          text`${{ status: !isAlive ? 'not seen' : stoppedSince ? 'stopped' : 'working' }}`,
-          text`${{ minute: startedAt }}`,
-          isAlive ? '' : text`${seenAt}`,
-        ]),
-      },
-    ],
+    table: {
+      caption: 'Processes',
+      headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],
+      rows: all.map(({ command, host, pid, isAlive, stoppedSince, startedAt, seenAt }) => [
+        command,
+        host,
+        String(pid),
+        text`${{ status: !isAlive ? 'not seen' : stoppedSince ? 'stopped' : 'working' }}`,
+        text`${{ minute: startedAt }}`,
+        isAlive ? '' : text`${seenAt}`,
+      ]),
+    },
   };
 }
 

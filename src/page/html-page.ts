@@ -1,5 +1,5 @@
 // A page as HTML: its frame, and the sections of a document with links, and with buttons for operators who may act.
-import { isEmptySection, type Action, type Document } from '../documents/document.js';
+import { filledSections, type Action, type Document } from '../documents/document.js';
 import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
 import { html, type Html, type HtmlValue } from '../text/html.js';
 import type { Session } from './sessions.js';
@@ -51,9 +51,10 @@ export function renderDocument({ title, lead = [], sections }: Document, view: V
   return {
     title,
     lead: html`${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>`)}${more}`,
-    sections: sections
-      .filter((section) => !isEmptySection(section))
-      .map((section) => ({ ...section, body: contentToHtml(section, surface) })),
+    sections: filledSections(sections).map((section) => ({
+      ...section,
+      body: contentToHtml(section, surface),
+    })),
   };
 }
 

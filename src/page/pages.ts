@@ -110,7 +110,7 @@ const searchPage: Page = async (sources, { query, address }) => {
       ...(found.length === 0 ? ['None in the state.'] : []),
     ],
     sections: [
-      { id: 'found', title: 'Found', tables: [{ headings: ['record', 'external id', 'status'], rows }] },
+      { id: 'found', title: 'Found', table: { headings: ['record', 'external id', 'status'], rows } },
     ],
   };
   return (view) => renderDocument(document, view);

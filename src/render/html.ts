@@ -1,8 +1,7 @@
 // A document as HTML: its parts, for the operator's page, and a whole document that stands alone, to be mailed, kept or
 // printed on one page.
 import {
-  isEmptySection,
-  filledTables,
+  filledSections,
   numericColumns,
   type Action,
   type Document,
@@ -33,7 +32,7 @@ const TONES = new Map([
 ]);
 
 /** A status by its word, and a colour that says no more than the word. */
-export const statusToHtml = (word: string): Html =>
+const statusToHtml = (word: string): Html =>
   html`<span class="status ${TONES.get(word) ?? 'neutral'}">${word.replaceAll('_', ' ')}</span>`;
 
 /** Labels of commands that stand without a button, by the word after `slotsync`. */
@@ -106,7 +105,7 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
 
 /** A section without its title. */
 export function contentToHtml(
-  { title, paragraphs = [], facts = [], points = [], tables }: Omit<Section, 'id'>,
+  { title, paragraphs = [], facts = [], points = [], table }: Omit<Section, 'id'>,
   surface: Surface,
 ): Html {
   return html`${paragraphs.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>\n`)}${
@@ -115,7 +114,7 @@ export function contentToHtml(
   }${
     points.length > 0 &&
     html`<ul class="items">\n${points.map((point) => pointToHtml(point, surface))}</ul>\n`
-  }${filledTables(tables).map((table) => tableToHtml({ caption: title, ...table }, surface))}`;
+  }${table && table.rows.length > 0 && tableToHtml({ caption: title, ...table }, surface)}`;
 }
 
 function pointToHtml(point: Point, surface: Surface): Html {
@@ -161,7 +160,7 @@ export const CARDS = html`@media (max-width: 39.99rem) {
 const LONG = 40;
 
 /** The first cell of a row names it. */
-export function tableToHtml(table: Table, surface: Surface): Html {
+function tableToHtml(table: Table, surface: Surface): Html {
   const { caption, headings, rows } = table;
   const isNumber = numericColumns(table);
   const cell = (value: Text | number, column: number) => {
@@ -221,14 +220,12 @@ ${CARDS}</style>
 <body>
 <main>
 <h1>${title}</h1>
-${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>\n`)}${sections
-    .filter((section) => !isEmptySection(section))
-    .map(
-      (section) => html`<section>
+${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>\n`)}${filledSections(sections).map(
+    (section) => html`<section>
 <h2>${section.title}</h2>
 ${contentToHtml(section, surface)}</section>
 `,
-    )}
+  )}
 </main>
 </body>
 </html>

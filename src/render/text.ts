@@ -1,13 +1,13 @@
 // A document as text, for a terminal or a mail: at most 80 columns, except for a command or a word that is longer.
 import {
-  filledTables,
-  isEmptySection,
+  filledSections,
   numberOf,
   type Cell,
   type Document,
   type Part,
   type Point,
   type Section,
+  type Table,
   type Text,
 } from '../documents/document.js';
 import { formatMinute, formatNumber, formatTime } from '../text/format.js';
@@ -25,18 +25,16 @@ interface Options {
 export function documentToText({ title, lead = [], sections }: Document, options: Options): string {
   return blocksToText(
     [visibleInLine(title), ...leadToText(lead, options)],
-    shownOf(sections).map(toHeaded(options)),
+    filledSections(sections).map(toHeaded(options)),
   );
 }
 
 /** A document without its title, and without the heading of an only section: the command names both. */
 export function answerToText({ lead = [], sections }: Omit<Document, 'title'>, options: Options): string {
-  const shown = shownOf(sections);
+  const shown = filledSections(sections);
   const toText = (section: Section) => contentToText(section, options).join('\n');
   return blocksToText(leadToText(lead, options), shown.map(shown.length === 1 ? toText : toHeaded(options)));
 }
-
-const shownOf = (sections: readonly Section[]) => sections.filter((section) => !isEmptySection(section));
 
 const leadToText = (lead: readonly Text[], options: Options) =>
   lead.flatMap((paragraph) => wrap(plain(paragraph, options.timeZone), options));
@@ -51,7 +49,7 @@ const toHeaded = (options: Options) => (section: Section) => {
 
 /** A section without its title. */
 export function contentToText(
-  { paragraphs = [], facts = [], points = [], tables }: Omit<Section, 'id' | 'title'>,
+  { paragraphs = [], facts = [], points = [], table: shown }: Omit<Section, 'id' | 'title'>,
   options: Options,
 ): string[] {
   const { timeZone, columns = WIDTH } = options;
@@ -61,14 +59,13 @@ export function contentToText(
       wrap(`${visibleInLine(name)}: ${plain(value, timeZone)}`, options, '', '  '),
     ),
     ...points.flatMap((point) => pointToText(point, options)),
-    ...filledTables(tables).flatMap(({ headings, rows }) =>
-      table(
-        headings,
-        rows.map((row) => row.map((cell) => numberOf(cell) ?? plainCell(cell, timeZone))),
-        { columns },
-      ).split('\n'),
-    ),
+    ...(shown && shown.rows.length > 0 ? tableToText(shown, timeZone, columns) : []),
   ];
+}
+
+function tableToText({ headings, rows }: Table, timeZone: string, columns: number): string[] {
+  const cells = rows.map((row) => row.map((cell) => numberOf(cell) ?? plainCell(cell, timeZone)));
+  return table(headings, cells, { columns }).split('\n');
 }
 
 function pointToText(point: Point, options: Options): string[] {

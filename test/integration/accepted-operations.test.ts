@@ -32,9 +32,10 @@ describe('accepted operations', () => {
     });
     const facts = await readReport(world.state.db, { run }, { requestsPerSecond: 20 });
     const changed = reportDocument(facts).sections.find(({ title }) => title === 'What changed');
-    expect(changed?.tables).toEqual([
-      { headings: ['stream', 'to create', 'created', 'dead'], rows: [['rooms', 10, 7, 3]] },
-    ]);
+    expect(changed?.table).toEqual({
+      headings: ['stream', 'to create', 'created', 'dead'],
+      rows: [['rooms', 10, 7, 3]],
+    });
   });
 
   it('operation: updates and retirements are distinguished, and an equal object does not count', async () => {

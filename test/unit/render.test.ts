@@ -37,7 +37,7 @@ const document: Document = {
           commands: [{ command, href: '/runs/5/approve', label: 'Approve …', about: 'rooms' }],
         },
       ],
-      tables: [{ headings: ['stream', 'objects', 'drift'], rows: [['rooms', 12_000, '–']] }],
+      table: { headings: ['stream', 'objects', 'drift'], rows: [['rooms', 12_000, '–']] },
     },
   ],
 };
@@ -97,7 +97,7 @@ test('document: as text, numbers that are links are aligned as numbers', () => {
   ];
   const given = {
     title: 'x',
-    sections: [{ id: 'x', title: 'x', tables: [{ headings: ['stream', 'dead'], rows }] }],
+    sections: [{ id: 'x', title: 'x', table: { headings: ['stream', 'dead'], rows } }],
   };
   expect(documentToText(given, { timeZone: ZONE })).toContain('rooms   1 200\nstaff       0');
 });
@@ -123,7 +123,7 @@ test('document: a table without rows is not shown, on any surface', () => {
     id: 'runs',
     title: 'Runs',
     paragraphs: ['None.'],
-    tables: [{ headings: ['kind'], rows: [] }],
+    table: { headings: ['kind'], rows: [] },
   };
   const empty: Document = { title: 'Report', sections: [section] };
   expect(documentToText(empty, { timeZone: ZONE })).toBe('Report\n\nRuns\n----\nNone.');
@@ -150,16 +150,14 @@ describe('document: a value is part of its line, wherever it stands', () => {
             commands: [`${value} again`, { command: `${value}!`, href: '/x', label: value, about: value }],
           },
         ],
-        tables: [
-          {
-            caption: value,
-            headings: [value, 'n'],
-            rows: [
-              [value, 1],
-              [text`${{ status: value }}`, 2],
-            ],
-          },
-        ],
+        table: {
+          caption: value,
+          headings: [value, 'n'],
+          rows: [
+            [value, 1],
+            [text`${{ status: value }}`, 2],
+          ],
+        },
       },
     ],
   });
