@@ -50,13 +50,13 @@ export interface Question {
   title: string;
   body: Html;
   button: string;
-  /** Shown, and to be the same when it is carried out. */
-  count?: number;
 }
 
 export interface Action {
-  /** The question before it is carried out; undefined: it is carried out at once. */
-  ask?: (deps: ActionDeps, request: ActionRequest) => Promise<Question>;
+  /** The number that the action is about. The action is refused if there is more by then than was shown. */
+  count?: (deps: ActionDeps, request: ActionRequest) => Promise<number>;
+  /** The question before the action is carried out. Undefined: it is carried out at once. */
+  ask?: (deps: ActionDeps, request: ActionRequest, count: number) => Promise<Question>;
   /** The address that the operator is led to afterwards. */
   back: (request: ActionRequest) => string;
   /** Returns what was done, in sentences. Throws UsageError when nothing was. */
@@ -76,26 +76,29 @@ const choiceOf = ({ query }: ActionRequest) => ({
 const toRun = (request: ActionRequest) => `/runs/${runOf(request)}`;
 const toNow = () => '/';
 
-const numberOf = (gates: readonly { count: number }[]) => gates.reduce((sum, { count }) => sum + count, 0);
+const chooseGatesOf = async ({ state }: ActionDeps, request: ActionRequest) =>
+  chooseGates((await state()).db, runOf(request), choiceOf(request));
+
+const countOfGates = async (deps: ActionDeps, request: ActionRequest) =>
+  (await chooseGatesOf(deps, request)).reduce((sum, { count }) => sum + count, 0);
 
 async function askAboutGates(
-  { state, timeZone }: ActionDeps,
+  deps: ActionDeps,
   request: ActionRequest,
   verb: 'Approve' | 'Reject',
   says: string,
 ): Promise<Question> {
-  const run = runOf(request);
-  const gates = await chooseGates((await state()).db, run, choiceOf(request));
+  const gates = await chooseGatesOf(deps, request);
   const what = gates.map(describeHeld).join(', ');
   return {
     title: `${verb} ${what}?`,
-    body: html`<p>Held in run ${run}:</p>${contentToHtml({ title: '', points: gates.map(gateToQuestion) }, { timeZone: await timeZone() })}<p>${says}</p>`,
+    body: html`<p>Held in run ${runOf(request)}:</p>${contentToHtml({ title: '', points: gates.map(gateToQuestion) }, { timeZone: await deps.timeZone() })}<p>${says}</p>`,
     button: `${verb} ${what}`,
-    count: numberOf(gates),
   };
 }
 
 const approve: Action = {
+  count: countOfGates,
   ask: (deps, request) =>
     askAboutGates(
       deps,
@@ -126,6 +129,7 @@ const approve: Action = {
 };
 
 const reject: Action = {
+  count: countOfGates,
   ask: (deps, request) =>
     askAboutGates(
       deps,
@@ -137,7 +141,6 @@ const reject: Action = {
   async act({ state }, request) {
     const { db } = await state();
     const run = runOf(request);
-    requireShown(request, numberOf(await chooseGates(db, run, choiceOf(request))));
     const gates = await rejectGates(db, run, choiceOf(request), request.actor);
     return `Rejected: ${gates.map(describeHeld).join(', ')}, held in run ${run}.`;
   },
@@ -200,16 +203,8 @@ const causeOf = ({ query }: ActionRequest) => {
   return { stream, status, code: query.get('code') ?? undefined } as const;
 };
 
-async function countOfCause({ state }: Pick<ActionDeps, 'state'>, cause: ReturnType<typeof causeOf>) {
-  const causes = await listCauses((await state()).db, cause);
-  const same = causes.find(
-    (one) => one.stream === cause.stream && one.status === cause.status && one.code === (cause.code ?? null),
-  );
-  return same?.records ?? 0;
-}
-
 /** More than the operator saw is not done. */
-function requireShown({ shown }: AskedAction, count: number): void {
+export function requireShown(shown: number, count: number): void {
   if (!(count <= shown))
     throw new UsageError(
       `there are ${formatNumber(count)} now, not ${formatNumber(shown)}; nothing was done: look again`,
@@ -217,21 +212,27 @@ function requireShown({ shown }: AskedAction, count: number): void {
 }
 
 const retry: Action = {
-  async ask(deps, request) {
+  async count({ state }, request) {
     const cause = causeOf(request);
-    const count = await countOfCause(deps, cause);
+    const causes = await listCauses((await state()).db, cause);
+    const same = causes.find(
+      ({ stream, status, code }) =>
+        stream === cause.stream && status === cause.status && code === (cause.code ?? null),
+    );
+    return same?.records ?? 0;
+  },
+  async ask(_, request, count) {
+    const cause = causeOf(request);
     return {
       title: `Retry ${plural(count, 'record')} of ${cause.stream}?`,
       body: html`<p>They are ${statusInWords(cause.status)}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow automatically.</p>`,
       button: `Retry ${plural(count, 'record')}`,
-      count,
     };
   },
   back: () => '/failures',
-  async act(deps, request) {
+  async act({ state }, request) {
     const cause = causeOf(request);
-    requireShown(request, await countOfCause(deps, cause));
-    const opened = await deps.state();
+    const opened = await state();
     const send = (tx: Queries) => retryRecords(tx, { ...cause, keys: [] });
     const retried = await actAs(opened.db, request.actor, 'retry', send, toRecords);
     if (retried.length === 0) throw new UsageError('none of these records is left; nothing was done');
@@ -244,24 +245,23 @@ const retry: Action = {
   },
 };
 
+const streamOf = ({ query }: ActionRequest) => query.get('stream') ?? '';
+
 const repair: Action = {
-  async ask({ state }, request) {
-    const stream = request.query.get('stream') ?? '';
-    const count = await countRepairable((await state()).db, stream);
+  count: async ({ state }, request) => countRepairable((await state()).db, streamOf(request)),
+  async ask(_, request, count) {
     return {
-      title: `Repair ${plural(count, 'object')} of ${stream}?`,
+      title: `Repair ${plural(count, 'object')} of ${streamOf(request)}?`,
       body: html`<p>A run looks at each once more, and sends again what still differs, as far as <code>limits.repair</code> allows. More than that is held for approval.</p>`,
       button: `Repair ${plural(count, 'object')}`,
-      count,
     };
   },
   back: () => '/drift',
   async act({ state, configuration, producer }, request) {
-    const stream = request.query.get('stream') ?? '';
+    const stream = streamOf(request);
     const opened = await state();
-    const count = await countRepairable(opened.db, stream);
-    requireShown(request, count);
-    if (count === 0) throw new UsageError(`nothing of ${stream} drifts that can be repaired`);
+    if ((await countRepairable(opened.db, stream)) === 0)
+      throw new UsageError(`nothing of ${stream} drifts that can be repaired`);
     const { enqueueRun } = await producer();
     const { fingerprints } = await configuration();
     const run = await startRepairRun(opened.db, { streams: [stream], startedBy: 'command', fingerprints });
@@ -272,8 +272,8 @@ const repair: Action = {
   },
 };
 
-/** By path. */
-export const ACTIONS = {
+/** The actions by their paths. */
+export const ACTIONS: Readonly<Record<string, Action>> = {
   '/runs/:run/approve': approve,
   '/runs/:run/reject': reject,
   '/runs/:run/pause': pause,
@@ -281,7 +281,7 @@ export const ACTIONS = {
   '/runs/:run/cancel': cancel,
   '/failures/retry': retry,
   '/drift/repair': repair,
-} as const satisfies Record<string, Action>;
+};
 
 /** Whether anybody works what was queued. */
 async function describeWorkers({ db }: State): Promise<string> {

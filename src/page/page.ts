@@ -17,7 +17,7 @@ import type { Logger } from '../process/logger.js';
 import type { SettingText } from '../config/setting-text.js';
 import { LONGEST_REASON, requireReason } from '../state/actions.js';
 import { CARDS } from '../render/html.js';
-import { ACTIONS, type Action, type ActionDeps } from './actions.js';
+import { ACTIONS, requireShown, type Action, type ActionDeps } from './actions.js';
 import { formToken, PageNotFound, renderPage, type Page, type PageRequest, type View } from './html-page.js';
 import { readSides, RECORD_PAGES, type SidesDeps } from './one-record.js';
 import { PAGES } from './pages.js';
@@ -76,7 +76,8 @@ export function createPage(deps: PageDeps) {
       const request = requestOf(context);
       const back = action.back(request);
       if (!action.ask) return context.redirect(back, 303);
-      const { title, body, button, count } = await action.ask(deps, request);
+      const count = await action.count?.(deps, request);
+      const { title, body, button } = await action.ask(deps, request, count ?? 0);
       const view = await viewFor(session);
       const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason, if you want to leave one</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
       return context.html(renderPage({ title, lead, sections: [] }, view, { path: context.req.path }));
@@ -90,6 +91,7 @@ export function createPage(deps: PageDeps) {
         const reason = requireReason(form.get('reason') ?? undefined);
         const by = userOf(context.env.incoming, proxies, deps.userHeader);
         const actor = { by, via: 'page', reason } as const;
+        if (action.count) requireShown(shown, await action.count(deps, request));
         session.notices.push(await action.act(deps, { ...request, actor, shown }));
         const { run } = request.params;
         const stream = request.query.get('stream') ?? undefined;
@@ -117,7 +119,7 @@ export function createPage(deps: PageDeps) {
   const routes: Routes = {
     ...mapValues(PAGES, ({ page, isLive }) => ({ GET: showPage(page, isLive) })),
     ...mapValues(RECORD_PAGES, (record) => ({ GET: showPage(record.page, false), POST: read(record) })),
-    ...mapValues(ACTIONS, (action: Action, path) => ({ GET: ask(action), POST: act(path, action) })),
+    ...mapValues(ACTIONS, (action, path) => ({ GET: ask(action), POST: act(path, action) })),
     ...mapValues(ASSETS, serveAsset),
     '/sign-in': signIn?.route ?? { GET: notServed, POST: notServed },
     '/sign-out': {

@@ -331,8 +331,9 @@ describe('page: actions', () => {
     await noteDrift(world);
     const { carryOut, queued } = await serveSignedIn(world);
     for (const [path, shown, said] of [
-      [HOLD, '19', 'run 2 holds 20 now, not 19; nothing was approved'],
-      [HOLD, '', 'run 2 holds 20 now, not 0; nothing was approved'],
+      [HOLD, '21', 'run 2 holds 20 now, not 21; nothing was approved'],
+      [HOLD, '19', 'there are 20 now, not 19; nothing was done'],
+      [HOLD, '', 'there are 20 now, not 0; nothing was done'],
       [REJECT, '19', 'there are 20 now, not 19; nothing was done'],
       [REJECT, '-1200', 'there are 20 now, not -1 200; nothing was done'],
       [RETRY, '0', 'there are 1 now, not 0; nothing was done: look again'],
