@@ -15,8 +15,7 @@ const HOUR = 60 * 60 * SECOND;
 /** A reading takes at most a tenth of the time. */
 const KEEP = { keepMs: SECOND, keepTimes: 9, withinMs: 5 * SECOND };
 const LONGEST_STATEMENT_MS = 10 * SECOND;
-/** Pages whose readings are kept. */
-const MOST_PAGES = 50;
+const MOST_READINGS = 50;
 
 export interface SourceDeps {
   state: () => Promise<State>;
@@ -39,60 +38,48 @@ export function createSources({
   const estimate = createEstimates(requestsPerSecond);
   const turns = createTurns();
 
-  /** Only one reading at a time, so that whoever looks leaves a connection of the state for the work. */
-  const cached = <T>(read: (db: Queries) => Promise<T>, keep = KEEP) =>
-    cacheReading(async () => inSnapshot((await state()).db, read, { limitMs: longestStatementMs }), {
-      ...keep,
-      inTurn: turns.take,
-    });
+  /** Readings that are kept, by the address of a page or by the name of what several pages show. */
+  let kept = new Map<string, () => Promise<unknown>>();
 
-  const readNow = async (db: Queries) => {
-    const facts = await readFacts(db, { streams: await configured() });
-    return { ...facts, secondsLeft: estimate(facts) };
-  };
-
-  async function readHour(db: Queries) {
-    const now = await readClock(db);
-    const minutes = await listRequestMinutes(db, 61);
-    return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
+  /** Reads the state in one snapshot, and keeps the reading for a moment. */
+  async function read<T>(name: string, facts: (db: Queries) => Promise<T>): Promise<T> {
+    const begin = async () => inSnapshot((await state()).db, facts, { limitMs: longestStatementMs });
+    // Only one reading at a time, so that readers leave a connection of the state for the work.
+    const reading = kept.get(name) ?? cacheReading<unknown>(begin, { ...KEEP, inTurn: turns.take });
+    kept.delete(name);
+    kept.set(name, reading); // the latest last
+    const [oldest] = kept.keys();
+    if (kept.size > MOST_READINGS && oldest !== undefined) kept.delete(oldest);
+    return (await reading()) as T;
   }
 
   /** Undefined: the configuration could not be read. */
   const configured = () => configuredStreams().catch(() => undefined);
 
-  const open = () => {
-    const now = cached(readNow);
-    return {
-      now,
-      quota: cacheReading(async () => readQuota((await now()).binding, quotaUsage), KEEP),
-      hour: cached(readHour, { ...KEEP, keepMs: 5 * SECOND }),
-      /** By the address of the page. */
-      pages: new Map<string, () => Promise<unknown>>(),
-    };
-  };
-  let readings = open();
+  const readNow = () =>
+    read('now', async (db) => {
+      const facts = await readFacts(db, { streams: await configured() });
+      return { ...facts, secondsLeft: estimate(facts) };
+    });
+  const quota = cacheReading(async () => readQuota((await readNow()).binding, quotaUsage), KEEP);
 
   return {
     requestsPerSecond,
     configured,
-    now: async () => ({ ...(await readings.now()), quota: await readings.quota() }),
-    hour: () => readings.hour(),
+    read,
+    now: async () => ({ ...(await readNow()), quota: await quota() }),
 
-    /** A page's own reading of the state, kept in the same way. */
-    async read<T>(address: string, read: (db: Queries) => Promise<T>): Promise<T> {
-      const { pages } = readings;
-      const known = pages.get(address);
-      const reading = known ?? cached<unknown>(read);
-      pages.delete(address);
-      pages.set(address, reading); // the latest last
-      const [oldest] = pages.keys();
-      if (pages.size > MOST_PAGES && oldest !== undefined) pages.delete(oldest);
-      return (await reading()) as T;
-    },
+    /** Requests of the last hour. */
+    hour: () =>
+      read('hour', async (db) => {
+        const now = await readClock(db);
+        const minutes = await listRequestMinutes(db, 61);
+        return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
+      }),
 
-    /** After an action everything is read anew. */
+    /** Forgets every reading, as an action makes it outdated. */
     renew(): void {
-      readings = open();
+      kept = new Map();
     },
   };
 }
