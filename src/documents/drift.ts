@@ -178,7 +178,7 @@ function describeKinds(
 }
 
 /** `3 objects of rooms differ at the service`, and its repair. */
-export const repairPoint = (stream: string, repairable: number): Point => ({
+const repairPoint = (stream: string, repairable: number): Point => ({
   status: 'changed',
   text: `${plural(repairable, 'object')} of ${stream} ${repairable === 1 ? 'differs' : 'differ'} at the service`,
   commands: [

@@ -182,7 +182,7 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
 };
 
 /** The objects that records had before their external ids changed, and the command. Empty without any. */
-export function describeFormerObjects(count: number, stream?: string): string[] {
+function describeFormerObjects(count: number, stream?: string): string[] {
   if (count === 0) return [];
   const are = count === 1 ? 'is' : 'are';
   return [
@@ -197,7 +197,7 @@ export function describeRenamed({ stream, from, to }: OfferedRename): string {
 }
 
 /** A verify has seen it, and it was not repaired. Empty without any. */
-export function describeDriftLeft(objects: number): string[] {
+function describeDriftLeft(objects: number): string[] {
   if (objects === 0) return [];
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
   return [`${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`];

@@ -103,10 +103,10 @@ export function describeKeys({ count, firstKeys, stream }: Pick<Gate, 'count' | 
 }
 
 /** Lists every key that is held. */
-export const listCommand = (stream: string) => `slotsync failures ${stream} --status held --all`;
+const listCommand = (stream: string) => `slotsync failures ${stream} --status held --all`;
 
 /** The reason as a sentence, without the command that approves it: for where the command stands beside it. */
-export const reasonOfHold = (hold: Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>): string => {
+const reasonOfHold = (hold: Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>): string => {
   const reason = describeReason(hold);
   return `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}${reason.endsWith('.') ? '' : '.'}`;
 };

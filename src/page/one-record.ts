@@ -1,14 +1,7 @@
 // The page of one record or booking: what the state knows of it, and both sides as they are now. Reading the sides costs
 // requests and shows a row, so only an operator who signed in reads them, for the pages of that session.
 import { bookingDocument } from '../documents/bookings.js';
-import {
-  addressOfBooking,
-  addressOfRecord,
-  text,
-  type Action,
-  type Document,
-  type Section,
-} from '../documents/document.js';
+import { text, type Action, type Document, type Section } from '../documents/document.js';
 import { recordDocument } from '../documents/record.js';
 import { UsageError } from '../errors/errors.js';
 import type { Mirror } from '../mirror/mirror.js';
@@ -57,7 +50,7 @@ const recordPage: Page = async (sources, { params, address }) => {
   });
   if (!known.record && !known.link && !known.drift && !known.held && known.batches.length === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
-  const named = { stream, key, path: addressOfRecord(stream, key), about: `${stream} ${key}` };
+  const named = { stream, key, address, about: `${stream} ${key}` };
   return (view) =>
     renderWithSides(named, view, (explained) =>
       recordDocument(known, explained as RecordExplained | undefined),
@@ -72,7 +65,7 @@ const bookingPage: Page = async (sources, { params, address }) => {
     events: await readBookingEvents(db, key, MOST_OF_ONE),
   }));
   if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
-  const named = { stream: BOOKINGS, key, path: addressOfBooking(key), about: `booking ${key}` };
+  const named = { stream: BOOKINGS, key, address, about: `booking ${key}` };
   return (view) =>
     renderWithSides(named, view, (explained) =>
       bookingDocument(known, view.timeZone, explained as BookingExplained | undefined),
@@ -82,23 +75,23 @@ const bookingPage: Page = async (sources, { params, address }) => {
 interface Named {
   stream: string;
   key: string;
-  /** The path of the page. */
-  path: string;
+  /** The address of the page. */
+  address: string;
   about: string;
 }
 
 /** `toDocument`: from what the sides of this page were read as. Undefined: they were not. */
 function renderWithSides(
-  { stream, key, path, about }: Named,
+  { stream, key, address, about }: Named,
   view: View,
   toDocument: (explained: unknown) => Document,
 ): Rendered {
   const { shown } = view.session ?? {};
-  const read = shown?.path === path ? shown : undefined;
+  const read = shown?.address === address ? shown : undefined;
   const document = toDocument(read?.explained);
   const action = {
     command: commandFor('slotsync explain', stream, key),
-    href: path,
+    href: address,
     label: read ? 'Read again' : 'Read mirror and service',
     about,
     isImmediate: true,
@@ -135,8 +128,6 @@ export interface SidesDeps {
 type Configuration = Awaited<ReturnType<ActionDeps['configuration']>>;
 
 interface Sides {
-  /** The path of the page that shows both sides. */
-  path: string;
   stream: string;
   explain: (deps: ExplainDeps) => Promise<unknown>;
 }
@@ -150,25 +141,23 @@ export const RECORD_PAGES: Readonly<
     sidesOf({ streams }, { stream = '', key = '' }) {
       const declared = streams.find(({ name }) => name === stream);
       if (!declared) throw new UsageError(`no stream '${stream}' is in the configuration`);
-      const explain = (deps: ExplainDeps) => explainRecord(deps, declared, key);
-      return { path: addressOfRecord(stream, key), stream, explain };
+      return { stream, explain: (deps) => explainRecord(deps, declared, key) };
     },
   },
   '/bookings/:key': {
     page: bookingPage,
     sidesOf: ({ reservations = NO_RESERVATIONS }, { key = '' }) => ({
-      path: addressOfBooking(key),
       stream: BOOKINGS,
       explain: (deps) => explainBooking(deps, reservations, key),
     }),
   },
 };
 
-/** Reads both sides for the pages of this session, until `signal` is aborted because the reader has gone. */
+/** Reads both sides for the page at this address in this session, until `signal` is aborted because the reader has gone. */
 export async function readSides(
   { state, openMirror, destination }: SidesDeps,
-  { path, explain }: Sides,
-  session: Session,
+  explain: Sides['explain'],
+  { address, session }: { address: string; session: Session },
   signal: AbortSignal,
 ): Promise<void> {
   // A mirror of its own, so that its statement ends with the reader.
@@ -176,7 +165,7 @@ export async function readSides(
   signal.addEventListener('abort', () => void mirror.close());
   try {
     const sides = { mirror, destination: await destination(), state: await state(), signal };
-    session.shown = { path, explained: await explain(sides), at: new Date() };
+    session.shown = { address, explained: await explain(sides), at: new Date() };
   } finally {
     await mirror.close();
   }

@@ -109,10 +109,11 @@ export function createPage(deps: PageDeps) {
 
   const read = ({ sidesOf }: (typeof RECORD_PAGES)[string]) =>
     acting(async (context, session) => {
-      const sides = sidesOf(await deps.configuration(), requestOf(context).params);
-      await readSides(deps, sides, session, context.req.raw.signal);
-      deps.log.info({ stream: sides.stream }, 'mirror and service read for an operator');
-      return context.redirect(sides.path, 303);
+      const { params, address } = requestOf(context);
+      const { stream, explain } = sidesOf(await deps.configuration(), params);
+      await readSides(deps, explain, { address, session }, context.req.raw.signal);
+      deps.log.info({ stream }, 'mirror and service read for an operator');
+      return context.redirect(address, 303);
     });
 
   const notServed = () => plain(404, NOT_SERVED);

@@ -19,8 +19,8 @@ export interface Session {
   expiresAt: number;
   /** The result of an action, to be shown by the next page. */
   notices: string[];
-  /** The last reading of both sides of a record or booking. `path`: of its page. */
-  shown: { path: string; explained: unknown; at: Date } | undefined;
+  /** The last reading of both sides of a record or booking. `address`: of its page. */
+  shown: { address: string; explained: unknown; at: Date } | undefined;
 }
 
 interface Kept {
