@@ -28,6 +28,15 @@ async function listen(routes: Routes, options: { longestUnreadMs?: number } = {}
   return server;
 }
 
+/** The same with its log. */
+async function listenNoted(routes: Routes) {
+  const lines: string[] = [];
+  const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+  const server = await startHttpServer({ host: '127.0.0.1', port: 0, routes, log: noted });
+  servers.push(server);
+  return { server, lines };
+}
+
 /** A connection that sends these bytes, and reads nothing until `read` is called. */
 async function send({ port }: HttpServer, text: string): Promise<Socket> {
   const socket = connect(port, '127.0.0.1').on('error', () => undefined);
@@ -162,8 +171,6 @@ describe('requests', () => {
   });
 
   it('http: a form that is cut off is no error of the server', async () => {
-    const lines: string[] = [];
-    const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
     let failure: unknown;
     const routes: Routes = {
       '/form': {
@@ -176,8 +183,7 @@ describe('requests', () => {
         },
       },
     };
-    const server = await startHttpServer({ host: '127.0.0.1', port: 0, routes, log: noted });
-    servers.push(server);
+    const { server, lines } = await listenNoted(routes);
     const form = 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100';
     const socket = await send(server, `POST /form HTTP/1.1\r\nHost: a\r\n${form}\r\n\r\na=`);
     socket.destroy();
@@ -188,15 +194,7 @@ describe('requests', () => {
   });
 
   it('http: a request that cannot be read is 400, and no error of the server', async () => {
-    const lines: string[] = [];
-    const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
-    const server = await startHttpServer({
-      host: '127.0.0.1',
-      port: 0,
-      routes: { '/:any': () => json(200, {}) },
-      log: noted,
-    });
-    servers.push(server);
+    const { server, lines } = await listenNoted({ '/:any': () => json(200, {}) });
     for (const text of [
       'GET /a HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n',
       'OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
@@ -208,11 +206,9 @@ describe('requests', () => {
   });
 
   it('http: a failure is logged by the pattern of its path, which names no record', async () => {
-    const lines: string[] = [];
-    const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
-    const routes = { '/records/:key': () => Promise.reject(new Error('of a secret')) };
-    const server = await startHttpServer({ host: '127.0.0.1', port: 0, routes, log: noted });
-    servers.push(server);
+    const { server, lines } = await listenNoted({
+      '/records/:key': () => Promise.reject(new Error('of a secret')),
+    });
     expect((await get(server, '/records/anna')).status).toBe(500);
     expect(lines.join('')).toContain('"path":"/records/:key"');
     expect(lines.join('')).not.toMatch(/anna|secret/);
@@ -230,70 +226,46 @@ describe('requests', () => {
 describe('health', () => {
   const fine = async () => 'fine';
 
-  it('is ready when every part answers', async () => {
-    const { readiness, liveness } = createHealth({
+  const gone = async () =>
+    Promise.reject(Object.assign(new Error('connect to db.internal'), { code: 'ECONNREFUSED' }));
+  const stopped = {
+    since: new Date('2026-11-01T02:00:00Z'),
+    code: 'service_unreachable',
+    message: 'connect to 10.1.2.3',
+  };
+  const { message: _, ...shown } = { ...stopped, meaning: 'the service does not answer' };
+  const worker = (phase: 'starting' | 'stopping' | 'ended') =>
+    [{ phase: () => phase }, { worker: phase }] as const;
+
+  it.each([
+    ['is ready when every part answers', {}, undefined, 200],
+    [
+      'is not ready while sending is stopped, and says since when and why without the message',
+      { sendingStopped: () => stopped },
+      { sending: 'service_unreachable' },
+      200,
+    ],
+    [
+      'names what does not answer, by its code alone',
+      { checks: { state: gone, queue: fine } },
+      { state: 'ECONNREFUSED' },
+      200,
+    ],
+    ['takes a worker that is starting for not ready', ...worker('starting'), 200],
+    ['takes a worker that is stopping for not ready', ...worker('stopping'), 200],
+    ['takes a worker that has ended for not ready, and for dead', ...worker('ended'), 503],
+  ])('%s', async (_title, deps, notReady, alive) => {
+    const health = createHealth({
       sendingStopped: () => null,
       phase: () => 'running',
       checks: { state: fine, queue: fine },
+      ...deps,
     });
-    const answer = await readiness();
-    expect(answer.status).toBe(200);
-    expect(await answer.text()).toBe('{"ready":true}\n');
-    expect((await liveness()).status).toBe(200);
-  });
-
-  it('is not ready while sending is stopped, and says since when and why without the message', async () => {
-    const { readiness, liveness } = createHealth({
-      sendingStopped: () => ({
-        since: new Date('2026-11-01T02:00:00Z'),
-        code: 'service_unreachable',
-        message: 'connect to 10.1.2.3',
-      }),
-      phase: () => 'running',
-      checks: { state: fine },
-    });
-    const answer = await readiness();
-    expect(answer.status).toBe(503);
-    expect(await answer.json()).toEqual({
-      ready: false,
-      notReady: { sending: 'service_unreachable' },
-      sendingStopped: {
-        since: '2026-11-01T02:00:00.000Z',
-        code: 'service_unreachable',
-        meaning: 'the service does not answer',
-      },
-    });
-    expect((await liveness()).status).toBe(200);
-  });
-
-  it('names what does not answer, by its code alone', async () => {
-    const gone = async () =>
-      Promise.reject(Object.assign(new Error('connect to db.internal'), { code: 'ECONNREFUSED' }));
-    const { readiness, liveness } = createHealth({
-      sendingStopped: () => null,
-      phase: () => 'running',
-      checks: { state: gone, queue: fine },
-    });
-    const answer = await readiness();
-    expect(answer.status).toBe(503);
-    expect(await answer.json()).toEqual({ ready: false, notReady: { state: 'ECONNREFUSED' } });
-    expect((await liveness()).status).toBe(200);
-  });
-
-  it.each([
-    { phase: 'starting', alive: 200 },
-    { phase: 'stopping', alive: 200 },
-    { phase: 'ended', alive: 503 },
-  ] as const)('takes a worker that is $phase for not ready', async ({ phase, alive: expected }) => {
-    const { readiness, liveness } = createHealth({
-      sendingStopped: () => null,
-      phase: () => phase,
-      checks: { state: fine },
-    });
-    const answer = await readiness();
-    expect(answer.status).toBe(503);
-    expect(await answer.json()).toEqual({ ready: false, notReady: { worker: phase } });
-    expect((await liveness()).status).toBe(expected);
+    const answer = await health.readiness();
+    expect(answer.status).toBe(notReady ? 503 : 200);
+    const why = 'sendingStopped' in deps ? { sendingStopped: { ...shown, since: shown.since.toJSON() } } : {};
+    expect(await answer.json()).toEqual(notReady ? { ready: false, notReady, ...why } : { ready: true });
+    expect((await health.liveness()).status).toBe(alive);
   });
 
   it('liveness: fails when the state was not reached for five minutes', async () => {
