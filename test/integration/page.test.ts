@@ -8,7 +8,6 @@ import { notePresence } from '../../src/state/processes.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { noteProblems } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { reconcile } from '../../src/sync/reconcile/reconcile.js';
 import { verify } from '../../src/sync/verify/verify.js';
@@ -552,41 +551,6 @@ describe('page: a reader who goes away while row and object are read', () => {
       expect(await answer).toBe('gone');
       await until(async () => (await waiting()) === 0, { describe: 'the statement to end at the server' });
     });
-  });
-});
-
-describe('page: nothing comforting that is not so', () => {
-  it('page: what is held is not said to be in sync', async () => {
-    const world = await openBadMorning();
-    await world.sql`UPDATE slotsync.records SET status = 'synced' WHERE status = 'dead'`;
-    const { visit } = await serve(world);
-    for (const path of ['/failures', '/report']) {
-      const { body } = await visit(path);
-      expect(body).toContain('20 records are held for approval');
-      expect(body).not.toContain('Every record is in sync');
-    }
-  });
-
-  it('page: a run that failed as a whole, or is paused, needs a person although no record says so', async () => {
-    const world = await open(CONFIG);
-    const empty = await serve(world);
-    expect((await empty.visit('/failures')).body).toContain('Nothing is known yet');
-    await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, streams, status, error_code, error_message, started_by, finished_at)
-      VALUES ('sync', 'sync', '{rooms}', 'failed', 'mirror_unreachable', 'no answer', 'schedule', now())`;
-    const problem = { status: 'failed', code: 'mirror_unreachable', message: 'no answer' } as const;
-    const found = { ...problem, runId: 1, runKind: 'sync', isWhole: true, failed: 0, dead: 0 } as const;
-    await noteProblems(world.state.db, ['rooms'], found);
-    await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, paused_at)
-      VALUES ('sync', 'sync', '{rooms}', 'running', 'command', now())`;
-    const { visit } = await serve(world);
-    const now = (await visit('/')).body;
-    expect(now).toMatch(/Run 1<\/a> \(sync\) failed: mirror_unreachable/);
-    const report = (await visit('/report')).body;
-    expect(report).toMatch(/Run 1<\/a> \(sync\) failed: mirror_unreachable/);
-    expect(report).toContain('slotsync resume 2');
-    expect(report).not.toContain('Every record is in sync');
   });
 });
 
