@@ -16,6 +16,7 @@ import {
   type Section,
   type Text,
   formatValues,
+  factsOfFields,
 } from './document.js';
 
 /** Bookings that are named one by one. */
@@ -275,15 +276,13 @@ function bookingSides(
 ): Section[] {
   const period = (begin: number | undefined, end: number | undefined) =>
     describePeriod(toDate(begin), toDate(end), timeZone);
-  const factsOf = (fields: readonly { fieldId: string; values: readonly unknown[] }[]): Fact[] =>
-    fields.map(({ fieldId, values }) => [fieldId, formatValues(values)]);
   const there: Fact[] = reservations.flatMap(({ id, extId, begin, end, status, objects, fields }): Fact[] => [
     [
       'Reservation',
       `number ${id}, ${extId ?? 'no external id'}, ${period(begin, end)}, ${status.join(', ')}`,
     ],
     ...objects.map(({ typeId, objectId }): Fact => ['Object', `${typeId} ${objectId}`]),
-    ...factsOf(fields),
+    ...factsOfFields(fields),
   ]);
   const cancelled = cancellations.map(({ id, begin, end, cancelledAt, reservationId }): Fact => {
     const at = cancelledAt !== undefined && text` at ${new Date(cancelledAt)}`;
@@ -303,7 +302,7 @@ function bookingSides(
           `${here.isCancelled ? 'cancelled, ' : ''}${period(here.begin, here.end)}, as ${here.externalId ?? 'nothing'}`,
         ],
         ...here.references.map(({ stream, localKey }): Fact => ['Object', linkToRecord(stream, localKey)]),
-        ...factsOf(here.fields),
+        ...factsOfFields(here.fields),
       ],
     },
     {

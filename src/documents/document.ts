@@ -180,3 +180,7 @@ export function formatValues(values: readonly unknown[] = []): string {
 export function describeChange(change: { field: string; old: readonly unknown[]; new: readonly unknown[] }) {
   return `${change.field}: ${formatValues(change.old)} → ${formatValues(change.new)}`;
 }
+
+/** The fields of an object, a row or a reservation, each with its values. */
+export const factsOfFields = (fields: readonly { fieldId: string; values: readonly unknown[] }[]): Fact[] =>
+  fields.map(({ fieldId, values }) => [fieldId, formatValues(values)]);

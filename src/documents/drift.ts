@@ -12,6 +12,7 @@ import {
   type Document,
   type Point,
   type Section,
+  type Table,
   type Text,
   formatValues,
 } from './document.js';
@@ -53,19 +54,15 @@ export function verifyDocument(
     title: `Run ${result.runId}`,
     lead: verifyLead(result, request),
     sections: [
-      {
-        id: 'streams',
-        title: 'By stream',
-        table: {
-          headings: ['stream', 'compared', ...KINDS.map(nameOfKind), 'waiting'],
-          rows: streams.map((tally) => [
-            tally.stream,
-            tally.compared,
-            ...KINDS.map((kind) => tally[kind] ?? 0),
-            tally.waiting,
-          ]),
-        },
-      },
+      byStream(
+        ['compared', ...KINDS.map(nameOfKind), 'waiting'],
+        streams.map((tally) => [
+          tally.stream,
+          tally.compared,
+          ...KINDS.map((kind) => tally[kind] ?? 0),
+          tally.waiting,
+        ]),
+      ),
       driftSection(listed, drifting + storedOtherwise + listedExtra),
     ],
   };
@@ -115,6 +112,12 @@ function verifyLead(
   );
 }
 
+const byStream = (headings: readonly string[], rows: Table['rows']): Section => ({
+  id: 'streams',
+  title: 'By stream',
+  table: { headings: ['stream', ...headings], rows },
+});
+
 interface VerifiedStream {
   stream: string;
   verifiedAt: Date | null;
@@ -136,12 +139,9 @@ export function driftDocument(
     ],
     sections: [
       {
-        id: 'streams',
-        title: 'By stream',
-        paragraphs: verified.length === 0 ? ['No records yet.'] : [],
-        table: {
-          headings: ['stream', 'last verified', 'objects', 'without a record', 'drift'],
-          rows: verified.map(({ stream, verifiedAt, objects, extra }) => [
+        ...byStream(
+          ['last verified', 'objects', 'without a record', 'drift'],
+          verified.map(({ stream, verifiedAt, objects, extra }) => [
             stream,
             verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
             objects ?? '–',
@@ -151,7 +151,8 @@ export function driftDocument(
               verifiedAt,
             ),
           ]),
-        },
+        ),
+        paragraphs: verified.length === 0 ? ['No records yet.'] : [],
       },
       {
         id: 'repairs',
@@ -252,36 +253,22 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
       `${differing === 0 ? 'A sync sends only what has changed since' : `A sync sends the ${formatNumber(differing)} that differ`}: slotsync plan, slotsync sync`,
     ),
     sections: [
-      {
-        id: 'streams',
-        title: 'By stream',
-        table: {
-          headings: ['stream', 'adopted', 'as its row', 'differs'],
-          rows: streams.map(({ stream, equal, differing: differs }) => [
-            stream,
-            equal + differs,
-            equal,
-            differs,
-          ]),
-        },
-      },
+      byStream(
+        ['adopted', 'as its row', 'differs'],
+        streams.map(({ stream, equal, differing: differs }) => [stream, equal + differs, equal, differs]),
+      ),
     ],
   };
 }
 
-/** No record owns these objects, and nothing changes them. Empty without any. */
-export function describeExtra(objects: number): string[] {
-  if (objects === 0) return [];
-  return [
-    `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`,
-  ];
-}
+/** No record owns these objects, and nothing changes them. False without any. */
+export const describeExtra = (objects: number): string | false =>
+  objects > 0 &&
+  `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`;
 
-/** No repair changes these objects. Empty without any. */
-export function describeStoredOtherwise(objects: number): string[] {
-  if (objects === 0) return [];
+/** No repair changes these objects. False without any. */
+export function describeStoredOtherwise(objects: number): string | false {
+  if (objects === 0) return false;
   const were = objects === 1 ? 'was' : 'were';
-  return [
-    `${plural(objects, 'object')} ${were} sent again, and the service still holds the same other values. A repair leaves ${objects === 1 ? 'it' : 'them'} out until a value changes. Let the mapping return what the service stores, or leave the field out of it.`,
-  ];
+  return `${plural(objects, 'object')} ${were} sent again, and the service still holds the same other values. A repair leaves ${objects === 1 ? 'it' : 'them'} out until a value changes. Let the mapping return what the service stores, or leave the field out of it.`;
 }

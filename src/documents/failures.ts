@@ -181,14 +181,14 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
   failed: 'its last sync did not read all of it',
 };
 
-/** The objects that records had before their external ids changed, and the command. Empty without any. */
-function describeFormerObjects(count: number, stream?: string): string[] {
-  if (count === 0) return [];
+/** The objects that records had before their external ids changed, and the command. False without any. */
+function describeFormerObjects(count: number, stream?: string): string | false {
+  if (count === 0) return false;
   const are = count === 1 ? 'is' : 'are';
-  return [
+  return (
     `${plural(count, 'former object')} of records whose external id changed ${are} not deactivated: ` +
-      `slotsync retry ${stream ?? '--all'} --retire-former`,
-  ];
+    `slotsync retry ${stream ?? '--all'} --retire-former`
+  );
 }
 
 /** A row that seems to have another key now, and the command. */
@@ -196,11 +196,11 @@ export function describeRenamed({ stream, from, to }: OfferedRename): string {
   return `${stream} '${from}' is gone, and '${to}' is new with the same values. To let the object follow the row, with its bookings: ${renameCommand(stream, from, to)}`;
 }
 
-/** A verify has seen it, and it was not repaired. Empty without any. */
-function describeDriftLeft(objects: number): string[] {
-  if (objects === 0) return [];
+/** A verify has seen it, and it was not repaired. False without any. */
+function describeDriftLeft(objects: number): string | false {
+  if (objects === 0) return false;
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
-  return [`${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`];
+  return `${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`;
 }
 
 export const CAUSE_COLUMNS =

@@ -1,7 +1,6 @@
 // A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
 import type { FoundObject } from '../destination/destination.js';
 import type { Chain } from '../situation/chains.js';
-import type { FieldValues } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import type { RecordExplained } from '../sync/operator/explain.js';
 import { nameOfGate, type Gate } from '../state/gates/gates.js';
@@ -16,7 +15,7 @@ import {
   type Text,
   describeChange,
   formatValue,
-  formatValues,
+  factsOfFields,
 } from './document.js';
 import { describeDriftFields, DRIFT_MEANINGS } from './drift.js';
 import { commandFor, retryCommand } from '../situation/commands.js';
@@ -156,7 +155,9 @@ function sidesSections({ row, object, problem, there, externalId, changes }: Rec
       id: 'object',
       title: 'Object it becomes',
       paragraphs: object ? [] : [`None${problem === undefined ? '' : `: ${problem}`}.`],
-      facts: object ? [['Object', `${object.extId}, type ${object.typeId}`], ...factsOf(object.fields)] : [],
+      facts: object
+        ? [['Object', `${object.extId}, type ${object.typeId}`], ...factsOfFields(object.fields)]
+        : [],
     },
     {
       id: 'there',
@@ -171,7 +172,7 @@ function sidesSections({ row, object, problem, there, externalId, changes }: Rec
       facts: there
         ? [
             ['Object', `number ${there.id}, ${there.active ? 'active' : 'inactive'}`],
-            ...factsOf(there.fields),
+            ...factsOfFields(there.fields),
           ]
         : [],
     },
@@ -186,9 +187,6 @@ function sidesSections({ row, object, problem, there, externalId, changes }: Rec
     },
   ];
 }
-
-const factsOf = (fields: readonly FieldValues[]): Fact[] =>
-  fields.map(({ fieldId, values }) => [fieldId, formatValues(values)]);
 
 function history({ batches }: KnownRecord): Section {
   return {
@@ -227,7 +225,7 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
         title: 'At the service',
         facts: [
           ['Object', `number ${id}, ${known}, type ${typeId}, ${active ? 'active' : 'inactive'}`],
-          ...factsOf(fields),
+          ...factsOfFields(fields),
         ],
       },
     ],
