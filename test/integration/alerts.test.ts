@@ -476,21 +476,6 @@ describe('alerts', () => {
     expect(await open()).toEqual(['no_worker']); // courses were configured after the sync
   });
 
-  it('alerts: when a process that sent nothing is killed, the message that it is over says so', async () => {
-    await world.sql`
-      INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
-      VALUES ('p', 'worker', 'h', 1, now() - interval '20 minutes', 'unauthorized', 'HTTP 401')`;
-    const deps = alerting();
-    await tell(deps);
-    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
-    await tell(deps);
-    await letGo(10);
-    await tell(deps);
-    const [over] = receiver.bodies()[1].alerts;
-    expect(over).toMatchObject({ event: 'recovered', condition: 'sending_stopped' });
-    expect(over.details[1]).toBe('1 process that sent nothing was killed, or cut off: slotsync status');
-  });
-
   it('alerts: a worker whose clock is fast finds what the others find', async () => {
     await world.sql`
       INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
@@ -597,31 +582,27 @@ describe('nightly runs', () => {
     expect(pings()).toEqual(['GET /p1ng/start?rid=']);
   });
 
-  /** Tells of a night that fails, and beats once; returns the heartbeat. */
-  const failedNight = async (deps: AlertDeps) => {
+  it.each([
+    ['a query is asked for success alone, as it is', '?status=up', [], '/p1ng?status=up'],
+    [
+      '`create`, which is of the convention, has its outcomes before the query',
+      '?create=1',
+      ['/p1ng/start?create=1&rid=', '/p1ng/fail?create=1&rid=', '/p1ng/fail?create=1'],
+      '/p1ng?create=1',
+    ],
+  ])('pings: an address with %s', async (_, query, badNight, success) => {
+    const deps = pinging({ pingUrl: `${receiver.url}/p1ng${query}` });
     const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
+    const paths = () => receiver.received.map(({ path }) => path.replace(/rid=[-0-9a-f]{36}$/, 'rid='));
     await startNightly();
     await tell(deps);
     await endRun('failed');
     await tell(deps);
     await beat();
-    return beat;
-  };
-
-  it('pings: an address with a query is asked for success alone, as it is', async () => {
-    const deps = pinging({ pingUrl: `${receiver.url}/p1ng?status=up` });
-    const beat = await failedNight(deps);
-    expect(pings()).toEqual([]);
+    expect(paths()).toEqual(badNight);
     await world.sync();
     await beat();
-    expect(receiver.received.map(({ path }) => path)).toEqual(['/p1ng?status=up']);
-  });
-
-  it('pings: an address with `create`, which is of the convention, has its outcomes before the query', async () => {
-    const deps = pinging({ pingUrl: `${receiver.url}/p1ng?create=1` });
-    await failedNight(deps);
-    const paths = receiver.received.map(({ path }) => path.replace(/rid=[-0-9a-f]{36}$/, 'rid='));
-    expect(paths).toEqual(['/p1ng/start?create=1&rid=', '/p1ng/fail?create=1&rid=', '/p1ng/fail?create=1']);
+    expect(paths().at(-1)).toBe(success);
   });
 
   it('pings: a worker that may not send is silent; an address that fails is named once', async () => {

@@ -1,7 +1,7 @@
 // Guarantee 11
 // From the situation to concerns, as a table: of each kind one, and what each surface shows of it.
 import { describe, expect, it } from 'vitest';
-import { chooseAlerts } from '../../src/alerts/evaluate-alerts.js';
+import { chooseAlerts, describeAfterwards } from '../../src/alerts/evaluate-alerts.js';
 import { statusToText } from '../../src/commands/status.js';
 import type { Severity } from '../../src/documents/concerns/concern.js';
 import {
@@ -372,6 +372,14 @@ describe('concerns', () => {
     expect(line).toMatch(/^Needs a person: state restored, .*, \d+ more\.$/);
   });
 
+  it('status: names the first causes, and how many more there are', () => {
+    const causes = ['R1', 'R2', 'R3', 'R4'].map((key) => ({ ...CAUSE, code: `refused_${key}`, keys: [key] }));
+    const lines = statusToText(situationOf({ causes, unsettled: 5 }), 'UTC').split('\n');
+    expect(lines).toContain('5 records are not in sync: slotsync failures');
+    expect(lines.filter((line) => line.startsWith('- ')).at(-1)).toBe('- … and 1 more');
+    expect(lines.at(-1)).toBe('Needs a person: 4 records to correct.');
+  });
+
   it('record: one that is queued or sent again is on its way, and not called out of sync', () => {
     const causes = [
       { ...CAUSE, status: 'pending' as const, code: null, records: 3 },
@@ -689,5 +697,17 @@ describe('rules of alerts', () => {
     expect(records?.message.title).toBe(
       '2 records of rooms given up (refused_400) → 3 records of courses wait for them',
     );
+  });
+
+  it('alerts: the message that an alert is over says what is still not in sync, and which process was killed', () => {
+    const after = (changes: Changes, condition: 'drift' | 'sending_stopped') =>
+      describeAfterwards(situationOf(changes), condition);
+    const killed = { processes: [{ ...STOPPED, isAlive: false }] };
+    expect(after({}, 'sending_stopped')).toEqual([]);
+    expect(after({ ...killed, unsettled: 1 }, 'sending_stopped')).toEqual([
+      '1 process that sent nothing was killed, or cut off: slotsync status',
+      '1 record is not in sync: slotsync failures',
+    ]);
+    expect(after(killed, 'drift')).toEqual([]);
   });
 });

@@ -1,0 +1,325 @@
+// Guarantee 10
+// Why a record is not in sync, in words, and what happens next: it is tried again, it waits, or it is a person's turn; and by which
+// command.
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import {
+  commandOfCause,
+  describeChain,
+  headlineOf,
+  needsOperator,
+  nextOfCause,
+  nextStep,
+  reasonOf,
+} from '../../src/documents/causes.js';
+import { isGivenUpByCode, remedyFor } from '../../src/errors/error-catalogue.js';
+import type { Cause } from '../../src/situation/causes.js';
+import type { Chain } from '../../src/situation/chains.js';
+import { CAUSE, GATE, NOW } from '../support/situations.js';
+import { expectNextStep, type Turn } from '../support/next-step.js';
+
+const APPROVAL = { allowed: 40, digest: null, at: NOW, by: 'ada', runId: 13, expiresAt: NOW };
+const two = { records: 2, keys: ['R7', 'R8'] };
+const HELD = { ...two, status: 'held' as const, code: 'retire', gate: GATE };
+
+describe('a cause', () => {
+  it.each<
+    [what: string, changes: Partial<Cause>, headline: string, command: string, next: RegExp, needs?: boolean]
+  >([
+    [
+      'given up',
+      {},
+      "rooms 'R7': given up (refused_400)",
+      'slotsync retry rooms R7',
+      /^Correct the row, and the next run sends it\./,
+      true,
+    ],
+    [
+      'given up, of several records',
+      { ...two, waiting: 3, waitingByStream: { courses: 2, staff: 1 } },
+      "2 records of rooms given up (refused_400): 'R7', 'R8' → 3 records wait for them (2 of courses, 1 of staff)",
+      'slotsync retry rooms --status dead --code refused_400',
+      /^Correct the row/,
+      true,
+    ],
+    [
+      'failed',
+      { status: 'failed', code: 'service_failed', ...two },
+      "2 records of rooms failed (service_failed): 'R7', 'R8'",
+      'slotsync sync rooms',
+      /^Nothing is lost\. Once it answers again: slotsync sync$/,
+    ],
+    [
+      'refused and retried',
+      { status: 'failed', ...two },
+      "2 records of rooms failed (refused_400): 'R7', 'R8'",
+      'slotsync sync rooms',
+      /^No action needed: the next sync sends them again\. To do it now: slotsync sync rooms$/,
+    ],
+    [
+      'partly in the inbox',
+      { status: 'failed', ...two, inInbox: 1 },
+      "2 records of rooms failed (refused_400): 'R7', 'R8'",
+      'slotsync sync rooms',
+      /^No action needed: a worker sends the 1 of them that is in the inbox again, and the next sync the others\./,
+    ],
+    [
+      'in the inbox',
+      { status: 'failed', ...two, inInbox: 2 },
+      "2 records of rooms are in the inbox to be sent again (refused_400): 'R7', 'R8'",
+      'slotsync sync rooms',
+      /^No action needed: they are in the inbox, and a worker sends them again\./,
+    ],
+    [
+      'dead and in the inbox, because its row may be as it was',
+      { inInbox: 1 },
+      "rooms 'R7': given up (refused_400)",
+      'slotsync retry rooms R7',
+      /^Correct the row/,
+      true,
+    ],
+    [
+      'a shared external id',
+      { status: 'failed', code: 'external_id_shared' },
+      "rooms 'R7': failed (external_id_shared)",
+      'slotsync sync rooms',
+      /Correct|correct/,
+      true,
+    ],
+    [
+      'absent',
+      { status: 'absent', code: null, waiting: 1, waitingByStream: { courses: 1 } },
+      "rooms 'R7' has no record → 1 record of courses waits for it",
+      'slotsync explain rooms R7',
+      /^Add the row/,
+      true,
+    ],
+    [
+      'a cycle',
+      { status: 'cycle', code: null, ...two },
+      "2 records of rooms are part of a circular reference: 'R7', 'R8'",
+      'slotsync explain rooms R7',
+      /^Correct a row of the circular reference/,
+      true,
+    ],
+    [
+      'accepted meanwhile',
+      { status: 'synced', code: null, waiting: 1, waitingByStream: { courses: 1 } },
+      "rooms 'R7' was accepted meanwhile → 1 record of courses waits for it",
+      'slotsync sync courses',
+      /^No action needed: the next sync sends what waits\./,
+    ],
+    [
+      'deactivated',
+      { status: 'retired', code: null },
+      "rooms 'R7': deactivated",
+      'slotsync explain rooms R7',
+      /^Restore the row/,
+    ],
+    [
+      'pending',
+      { status: 'pending', code: null },
+      "rooms 'R7': pending",
+      'slotsync status',
+      /^No action needed while a process works on the run/,
+    ],
+    [
+      'held',
+      HELD,
+      "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
+      'slotsync approve 12 --stream rooms --operation retire',
+      /^If this is intended: slotsync approve 12 --stream rooms --operation retire$/,
+    ],
+    [
+      'held and approved',
+      { ...HELD, gate: { ...GATE, approval: APPROVAL } },
+      "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
+      'slotsync status',
+      /^No action needed: an operator approved it, and the next whole sync sends it$/,
+    ],
+    [
+      'held and rejected',
+      { ...HELD, gate: { ...GATE, rejectedAt: NOW } },
+      "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
+      'slotsync approve 12 --stream rooms --operation retire',
+      /^No action needed until its records change: an operator rejected it\./,
+    ],
+    [
+      'not configured',
+      { isConfigured: false },
+      "rooms 'R7': given up (refused_400)",
+      'slotsync forget rooms R7',
+      /^rooms is not in the configuration/,
+      true,
+    ],
+    [
+      'a key that a shell would take apart',
+      { keys: ["a b|'c"] },
+      "rooms 'a b|'c': given up (refused_400)",
+      String.raw`slotsync retry rooms 'a b|'\''c'`,
+      /^Correct the row/,
+      true,
+    ],
+  ])('record: %s', (_, changes, headline, command, next, needs = false) => {
+    const cause = { ...CAUSE, ...changes };
+    expect(headlineOf(cause)).toBe(headline);
+    expect(nextOfCause(cause)).toMatch(next);
+    expect(commandOfCause(cause)).toBe(command);
+    expect(needsOperator(cause)).toBe(needs);
+  });
+
+  it.each<[Partial<Cause>, string | undefined]>([
+    [{}, 'the name is too long'],
+    [{ messages: 3 }, "3 different reasons; that of 'R7': the name is too long"],
+    [{ message: null }, undefined],
+    [{ status: 'absent' }, 'its row is missing in the mirror, or no run has sent it yet'],
+    [{ status: 'retired', records: 2 }, 'their rows are gone from the mirror'],
+  ])('reason: %o', (changes, reason) => {
+    expect(reasonOf({ ...CAUSE, ...changes })).toBe(reason);
+  });
+});
+
+describe('a chain', () => {
+  const end = {
+    stream: 'rooms',
+    localKey: 'R7',
+    status: 'dead',
+    code: 'refused_400',
+    message: 'too long',
+    gate: null,
+  } as const;
+  const via = [{ stream: 'courses', localKey: '4' }];
+  it.each<[Partial<Chain['end']>, string, string]>([
+    [{}, 'is given up (refused_400): too long', "For rooms 'R7': correct the row"],
+    [{ status: 'failed' }, 'failed (refused_400): too long', "For rooms 'R7': no action needed"],
+    [
+      { status: 'absent', code: null },
+      'has no record: its row is missing in the mirror',
+      "For rooms 'R7': add the row",
+    ],
+    [{ status: 'cycle' }, 'is part of a circular reference', 'Correct a row of the circular reference'],
+    [{ status: 'synced' }, 'was accepted meanwhile', 'No action needed: the next sync sends what waits'],
+    [
+      { status: 'held', code: 'retire', gate: GATE },
+      'is held in run 12 (retire)',
+      "For rooms 'R7': if this is intended: slotsync approve 12",
+    ],
+  ])('record: its end %o is named, with what happens next', (changes, which, next) => {
+    const chain = { via, between: 4, end: { ...end, ...changes } };
+    expect(describeChain(chain)).toContain(
+      `courses '4', which waits for 3 more, the last of which waits for rooms 'R7', which ${which}`,
+    );
+    const record = {
+      stream: 'courses',
+      localKey: '3',
+      errorCode: 'reference_missing',
+      status: 'deferred' as const,
+    };
+    expect(nextStep({ ...record, chain })).toContain(next);
+  });
+});
+
+const SRC = fileURLToPath(new URL('../../src/', import.meta.url));
+const sources = () =>
+  readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !/^(sandbox|demo)\//.test(file))
+    .map((file) => readFileSync(`${SRC}${file}`, 'utf8'));
+
+/** Every code with which a planning or a batch can be given up, and who acts then. */
+const GIVEN_UP: Record<string, Turn> = {
+  answer_contradicts: 'retry',
+  answer_incomplete: 'retry',
+  answer_invalid: 'retry',
+  answer_lost: 'retry',
+  answer_too_large: 'retry',
+  reading_moved: 'retry',
+  service_fails_on_object: 'retry',
+  claim_lost: 'retry',
+  run_stopped: 'retry',
+  claimed: 'retry',
+  configuration: 'person',
+  destination_changed: 'person',
+  external_ids_not_unique: 'person',
+  forbidden: 'person',
+  gateway_answered: 'retry',
+  key_not_unique: 'person',
+  key_null: 'person',
+  key_order: 'person',
+  key_reserved: 'person',
+  limiter_closed: 'retry',
+  mirror_failed: 'retry',
+  mirror_raised: 'person',
+  mirror_read_only: 'person',
+  mirror_refused: 'person',
+  mirror_row_security: 'person',
+  mirror_source: 'person',
+  mirror_timeout: 'retry',
+  mirror_unreachable: 'retry',
+  quota_unavailable: 'retry',
+  redirected: 'person',
+  refused: 'person',
+  row_too_large: 'person',
+  service_failed: 'retry',
+  service_unreachable: 'retry',
+  state_failed: 'retry',
+  state_refused: 'person',
+  state_rights: 'person',
+  state_unreachable: 'retry',
+  throttled: 'retry',
+  unauthorized: 'person',
+  unexpected: 'retry',
+};
+/** Found while planning, before there is a batch. */
+const OF_PLANNING = new Set([
+  'key_not_unique',
+  'key_null',
+  'key_reserved',
+  'key_order',
+  'external_ids_not_unique',
+]);
+/** A command ends with these, or a worker sends nothing, and says what to do itself; no batch and no record has them. */
+const OF_COMMANDS = new Set([
+  'not_found',
+  'queue_unreachable',
+  'reconcile_running',
+  'run_cancelled',
+  'run_lost',
+  'state_locked',
+  'state_read_only',
+  'state_restored',
+  'triggers_busy',
+  'triggers_failed',
+  'usage',
+  'verify_running',
+  'worker_ended',
+]);
+
+describe('given up', () => {
+  it('may have any code of the program: none is missing here', () => {
+    const codes = sources().flatMap((text) =>
+      [...text.matchAll(/SlotsyncError\(\s*'(\w+)'|'((?:state|mirror)_(?:re|un|fail|so)\w+)'/g)].map(
+        ([, literal, computed]) => literal ?? computed ?? '',
+      ),
+    );
+    const missing = new Set(codes.filter((code) => !(code in GIVEN_UP) && !OF_COMMANDS.has(code)));
+    expect([...missing]).toEqual([]);
+    expect(new Set(codes).size).toBeGreaterThan(20);
+  });
+
+  it.each(Object.entries(GIVEN_UP))(
+    '%s: a run that ends so says that it is %s, and the command',
+    (code, turn) => {
+      expectNextStep(remedyFor(code), turn);
+    },
+  );
+
+  it.each(Object.entries(GIVEN_UP).filter(([code]) => !OF_PLANNING.has(code)))(
+    '%s: its records say that it is %s, and the command',
+    (code, turn) => {
+      const failure = { stream: 'rooms', localKey: 'A', status: 'failed', errorCode: code } as const;
+      // Failed records are sent again, whatever they were refused for.
+      expectNextStep(nextStep(failure), isGivenUpByCode(code) ? 'wait' : turn);
+    },
+  );
+});
