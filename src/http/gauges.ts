@@ -45,9 +45,12 @@ export async function readCountedFacts(tx: Queries, streams: readonly string[]) 
     })),
     bookings: await orNull(countBookings),
     records: await orNull(countRecords),
-    concerns: await orNull(async (part) => countConcerns(concerns(await readGrounds(part, { streams })))),
   };
 }
+
+/** Concerns by kind and severity, as alerts read them. */
+export const readConcernCounts = async (tx: Queries, streams: readonly string[]) =>
+  countConcerns(concerns(await readGrounds(tx, { streams })));
 
 /** Since all of these streams were synced whole. */
 async function readSyncSuccess(tx: Queries, streams: readonly string[]): Promise<KindSuccess> {
@@ -100,23 +103,23 @@ export const QUOTA: GaugeTable<
   slotsync_quota_paused_seconds: ['Until the pause after a 429 ends', ({ pausedMs }) => [[pausedMs / 1000]]],
 };
 
+const EMPTY_LANES = LANES.map((lane): Sample => [0, lane]);
 const aliveOf = ({ processes }: GaugeFacts) => processes.filter(({ isAlive }) => isAlive);
+const labelsOfProcess = ({ command, host, pid }: GaugeFacts['processes'][number]) =>
+  [command, host, pid] as const;
 const labelsOfRun = ({ kind, status, pausedAt }: GaugeFacts['unfinished'][number]) =>
   [kind, pausedAt ? 'paused' : status] as const;
 
 export const STATE: GaugeTable<GaugeFacts> = {
   'slotsync_queue_jobs{lane}': [
     'Runs to be planned, and batches queued or in flight',
-    ({ backlog }) => [
-      ...LANES.map((lane) => [0, lane] as const),
-      ...backlog.map(({ lane, jobs }) => [jobs, lane] as const),
-    ],
+    ({ backlog }) => [...EMPTY_LANES, ...backlog.map(({ lane, jobs }): Sample => [jobs, lane])],
   ],
   'slotsync_queue_oldest_seconds{lane}': [
     'Age of the oldest of these jobs',
     ({ backlog }) => [
-      ...LANES.map((lane) => [0, lane] as const),
-      ...backlog.map(({ lane, oldestSeconds }) => [oldestSeconds, lane] as const),
+      ...EMPTY_LANES,
+      ...backlog.map(({ lane, oldestSeconds }): Sample => [oldestSeconds, lane]),
     ],
   ],
   slotsync_inbox_changes: ['Changes that no run has taken', ({ inboxAge }) => [[inboxAge.changes]]],
@@ -172,25 +175,17 @@ export const STATE: GaugeTable<GaugeFacts> = {
   // Containers of one host may have the same process id: of two, the one that sends nothing is shown.
   'slotsync_sending_stopped{command,host,pid}': [
     '1 if the process sends nothing, else 0',
-    (facts) =>
-      aliveOf(facts).map((process) => [
-        isStopped(process) ? 1 : 0,
-        process.command,
-        process.host,
-        process.pid,
-      ]),
+    (facts) => aliveOf(facts).map((process) => [isStopped(process) ? 1 : 0, ...labelsOfProcess(process)]),
   ],
   'slotsync_sending_stopped_seconds{command,host,pid,code}': [
     'Since the process stopped sending, and why',
     (facts) =>
       aliveOf(facts)
         .filter(isStopped)
-        .map(({ command, host, pid, errorCode, stoppedSince }) => [
-          ageOf(facts, stoppedSince),
-          command,
-          host,
-          pid,
-          errorCode,
+        .map((process) => [
+          ageOf(facts, process.stoppedSince),
+          ...labelsOfProcess(process),
+          process.errorCode,
         ]),
   ],
   slotsync_service_last_answer_seconds: [
@@ -257,12 +252,13 @@ export const COUNTED: { readonly [Name in keyof CountedFacts]: Counted<Name> } =
       (counts) => counts.map(({ duty, count }) => [count, duty]),
     ],
   },
-  concerns: {
-    'slotsync_concerns{kind,severity}': [
-      'Concerns by kind and severity, as status lists them',
-      (counts) => counts.map(({ kind, severity, count }) => [count, kind, severity]),
-    ],
-  },
+};
+
+export const CONCERNS: GaugeTable<Awaited<ReturnType<typeof readConcernCounts>>> = {
+  'slotsync_concerns{kind,severity}': [
+    'Concerns by kind and severity, as status lists them',
+    (counts) => counts.map(({ kind, severity, count }) => [count, kind, severity]),
+  ],
 };
 
 /** Returns a function that renders a reading as Prometheus text, with nothing of an earlier reading. */

@@ -7,7 +7,9 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Meter } from '../process/meter.js';
 import {
+  CONCERNS,
   COUNTED,
+  type readConcernCounts,
   QUOTA,
   renderGauges,
   STATE,
@@ -21,13 +23,14 @@ interface MetricsSources {
   quota: () => Promise<Parameters<(typeof QUOTA)[string][1]>[0]>;
   state: () => Promise<GaugeFacts>;
   counts: () => Promise<CountedFacts>;
+  concerns: () => ReturnType<typeof readConcernCounts>;
 }
 
 const WAIT_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const REQUEST_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** A registry of its own and everything in it. Starts to measure the process. */
-export function createMetrics({ quota, state, counts }: MetricsSources) {
+export function createMetrics({ quota, state, counts, concerns }: MetricsSources) {
   const own = new Registry();
   collectDefaultMetrics({ register: own });
 
@@ -98,6 +101,7 @@ export function createMetrics({ quota, state, counts }: MetricsSources) {
     source('quota', QUOTA, quota),
     source('state', STATE, state),
     ...(Object.keys(COUNTED) as (keyof CountedFacts)[]).map(counted),
+    source('concerns', CONCERNS, concerns),
   ];
 
   return {

@@ -4,12 +4,13 @@
 import type { Limiter } from '../destination/quota/limiter.js';
 import { errorEntry } from '../errors/error-catalogue.js';
 import { codeOf } from '../errors/errors.js';
+import { createTurns } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import type { Queries, State } from '../state/database.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { cacheReading } from './cached-reading.js';
+import { readConcernCounts, readCountedFacts, readGaugeFacts } from './gauges.js';
 import { json, startHttpServer, type Handler, type Routes } from './http-server.js';
-import { readCountedFacts, readGaugeFacts } from './gauges.js';
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
@@ -32,10 +33,15 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
     const names = await streams();
     return inSnapshot((await state()).db, (tx) => facts(tx, names), { limitMs });
   };
+  const turns = createTurns();
+  /** Reads in turn, so that a scrape takes few connections of the state. */
+  const counted = <T>(facts: (tx: Queries, streams: readonly string[]) => Promise<T>) =>
+    cacheReading(() => read(COUNTING.statementMs, facts), { ...COUNTING, inTurn: turns.take });
   const metrics = createMetrics({
     quota: cacheReading(async () => (await limiter()).usage(), READING),
     state: cacheReading(() => read(READING.withinMs, readGaugeFacts), READING),
-    counts: cacheReading(() => read(COUNTING.statementMs, readCountedFacts), COUNTING),
+    counts: counted(readCountedFacts),
+    concerns: counted(readConcernCounts),
   });
   return {
     meter: metrics.meter,

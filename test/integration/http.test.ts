@@ -415,7 +415,6 @@ describe('readings of the state', () => {
         { verdict: 'differs', count: 1, problems: 1 },
       ],
       connections: expect.arrayContaining([{ duty: 'state', count: expect.any(Number) }]),
-      concerns: expect.arrayContaining([{ kind: 'gate', severity: 'action', count: 1 }]),
     });
   });
 
@@ -479,7 +478,7 @@ describe('readings of the state', () => {
       for (const source of ['state', 'records', 'runs', 'bookings', 'connections', 'concerns'])
         expect(text).toContain(`slotsync_source_up{source="${source}"} 1\n`);
     }
-    expect(readingsBegun).toBe(2); // what is quick, and what counts tables
+    expect(readingsBegun).toBe(3); // what is quick, what counts tables, and concerns
   });
 
   it('fails in time while the tables are locked, and other statements do not wait for it', async () => {

@@ -11,7 +11,7 @@ import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import { listCauses } from '../../src/situation/causes.js';
 import { concerns } from '../../src/documents/concerns/concerns.js';
-import { readCountedFacts, readGaugeFacts } from '../../src/http/gauges.js';
+import { readConcernCounts, readCountedFacts, readGaugeFacts } from '../../src/http/gauges.js';
 import { readReport } from '../../src/situation/report.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { inSnapshot } from '../../src/state/snapshot.js';
@@ -136,6 +136,7 @@ describe('rows of other programs', () => {
       quota: () => Promise.reject(new Error('not asked')),
       state: () => inSnapshot(db, (tx) => readGaugeFacts(tx, streams)),
       counts: () => inSnapshot(db, (tx) => readCountedFacts(tx, streams)),
+      concerns: () => inSnapshot(db, (tx) => readConcernCounts(tx, streams)),
     });
     const surfaces = {
       status: statusToText(situation, 'UTC'),

@@ -59,11 +59,11 @@ const COUNTS: CountedFacts = {
     { verdict: 'differs', count: 4, problems: 1 },
   ],
   connections: [{ duty: 'state', count: 2 }],
-  concerns: [
-    { kind: 'drift', severity: 'action', count: 1 },
-    { kind: 'due', severity: 'notice', count: 0 },
-  ],
 };
+const CONCERNS = [
+  { kind: 'drift', severity: 'action', count: 1 },
+  { kind: 'due', severity: 'notice', count: 0 },
+] as const;
 
 type Sources = Parameters<typeof createMetrics>[0];
 
@@ -72,6 +72,7 @@ const play = (changes: Partial<Sources> = {}) =>
     quota: async () => USAGE,
     state: async () => STATE,
     counts: async () => COUNTS,
+    concerns: async () => [...CONCERNS],
     ...changes,
   });
 
