@@ -50,7 +50,7 @@ const linksOf = (world: World) =>
 const objectNames = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
 
 describe('match: a row', () => {
-  it('whose values the service fails to look for is not created, and others are linked', async () => {
+  it('is not created when the service fails to look for its values, and others are linked', async () => {
     const isBroken = { now: true };
     let finds = 0;
     const speech: NonNullable<WorldOptions['sandbox']>['speech'] = (native) => (request) => {

@@ -99,9 +99,10 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const kept = [...outcomes.values()].flatMap((one) =>
     'keptBy' in one && one.keptBy ? { stream: stream.name, localKey: one.localKey, keptBy: one.keptBy } : [],
   );
-  if (kept.length > 0) await state.db.transaction((tx) => letGo(tx, kept, { ...claim, undecided: false }));
+  if (kept.length > 0)
+    await state.db.transaction((tx) => letGo(tx, kept, { ...claim.right, undecided: false }));
   const settled = await settleBatch(state, batch, {
-    token: claim.token,
+    token: claim.right.token,
     outcomes: [...outcomes.values()],
     isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
     checks: referrers?.checks,
@@ -110,7 +111,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
-  await doubtSharedNumbers(deps, claim.token);
+  await doubtSharedNumbers(deps, claim.right.token);
   let isLeft = false;
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {

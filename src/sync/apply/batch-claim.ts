@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { SlotsyncError } from '../../errors/errors.js';
 import { repeat } from '../../process/lifecycle.js';
+import type { Queries } from '../../state/database.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import {
   claimRecords,
@@ -40,59 +41,187 @@ const MARGIN_MS = 10 * SECOND;
 /** Whether a batch may be sent is asked again after this time. */
 const SEEN_JUST_NOW_MS = 2 * SECOND;
 
-export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
-
-/** Claims what of a batch no other batch has. */
-export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys }: Batch) {
+/** Claims what of a batch no other batch has, and renews the claim until it is stopped. */
+export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch): Promise<BatchClaim> {
   const { mirror, destination, state, processId = 'unnamed', clock = () => performance.now() } = deps;
-  const { db } = state;
+  const { id, runId, keys } = batch;
   const validMs = destination.requestTimeoutMs + BEYOND_REQUEST_MS;
-  const claim: Claim = {
+  const right: Claim = {
     token: `${processId} batch ${id} ${randomUUID()}`,
     stream: stream.name,
     seconds: validMs / SECOND,
     lateSeconds: destination.lateWriteMs / SECOND,
   };
   const takenAt = clock();
-  let until = takenAt + validMs;
-  let confirmations = 0;
   const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
-  const wanted = { ...claim, keys, runId, binding: destination.binding };
-  const claimed = await claimRecords(db, { ...wanted, externalIds: idsOfKeys }).catch((error: unknown) => {
-    // Another batch came to own one of these objects at the same moment: which record does is seen under the claim.
-    if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
-    return claimRecords(db, wanted);
-  });
-  if (claimed.size === 0) await requireBinding(state, destination.binding);
-  /** Keys whose objects do not follow from them. */
-  const linked = new Set(
-    [...claimed.values()].flatMap(({ localKey, isLinked }) => (isLinked ? localKey : [])),
+  const wanted = { ...right, keys, runId, binding: destination.binding };
+  const claimed = await claimRecords(state.db, { ...wanted, externalIds: idsOfKeys }).catch(
+    (error: unknown) => {
+      // Another batch came to own one of these objects at the same moment: which record does is seen under the claim.
+      if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
+      return claimRecords(state.db, wanted);
+    },
   );
-  const records = asWished(claimed);
-  /** Records without those whose object another batch has. */
-  const writable = new Map(records);
-  const objects = new Set<string>();
-  const closing = new AbortController();
+  if (claimed.size === 0) await requireBinding(state, destination.binding);
+  const given = { db: state.db, clock, requestTimeoutMs: destination.requestTimeoutMs, validMs, takenAt };
+  const claim = new BatchClaim(right, { ...given, ownsIds: stream.ownsIds, batchId: id, idsOfKeys, claimed });
+  await claim.begin();
+  return claim;
+}
+
+interface ClaimParts {
+  db: Queries;
+  clock: () => number;
+  requestTimeoutMs: number;
+  validMs: number;
+  takenAt: number;
+  /** The external ids of the stream follow from its keys. */
+  ownsIds: boolean;
+  batchId: number;
+  idsOfKeys: ReadonlyMap<string, string>;
+  claimed: Awaited<ReturnType<typeof claimRecords>>;
+}
+
+export class BatchClaim {
+  readonly right: Claim;
+  private readonly parts: ClaimParts;
+  /** The records that were claimed, and those of them whose object no other batch has. */
+  private readonly claimed: ReadonlyMap<string, ClaimedRecord>;
+  private readonly writable: Map<string, ClaimedRecord>;
+  /** Keys whose objects do not follow from them. */
+  private readonly linked: Set<string>;
+  private readonly objects = new Set<string>();
+  private readonly closing = new AbortController();
+  private renewals: ReturnType<typeof repeat> | undefined;
+  private renewing: Promise<boolean> | undefined;
+  private until: number;
+  private confirmations = 0;
+
+  constructor(right: Claim, parts: ClaimParts) {
+    this.right = right;
+    this.parts = parts;
+    this.claimed = asWished(parts.claimed);
+    this.writable = new Map(this.claimed);
+    this.until = parts.takenAt + parts.validMs;
+    const linked = [...parts.claimed.values()].filter(({ isLinked }) => isLinked);
+    this.linked = new Set(linked.map(({ localKey }) => localKey));
+  }
+
+  /** Claims the objects of the records, and begins to renew. */
+  async begin(): Promise<void> {
+    const { validMs } = this.parts;
+    await this.claimIds(new Map([...this.claimed].map(([key, record]) => [key, this.idsToClaim(record)])));
+    this.renewals = repeat(async () => void (await this.renew()), {
+      everyMs: validMs / 3,
+      firstAfterMs: validMs / 3,
+      signal: this.closing.signal,
+      onError: () => undefined, // whoever is to send renews it again, and throws
+    });
+  }
+
+  /** The records that may be written, by key. */
+  get records(): ReadonlyMap<string, ClaimedRecord> {
+    return this.writable;
+  }
+
+  /** Claims the objects that rows give, by key; see `claimIds`. */
+  claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
+    for (const [key, { link }] of rowIds) if (link) this.linked.add(key);
+    return this.claimIds(
+      new Map(
+        [...rowIds].flatMap(([key, { extId }]) => {
+          const record = this.writable.get(key);
+          return record ? [[key, this.idsToClaim(record, extId)] as const] : [];
+        }),
+      ),
+    );
+  }
+
+  /** Whether an object may be written under this claim. */
+  covers(record: ClaimedRecord, { extId, link }: Identified): boolean {
+    return (!link || this.linked.has(record.localKey)) && this.idsToClaim(record, extId).length === 0;
+  }
+
+  /** Reads these records again, after objects have changed hands. One that was lost meanwhile is left to a later attempt. */
+  async refresh(keys: readonly string[]): Promise<void> {
+    const mine = keys.filter((key) => this.writable.has(key));
+    const current = asWished(await readClaimed(this.parts.db, this.right, mine));
+    for (const key of mine) {
+      const record = current.get(key);
+      if (record) this.writable.set(key, record);
+      else this.writable.delete(key);
+    }
+  }
+
+  /** The record owns this object from here on, of which nothing was known. */
+  noteOwned(key: string, externalId: string): void {
+    const record = this.writable.get(key);
+    if (record) this.writable.set(key, { ...record, externalId });
+  }
+
+  /** Leaves a record to a later attempt. */
+  leave(key: string): void {
+    this.writable.delete(key);
+  }
+
+  /**
+   * To be called with the slot of a write in hand: however long the quota was waited for, the claim outlives the request.
+   * Throws `claim_lost` when another batch has taken something over, `run_stopped` when its run stands still or its stream is frozen.
+   */
+  async confirm(): Promise<void> {
+    const { db, clock, requestTimeoutMs, takenAt, batchId } = this.parts;
+    if (this.until - clock() < requestTimeoutMs + MARGIN_MS && !(await this.renew())) throw claimLost();
+    // Whether it may be sent was seen when the batch was taken; the slot may come later, and the rest of it.
+    const isSeenJustNow = this.confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
+    if (!isSeenJustNow && !(await isToBeSent(db, batchId)))
+      throw new SlotsyncError(
+        'run_stopped',
+        'its run was paused or cancelled, or its stream frozen, so no more of the batch is sent',
+      );
+  }
+
+  /** Notes that a write of these keys was sent whose answer is not known. */
+  doubt(keys: readonly string[]): Promise<void> {
+    return doubtRecords(this.parts.db, this.right, keys);
+  }
+
+  /**
+   * Resolves when no renewal is under way any more. A claim that is not released is taken over when it has expired, and its
+   * records are in doubt then.
+   */
+  async stopRenewing(): Promise<void> {
+    this.closing.abort();
+    await this.renewals?.ended;
+  }
+
+  /** Statements that release the claims on objects, and those on the records of these keys. */
+  releasing(open: readonly string[]) {
+    const claimed = open.filter((key) => this.claimed.has(key));
+    return [...releasingClaim(this.right, claimed), ...releasingObjects(this.right.token, [...this.objects])];
+  }
 
   /** Renewals come one at a time: two that lock the same rows, each in its own order, may wait for each other. */
-  let renewing: Promise<boolean> | undefined;
-  const renew = () => (renewing ??= renewNow().finally(() => (renewing = undefined)));
+  private renew(): Promise<boolean> {
+    return (this.renewing ??= this.renewNow().finally(() => (this.renewing = undefined)));
+  }
 
-  async function renewNow(): Promise<boolean> {
+  private async renewNow(): Promise<boolean> {
+    const { db, clock, validMs } = this.parts;
     const next = clock() + validMs;
     const isOurs =
-      (await renewClaim(db, claim, [...writable.keys()])) &&
-      (await renewObjectClaims(db, claim, [...objects]));
-    if (isOurs) until = next;
+      (await renewClaim(db, this.right, [...this.writable.keys()])) &&
+      (await renewObjectClaims(db, this.right, [...this.objects]));
+    if (isOurs) this.until = next;
     return isOurs;
   }
 
   /** The external ids of a record that its claim does not cover. `rowId`: its row's. */
-  function idsToClaim(record: ClaimedRecord, rowId?: string): string[] {
-    const { localKey } = record;
-    const ownIds = stream.ownsIds && !linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
-    return [record.externalId, rowId].filter(
-      (known): known is string => typeof known === 'string' && !ownIds.includes(known) && !objects.has(known),
+  private idsToClaim({ localKey, externalId }: ClaimedRecord, rowId?: string): string[] {
+    const { ownsIds, idsOfKeys } = this.parts;
+    const ownIds = ownsIds && !this.linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
+    return [externalId, rowId].filter(
+      (known): known is string =>
+        typeof known === 'string' && !ownIds.includes(known) && !this.objects.has(known),
     );
   }
 
@@ -100,110 +229,24 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
    * Claims the objects of the records, and leaves those records out of whose objects another batch has one. Returns the
    * keys for which an object was claimed just now.
    */
-  async function claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
+  private async claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
+    const { db } = this.parts;
+    const { writable, objects } = this;
     const wanted = [...idsByKey.values()].flat();
     if (wanted.length === 0) return [];
-    const claimed = await claimObjects(db, claim, wanted);
+    const claimed = await claimObjects(db, this.right, wanted);
     for (const externalId of claimed.keys()) objects.add(externalId);
     for (const [key, ids] of idsByKey) if (ids.some((one) => !objects.has(one))) writable.delete(key);
     const doubtful = [...idsByKey].flatMap(([key, ids]) =>
       writable.has(key) && ids.some((one) => claimed.get(one)?.isTakenOver) ? [key] : [],
     );
-    await doubtRecords(db, claim, doubtful);
+    await doubtRecords(db, this.right, doubtful);
     for (const key of doubtful) {
       const record = writable.get(key);
       if (record) writable.set(key, { ...record, inDoubt: true, isCheckPending: true });
     }
     return [...idsByKey].flatMap(([key, ids]) => (ids.length > 0 && writable.has(key) ? [key] : []));
   }
-
-  await claimIds(new Map([...records].map(([key, record]) => [key, idsToClaim(record)])));
-  const renewals = repeat(async () => void (await renew()), {
-    everyMs: validMs / 3,
-    firstAfterMs: validMs / 3,
-    signal: closing.signal,
-    onError: () => undefined, // whoever is to send renews it again, and throws
-  });
-
-  return {
-    ...claim,
-    /** The records that may be written, by key. */
-    records: writable as ReadonlyMap<string, ClaimedRecord>,
-
-    /** Claims the objects that rows give, by key; see `claimIds`. */
-    claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
-      for (const [key, { link }] of rowIds) if (link) linked.add(key);
-      return claimIds(
-        new Map(
-          [...rowIds].flatMap(([key, { extId }]) => {
-            const record = writable.get(key);
-            return record ? [[key, idsToClaim(record, extId)] as const] : [];
-          }),
-        ),
-      );
-    },
-
-    /** Whether an object may be written under this claim. */
-    covers: (record: ClaimedRecord, { extId, link }: Identified): boolean =>
-      (!link || linked.has(record.localKey)) && idsToClaim(record, extId).length === 0,
-
-    /** Reads these records again, after objects have changed hands. One that was lost meanwhile is left to a later attempt. */
-    async refresh(keys: readonly string[]): Promise<void> {
-      const mine = keys.filter((key) => writable.has(key));
-      const read = await readClaimed(db, claim, mine);
-      const current = asWished(read);
-      for (const key of mine) {
-        const record = current.get(key);
-        if (record) writable.set(key, record);
-        else writable.delete(key);
-      }
-    },
-
-    /** The record owns this object from here on, of which nothing was known. */
-    noteOwned(key: string, externalId: string): void {
-      const record = writable.get(key);
-      if (record) writable.set(key, { ...record, externalId });
-    },
-
-    /** Leaves a record to a later attempt. */
-    leave: (key: string): void => void writable.delete(key),
-
-    /**
-     * To be called with the slot of a write in hand: however long the quota was waited for, the claim outlives the request.
-     * Throws `claim_lost` when another batch has taken something over, `run_stopped` when its run stands still or its stream is frozen.
-     */
-    async confirm(): Promise<void> {
-      if (until - clock() < destination.requestTimeoutMs + MARGIN_MS && !(await renew())) throw claimLost();
-      // Whether it may be sent was seen when the batch was taken; the slot may come later, and the rest of it.
-      const isSeenJustNow = confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
-      if (!isSeenJustNow && !(await isToBeSent(db, id)))
-        throw new SlotsyncError(
-          'run_stopped',
-          'its run was paused or cancelled, or its stream frozen, so no more of the batch is sent',
-        );
-    },
-
-    /** Notes that a write of these keys was sent whose answer is not known. */
-    doubt: (keysInDoubt: readonly string[]) => doubtRecords(db, claim, keysInDoubt),
-
-    /**
-     * Resolves when no renewal is under way any more. A claim that is not released is taken over when it has expired, and its
-     * records are in doubt then.
-     */
-    stopRenewing: async (): Promise<void> => {
-      closing.abort();
-      await renewals.ended;
-    },
-
-    /** Statements that release the claims on objects, and those on the records of these keys. */
-    releasing: (open: readonly string[]) => [
-      ...releasingClaim(
-        claim,
-        open.filter((key) => records.has(key)),
-      ),
-      ...releasingObjects(claim.token, [...objects]),
-    ],
-  };
 }
 
 /** A repair reads the object, whatever was accepted last. */

@@ -33,13 +33,13 @@ export async function refuseForeignNumbers(
       stream: stream.name,
       localKey,
       destinationId,
-      token: claim.token,
+      token: claim.right.token,
       next,
     };
     holdersOf.set(destinationId, holder);
     given.push(holder);
   }
-  answeredTo.set(claim.token, [...(answeredTo.get(claim.token) ?? []), ...given]);
+  answeredTo.set(claim.right.token, [...(answeredTo.get(claim.right.token) ?? []), ...given]);
   const refuse = (extId: string, number: string, other: string) => {
     const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });

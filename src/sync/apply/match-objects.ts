@@ -118,7 +118,7 @@ async function linkClaimed(
   const { linked, refused } = await linkRecords(
     state,
     claimed.map(([, link]) => link),
-    claim.token,
+    claim.right.token,
   );
   const reasons = new Map(refused.map(({ link, reason }) => [link.localKey, reason]));
   const isLinked = new Set(linked.map(({ localKey }) => localKey));

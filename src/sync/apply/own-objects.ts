@@ -125,7 +125,8 @@ async function commit(
 ): Promise<void> {
   const { state, streams } = deps;
   const keyed = [...streams.values()].flatMap(({ ownsIds, name }) => (ownsIds ? name : []));
-  const takeAll = (tx: Parameters<typeof takeObjects>[0]) => takeObjects(tx, takings, { ...claim, keyed });
+  const takeAll = (tx: Parameters<typeof takeObjects>[0]) =>
+    takeObjects(tx, takings, { ...claim.right, keyed });
   const passing = takings.flatMap(({ from }) => from ?? []);
   const changing = [...givenUp, ...passing];
   const referrers = await findReferrers(deps, changing);
@@ -133,14 +134,14 @@ async function commit(
     changing.length === 0
       ? await takeAll(state.db)
       : await state.db.transaction(async (tx) => {
-          await letGo(tx, givenUp, { ...claim, undecided: false });
+          await letGo(tx, givenUp, { ...claim.right, undecided: false });
           const all = await takeAll(tx);
           await queryTogether(tx, referrers.checks);
           return all;
         });
   await referrers.checkLater();
   const isTaken = new Set(taken);
-  const changed = changing.filter(({ stream }) => stream === claim.stream);
+  const changed = changing.filter(({ stream }) => stream === claim.right.stream);
   for (const one of takings)
     if (!isTaken.has(one)) claim.leave(one.localKey);
     else if (one.from) changed.push(one);
