@@ -46,10 +46,21 @@ export interface Exchanged {
   body: string;
 }
 
-export type Exchange = ReturnType<ReturnType<typeof createExchanges>['open']>;
+export type Exchange = ReturnType<typeof openExchange>;
 
 export function createExchanges(deps: ExchangeDeps) {
-  const { connections, limiter, log, meter, requestTimeoutMs } = deps;
+  const { sendOnce, ...counted } = createSender(deps);
+  return {
+    ...counted,
+    /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
+    open: (call: Call, context: Context) => openExchange({ ...deps, sendOnce }, call, context),
+  };
+}
+
+type Sender = ReturnType<typeof createSender>;
+
+/** Sends requests with the slots that they have, and measures them. */
+function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' | 'meter'>) {
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
   let observer: ((exchanged: Exchanged) => void) | undefined;
@@ -108,20 +119,8 @@ export function createExchanges(deps: ExchangeDeps) {
     return { status, retryAfter: received['retry-after'], body };
   }
 
-  /** After the n-th 429 to one request. Throws `throttled` after the last. */
-  async function pauseOrganization({ path }: Call, { retryAfter }: Answer, throttles: number): Promise<void> {
-    const retryAfterMs = readRetryAfter(retryAfter);
-    await limiter.throttled(retryAfterMs);
-    const { throttled, usedByOthers, allowed } = await limiter.usage();
-    const counts = { throttles, throttled, allowed, usedByOthers };
-    log.warn({ path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
-    if (throttles < MOST_THROTTLES) return;
-    throw new SlotsyncError('throttled', `the service answered 429 ${throttles} times in a row`, {
-      facts: { path },
-    });
-  }
-
   return {
+    sendOnce,
     /** Mean time from sending to headers so far; undefined before the first answer. */
     meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
     /** Requests sent so far, of any kind. */
@@ -129,77 +128,99 @@ export function createExchanges(deps: ExchangeDeps) {
 
     /** From now on `listener` gets every request with its answer. */
     observe: (listener: (exchanged: Exchanged) => void): void => void (observer = listener),
+  };
+}
 
-    /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
-    open({ method, path, query, endpoint }: Call, { lane, signal, noteSent }: Context) {
-      let span: OpenSpan | undefined;
-      let slot: Slot | undefined;
-      let waitedSeconds = 0;
-      let answers = 0;
-      let throttles = 0;
+/** Pauses all requests after the n-th 429 to one request. Throws `throttled` after the last. */
+async function pauseOrganization(
+  { limiter, log }: Pick<ExchangeDeps, 'limiter' | 'log'>,
+  { path }: Call,
+  { retryAfter }: Answer,
+  throttles: number,
+): Promise<void> {
+  const retryAfterMs = readRetryAfter(retryAfter);
+  await limiter.throttled(retryAfterMs);
+  const { throttled, usedByOthers, allowed } = await limiter.usage();
+  const counts = { throttles, throttled, allowed, usedByOthers };
+  log.warn({ path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
+  if (throttles < MOST_THROTTLES) return;
+  throw new SlotsyncError('throttled', `the service answered 429 ${throttles} times in a row`, {
+    facts: { path },
+  });
+}
 
-      function within<T>(work: () => Promise<T>): Promise<T> {
-        const attributes = {
-          'http.request.method': method,
-          'slotsync.endpoint': endpoint,
-          'slotsync.lane': lane,
-        };
-        span ??= openSpan(`${method} ${endpoint}`, attributes, { isRequest: true });
-        return span.within(work);
-      }
+function openExchange(
+  deps: ExchangeDeps & Pick<Sender, 'sendOnce'>,
+  { method, path, query, endpoint }: Call,
+  { lane, signal, noteSent }: Context,
+) {
+  const { limiter, meter, requestTimeoutMs, sendOnce } = deps;
+  let span: OpenSpan | undefined;
+  let slot: Slot | undefined;
+  let waitedSeconds = 0;
+  let answers = 0;
+  let throttles = 0;
 
-      async function takeSlot(): Promise<void> {
-        const askedAt = performance.now();
-        slot = await limiter.take(lane, signal);
-        const seconds = (performance.now() - askedAt) / 1000;
-        meter.waited(lane, seconds);
-        waitedSeconds += seconds;
-        noteInSpan({ 'slotsync.quota.wait_seconds': waitedSeconds });
-      }
+  function within<T>(work: () => Promise<T>): Promise<T> {
+    const attributes = {
+      'http.request.method': method,
+      'slotsync.endpoint': endpoint,
+      'slotsync.lane': lane,
+    };
+    span ??= openSpan(`${method} ${endpoint}`, attributes, { isRequest: true });
+    return span.within(work);
+  }
 
-      async function send(
-        headers: Record<string, string>,
-        body: unknown,
-        notes: SpanNotes,
-      ): Promise<Answer | undefined> {
-        const taken = slot;
-        slot = undefined;
-        if (!taken?.usable()) {
-          await taken?.release();
-          return undefined;
-        }
-        const call = { method, path, query, endpoint, body };
-        noteSent?.();
-        if (answers === 0) {
-          noteInSpan(notes.attributes ?? {});
-          linkTo(notes.links ?? []);
-        }
-        const deadline = openDeadline({ ms: requestTimeoutMs, signal });
-        const answer = await sendOnce(taken, call, headers, { signal, deadline }).finally(deadline.end);
-        noteInSpan({ 'http.response.status_code': answer.status, 'http.request.resend_count': answers++ });
-        if (answer.status === 429) {
-          await pauseOrganization(call, answer, ++throttles);
-          return undefined;
-        }
-        if (answer.status >= 400) noteFailure(String(answer.status));
-        return answer;
-      }
+  async function takeSlot(): Promise<void> {
+    const askedAt = performance.now();
+    slot = await limiter.take(lane, signal);
+    const seconds = (performance.now() - askedAt) / 1000;
+    meter.waited(lane, seconds);
+    waitedSeconds += seconds;
+    noteInSpan({ 'slotsync.quota.wait_seconds': waitedSeconds });
+  }
 
-      return {
-        /** Waits for a slot. */
-        takeSlot: () => within(takeSlot),
-        /**
-         * Sends with the slot in hand. Returns undefined when it has to be sent again, with another slot: this one was taken
-         * too long ago, or the service answered 429.
-         */
-        send: (headers: Record<string, string>, body?: unknown, notes: SpanNotes = {}) =>
-          within(() => send(headers, body, notes)),
-        hasSlot: () => slot !== undefined,
-        end(): void {
-          void slot?.release();
-          span?.end();
-        },
-      };
+  async function send(
+    headers: Record<string, string>,
+    body: unknown,
+    notes: SpanNotes,
+  ): Promise<Answer | undefined> {
+    const taken = slot;
+    slot = undefined;
+    if (!taken?.usable()) {
+      await taken?.release();
+      return undefined;
+    }
+    const call = { method, path, query, endpoint, body };
+    noteSent?.();
+    if (answers === 0) {
+      noteInSpan(notes.attributes ?? {});
+      linkTo(notes.links ?? []);
+    }
+    const deadline = openDeadline({ ms: requestTimeoutMs, signal });
+    const answer = await sendOnce(taken, call, headers, { signal, deadline }).finally(deadline.end);
+    noteInSpan({ 'http.response.status_code': answer.status, 'http.request.resend_count': answers++ });
+    if (answer.status === 429) {
+      await pauseOrganization(deps, call, answer, ++throttles);
+      return undefined;
+    }
+    if (answer.status >= 400) noteFailure(String(answer.status));
+    return answer;
+  }
+
+  return {
+    /** Waits for a slot. */
+    takeSlot: () => within(takeSlot),
+    /**
+     * Sends with the slot in hand. Returns undefined when it has to be sent again, with another slot: this one was taken
+     * too long ago, or the service answered 429.
+     */
+    send: (headers: Record<string, string>, body?: unknown, notes: SpanNotes = {}) =>
+      within(() => send(headers, body, notes)),
+    hasSlot: () => slot !== undefined,
+    end(): void {
+      void slot?.release();
+      span?.end();
     },
   };
 }
