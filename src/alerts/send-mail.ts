@@ -1,7 +1,7 @@
 // A mail by SMTP, encrypted unless the address says otherwise. A server that does not answer is given up in time.
 import { domainToASCII } from 'node:url';
 import { createTransport } from 'nodemailer';
-import { parseSmtpAddress } from '../connections/smtp-address.js';
+import { parseSmtpAddress } from '../connections/addresses.js';
 import { codeOf } from '../errors/errors.js';
 import { SentInPart } from './notice.js';
 

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { nightlyOf, schedulesOf, verifyScheduleOf } from '../config/config-file.js';
 import { nextDue } from '../time/cron-schedule.js';
 import { AFTER_SYNC, NIGHTLY } from '../time/schedule.js';
-import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
+import { isUnencryptedRemote, parsePostgresAddress } from '../connections/addresses.js';
 import { currentText } from '../config/setting-text.js';
 import { UsageError } from '../errors/errors.js';
 import { formatMinute, lines, plural } from '../text/format.js';

@@ -4,7 +4,7 @@ import type { App } from '../app/app.js';
 import { servePage } from '../app/app-page.js';
 import { UsageError } from '../errors/errors.js';
 import { printLine } from '../render/print.js';
-import { isLoopback } from '../connections/address-parts.js';
+import { isLoopback } from '../connections/addresses.js';
 import type { CommonOptions } from './command.js';
 import { untilInterrupted } from './signals.js';
 

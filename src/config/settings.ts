@@ -2,17 +2,17 @@
 // repeats a text: it may be a secret.
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
-import { refuse } from '../connections/address-parts.js';
-import { parseNetworks } from '../connections/networks.js';
-import { parsePostgresAddress } from '../connections/postgres-address.js';
-import { parseRedisAddress } from '../connections/redis-address.js';
-import { parseSmtpAddress } from '../connections/smtp-address.js';
 import {
+  parseNetworks,
+  parsePostgresAddress,
+  parseRedisAddress,
+  parseSmtpAddress,
+  refuse,
   requireCollectorAddress,
   requireProxyAddress,
   requireServiceAddress,
   requireWebhookAddress,
-} from '../connections/web-address.js';
+} from '../connections/addresses.js';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { isTimeZone } from '../text/format.js';
 import { readAgain, type SettingText } from './setting-text.js';

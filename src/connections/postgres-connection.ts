@@ -7,7 +7,7 @@ import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { createSockets } from './postgres-socket.js';
 import { inTransaction } from './transactions.js';
 import type { Silence } from './watchdog.js';
-import { parsePostgresAddress } from './postgres-address.js';
+import { parsePostgresAddress } from './addresses.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */

@@ -2,7 +2,7 @@
 // address, the driver reconnects for ever without an error. Here the second attempt fails with a reason.
 import { connect, Socket } from 'node:net';
 import { codeOf } from '../errors/errors.js';
-import type { PostgresAddress } from './postgres-address.js';
+import type { PostgresAddress } from './addresses.js';
 import { watchdog, type Silence } from './watchdog.js';
 
 /** `code` of the error: what answers is not PostgreSQL, or it closes the connection. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { withDeadline } from '../time/deadline.js';
-import { parseRedisAddress, type RedisAddress } from './redis-address.js';
+import { type RedisAddress, parseRedisAddress } from './addresses.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
 export type RedisClient = Redis | Cluster;

@@ -1,7 +1,7 @@
 // The operator's page: its addresses, the readers who may ask for them, and what every answer has in common.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { parseNetworks } from '../connections/networks.js';
+import { parseNetworks } from '../connections/addresses.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { keyOfPart } from '../documents/document.js';
 import { html } from '../text/html.js';

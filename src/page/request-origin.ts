@@ -5,8 +5,7 @@
 // reads it. The name is checked because another site's name can be made to lead to a loopback address (DNS rebinding).
 import type { IncomingMessage } from 'node:http';
 import { isIP, type BlockList } from 'node:net';
-import { isLoopback, nameOfHost } from '../connections/address-parts.js';
-import { isWithin } from '../connections/networks.js';
+import { isLoopback, isWithin, nameOfHost } from '../connections/addresses.js';
 
 const LONGEST_USER = 200;
 /** A proxy says for whom it asks. */

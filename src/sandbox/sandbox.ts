@@ -5,7 +5,7 @@ import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
-import { isLoopback, nameOfHost } from '../connections/address-parts.js';
+import { isLoopback, nameOfHost } from '../connections/addresses.js';
 import { asListenError } from '../process/listen-error.js';
 import { controlRequests } from './control-requests.js';
 import { createRouter, errorAnswer, parseJson, Refusal, send } from './http.js';

@@ -10,7 +10,7 @@ import {
 import { subjectOf, type Notice, type NoticeAlert } from '../../src/alerts/notice.js';
 import { sign } from '../../src/alerts/post-webhook.js';
 import { documentToText } from '../../src/render/text.js';
-import { parseSmtpAddress } from '../../src/connections/smtp-address.js';
+import { parseSmtpAddress } from '../../src/connections/addresses.js';
 import { AWKWARD, OBEYED } from '../support/situations.js';
 import { verifyStandardWebhook } from '../support/standard-webhooks.js';
 

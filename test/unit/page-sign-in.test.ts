@@ -1,7 +1,7 @@
 // The origin of a request to the page, and the sessions of operators who signed in.
 import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
-import { parseNetworks } from '../../src/connections/networks.js';
+import { parseNetworks } from '../../src/connections/addresses.js';
 import { clientOf, isLocal } from '../../src/page/request-origin.js';
 import { COOKIE_SECONDS, createSessions } from '../../src/page/sessions.js';
 

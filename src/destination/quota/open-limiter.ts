@@ -25,7 +25,7 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: LimiterPlace) {
   if (redisUrl !== undefined) {
     const [{ openRedis }, { parseRedisAddress }, { createRedisStore }] = await Promise.all([
       import('../../connections/redis-connection.js'),
-      import('../../connections/redis-address.js'),
+      import('../../connections/addresses.js'),
       import('./redis-store.js'),
     ]);
     const onError = (error: Error) => log.warn({ reason: error.message }, 'quota store failed');

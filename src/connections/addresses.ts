@@ -1,0 +1,359 @@
+// The addresses of all servers: PostgreSQL, Redis, mail, the web, and networks of proxies. Each is parsed once, for every driver:
+// drivers interpret the same address differently, above all its TLS parameters. Each function throws UsageError, and no fault repeats a
+// part of an address: it may be a password, and a webhook's path is a secret.
+import { BlockList, isIP } from 'node:net';
+import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { isReadableByOthers, readTextFile } from '../files/text-file.js';
+
+/** Advice for an address whose user or password cannot be read. */
+const ENCODE =
+  'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
+
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
+
+/** Whether a host is this machine alone. */
+export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
+
+/** The name in a header `Host`, without the port. */
+export const nameOfHost = (host: string): string => host.replace(/:\d+$/, '');
+
+/** A user, a password or a name without its percent-encoding. Throws UsageError. */
+function decodePart(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new UsageError(`contains a % that encodes nothing; ${ENCODE}`);
+  }
+}
+
+/** Throws UsageError for a number that no port has. */
+function readPort(text: string | undefined, usual: number): number {
+  const port = Number(text || usual);
+  refuse(
+    !Number.isInteger(port) || port < 1 || port > 65_535,
+    'the port must be a whole number from 1 to 65535',
+  );
+  return port;
+}
+
+/** Throws UsageError for a user and a password that no client can log in with. */
+function refuseBadCredentials({ username, password }: URL): void {
+  refuse(
+    (username === '') !== (password === ''),
+    'has a user without a password, or a password without a user',
+  );
+  refuse(
+    /%(?![\da-f]{2})/i.test(username + password),
+    'contains a % that encodes nothing in user or password; write %25',
+  );
+}
+
+export function refuse(isFault: boolean, fault: string): void {
+  if (isFault) throw new UsageError(fault);
+}
+
+/** Parameters that say how a connection is encrypted, the same for every kind of address. */
+const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
+
+/**
+ * The authority, certificate and key that an address names, as `tls.connect` takes them. Throws UsageError when a file
+ * cannot be used or one is missing that `mode` or another file needs.
+ */
+function readCertificates(parameters: URLSearchParams, mode: string) {
+  const [ca, cert, key] = ['sslrootcert', 'sslcert', 'sslkey'].map((name) => readPemFile(parameters, name));
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError('sslcert and sslkey belong together: one of them is missing');
+  if (mode === 'verify-ca' && ca === undefined)
+    throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+  };
+}
+
+/** Reads the PEM file that an address's parameter names. Throws UsageError that names the parameter and the file. */
+function readPemFile(parameters: URLSearchParams, name: string): string | undefined {
+  const file = parameters.get(name);
+  // As for libpq, `system` means the authorities that the system trusts.
+  if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;
+  let text: string;
+  try {
+    text = readTextFile(file);
+  } catch (error) {
+    throw new UsageError(`${name} ${messageOf(error)}`, { cause: error });
+  }
+  if (name === 'sslkey' && isReadableByOthers(file))
+    throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
+  if (!text.includes('-----BEGIN'))
+    throw new UsageError(`${name} ${file} contains no PEM text (-----BEGIN …)`);
+  return text;
+}
+
+export interface PostgresAddress {
+  /** A name, an IP address, or the folder of a Unix socket: `%2Frun%2Fpostgresql` in the address. */
+  host: string;
+  port: number;
+  user: string;
+  /** Undefined: the server asks for none, or the driver finds it in PGPASSWORD. */
+  password: string | undefined;
+  database: string;
+  /** False: not encrypted. As both drivers pass it to `tls.connect`. */
+  tls: false | ConnectionOptions;
+}
+
+const POSTGRES_FORM = 'write postgres://user:password@host:5432/database';
+const TLS_MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
+
+/**
+ * Parses an address and reads the certificate files that it names. `sslmode` means what it means to libpq: `require`
+ * encrypts without verifying, unless a CA file is named. Throws UsageError, without the address's secrets.
+ */
+export function parsePostgresAddress(text: string): PostgresAddress {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isPostgres = /^postgres(ql)?:\/\//i.test(text);
+  if (!isPostgres) throw new UsageError(`not a PostgreSQL address; ${POSTGRES_FORM}`);
+  // A bare / or ? in the password ends the host too early: the @ then stands behind it.
+  if (url === undefined || `${url.pathname}${url.search}`.includes('@') || url.hash !== '')
+    throw new UsageError(`not a PostgreSQL address; ${POSTGRES_FORM}; ${ENCODE}`);
+  for (const name of url.searchParams.keys())
+    if (!TLS_PARAMETERS.includes(name))
+      throw new UsageError(
+        `the parameter '${name}' is not supported; supported: ${TLS_PARAMETERS.join(', ')}`,
+      );
+
+  const host = decodePart(url.hostname).replace(/^\[(.*)\]$/, '$1');
+  const [user, password] = [decodePart(url.username), decodePart(url.password)];
+  const database = decodePart(url.pathname.slice(1));
+  if (host === '') throw new UsageError(`names no host; ${POSTGRES_FORM}`);
+  if (user === '') throw new UsageError(`names no user; ${POSTGRES_FORM}`);
+  if (database === '' || database.includes('/')) throw new UsageError(`names no database; ${POSTGRES_FORM}`);
+  const port = readPort(url.port, 5432);
+  const parts = { host, port, user, password: password || undefined, database };
+  return { ...parts, tls: readPostgresTls(url.searchParams, host) };
+}
+
+/** Whether passwords and rows are sent unencrypted to another machine. */
+export function isUnencryptedRemote({ host, tls }: PostgresAddress): boolean {
+  return tls === false && !host.startsWith('/') && !isLoopback(host);
+}
+
+function readPostgresTls(parameters: URLSearchParams, host: string): PostgresAddress['tls'] {
+  const mode = parameters.get('sslmode') ?? undefined;
+  if (mode !== undefined && !TLS_MODES.includes(mode))
+    throw new UsageError(`sslmode is one of ${TLS_MODES.join(', ')}`);
+  const files = ['sslrootcert', 'sslcert', 'sslkey'].filter((name) => parameters.has(name));
+  if (mode === undefined || mode === 'disable') {
+    if (files.length > 0)
+      throw new UsageError(`${files[0]} has no effect without encryption; add sslmode=verify-full`);
+    return false;
+  }
+  const certificates = readCertificates(parameters, mode);
+  const isVerified = mode !== 'require' || 'ca' in certificates;
+  return {
+    ...certificates,
+    rejectUnauthorized: isVerified,
+    // The drivers would compare with `localhost` where the host is an IP address.
+    checkServerIdentity: (_, certificate) =>
+      mode === 'verify-full' ? checkServerIdentity(host, certificate) : undefined,
+  };
+}
+
+export interface RedisAddress {
+  kind: 'server' | 'sentinel' | 'cluster';
+  /** The server, the Sentinels, or nodes of the Cluster by which the others are found. */
+  nodes: readonly { host: string; port: number }[];
+  user: string | undefined;
+  password: string | undefined;
+  /** A Cluster has number 0 only. */
+  database: number;
+  /** The name that the Sentinels know the primary by, and how to log in at them. */
+  sentinel: { name: string; user: string | undefined; password: string | undefined };
+  /** False: not encrypted. As ioredis passes it to `tls.connect`. */
+  tls: false | ConnectionOptions;
+}
+
+const REDIS_FORM =
+  'write redis://user:password@host:6379/0 (rediss for TLS), redis+sentinel://host:26379/name or redis+cluster://host:6379';
+const SENTINEL_PARAMETERS = ['sentinelUser', 'sentinelPassword'];
+
+/** Parses an address and reads the certificate files that it names. Throws UsageError, without the address's secrets. */
+export function parseRedisAddress(text: string): RedisAddress {
+  const [, scheme, secure, mode, authority = '', path = '', query = ''] =
+    /^(redis(s?)(?:\+(sentinel|cluster))?):\/\/([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i.exec(text) ?? [];
+  if (scheme === undefined) {
+    const isRedis = /^rediss?(\+(sentinel|cluster))?:\/\//i.test(text);
+    throw new UsageError(`not a Redis address; ${isRedis ? ENCODE : REDIS_FORM}`);
+  }
+  const kind = (mode?.toLowerCase() as 'sentinel' | 'cluster' | undefined) ?? 'server';
+  if (/\p{Cc}/u.test(text))
+    throw new UsageError('contains a control character, such as a tab or a line break');
+  const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password is no blank
+  const known = [...TLS_PARAMETERS, ...(kind === 'sentinel' ? SENTINEL_PARAMETERS : [])];
+  const userEnd = authority.lastIndexOf('@');
+  // A bare / or ? in the password ends the hosts too early: the @ then stands behind them.
+  if (userEnd === -1 && `${path}?${query}`.includes('@'))
+    throw new UsageError(`not a Redis address; ${REDIS_FORM}; ${ENCODE}`);
+  for (const name of parameters.keys())
+    if (!known.includes(name))
+      throw new UsageError(`the parameter '${name}' is not supported; supported: ${known.join(', ')}`);
+
+  const [user = '', ...password] = userEnd === -1 ? [] : authority.slice(0, userEnd).split(':');
+  return {
+    kind,
+    nodes: readNodes(authority.slice(userEnd + 1), kind),
+    user: decodePart(user) || undefined,
+    password: decodePart(password.join(':')) || undefined,
+    ...readPath(decodePart(path), kind),
+    sentinel: {
+      name: kind === 'sentinel' ? decodePart(path.split('/')[0] ?? '') : '',
+      user: parameters.get('sentinelUser') || undefined,
+      password: parameters.get('sentinelPassword') || undefined,
+    },
+    tls: readRedisTls(parameters, secure !== ''),
+  };
+}
+
+function readNodes(hosts: string, kind: RedisAddress['kind']): RedisAddress['nodes'] {
+  const nodes = hosts.split(',').map((node) => {
+    const [, name, port] = /^(\[[\da-f:.%]+\]|[\w.-]+)(?::(\d+))?$/i.exec(node) ?? [];
+    if (name === undefined) throw new UsageError(`names no host; ${REDIS_FORM}`);
+    return {
+      host: name.replace(/^\[(.*)\]$/, '$1'),
+      port: readPort(port, kind === 'sentinel' ? 26_379 : 6379),
+    };
+  });
+  if (kind === 'server' && nodes.length > 1)
+    throw new UsageError(`names several hosts; write redis+sentinel:// or redis+cluster://`);
+  return nodes;
+}
+
+function readPath(path: string, kind: RedisAddress['kind']): { database: number } {
+  const parts = path.replace(/\/$/, '').split('/');
+  if (kind === 'sentinel' && parts.shift() === '')
+    throw new UsageError(
+      'does not name the primary; write redis+sentinel://host:26379/name, with the name that the Sentinels know it by',
+    );
+  const [database = '', ...others] = parts;
+  if (others.length > 0 || !/^\d{0,4}$/.test(database))
+    throw new UsageError(`the number of the database must be a whole number from 0 to 9999`);
+  if (kind === 'cluster' && Number(database) !== 0)
+    throw new UsageError('a Redis Cluster has no databases but number 0; remove the number from the address');
+  return { database: Number(database) };
+}
+
+function readRedisTls(parameters: URLSearchParams, isSecure: boolean): RedisAddress['tls'] {
+  const parameter = TLS_PARAMETERS.find((name) => parameters.has(name));
+  if (!isSecure) {
+    if (parameter !== undefined)
+      throw new UsageError(
+        `${parameter} has no effect without encryption; write rediss:// instead of redis://`,
+      );
+    return false;
+  }
+  const mode = parameters.get('sslmode') ?? 'verify-full';
+  if (!['verify-ca', 'verify-full'].includes(mode))
+    throw new UsageError('sslmode is verify-ca or verify-full; a rediss:// address is always verified');
+  return {
+    ...readCertificates(parameters, mode),
+    rejectUnauthorized: true,
+    // The nodes of a Cluster and the servers behind Sentinels are often known by addresses that no certificate has.
+    ...(mode === 'verify-ca' ? { checkServerIdentity: () => undefined } : {}),
+  };
+}
+
+export interface SmtpAddress {
+  host: string;
+  port: number;
+  encryption: 'tls' | 'starttls' | 'none';
+  credentials: { user: string; password: string } | undefined;
+}
+
+const SMTP_FORM = 'write smtps://user:password@host:465, or smtp://user:password@host:587';
+
+/** Throws UsageError that repeats no part of the address: it may contain a password. */
+export function parseSmtpAddress(text: string): SmtpAddress {
+  refuse(!URL.canParse(text) || !/^smtps?:$/.test(new URL(text).protocol), `not a mail server; ${SMTP_FORM}`);
+  const url = new URL(text);
+  const { hostname, port, username, password, search } = url;
+  const isSecure = url.protocol === 'smtps:';
+  refuse(hostname === '', `names no host; ${SMTP_FORM}`);
+  refuse(!['', '/'].includes(url.pathname) || url.hash !== '', `contains a path or #; ${SMTP_FORM}`);
+  refuse(search !== '' && search !== '?tls=none', 'contains a parameter other than tls=none');
+  refuseBadCredentials(url);
+  refuse(isSecure && search !== '', 'smtps is always encrypted; remove tls=none, or write smtp');
+  refuse(
+    search !== '' && username !== '' && !isLoopback(hostname),
+    'with tls=none the password would be sent unencrypted; remove tls=none, or user and password',
+  );
+  return {
+    host: hostname.replaceAll(/[[\]]/g, ''),
+    port: port === '' ? (isSecure ? 465 : 587) : Number(port),
+    encryption: isSecure ? 'tls' : search === '' ? 'starttls' : 'none',
+    credentials:
+      username === ''
+        ? undefined
+        : { user: decodeURIComponent(username), password: decodeURIComponent(password) },
+  };
+}
+
+export function requireServiceAddress(text: string): void {
+  const url = parseWebAddress(text, 'not a web address; write https://host');
+  refuse(hasUser(url), 'contains a user or password, which the service does not use; write https://host');
+  refuse(/[?#]/.test(text), 'contains ? or #; write https://host');
+  refuse(
+    /[^/]/.test(url.pathname),
+    'contains a path; write https://host, and the path in service.prefix of the configuration',
+  );
+  refuse(!isEncrypted(url), 'must be https: the key would be sent unencrypted');
+}
+
+export function requireWebhookAddress(text: string): void {
+  const url = parseWebAddress(text, 'not a web address; copy the whole of it, from https:// on');
+  refuse(hasUser(url), 'contains a user or password, which is not sent; remove it');
+  refuse(!isEncrypted(url), 'must be https: it would be sent unencrypted');
+}
+
+export function requireProxyAddress(text: string): void {
+  const url = parseWebAddress(text, 'not the address of a proxy; write http://host:3128');
+  refuse(
+    url.pathname !== '/' || url.search !== '' || url.hash !== '',
+    'contains a path, ? or #; write http://host:3128',
+  );
+  refuseBadCredentials(url);
+}
+
+export function requireCollectorAddress(text: string): void {
+  parseWebAddress(text, 'not a web address; write http://host:4318');
+}
+
+function parseWebAddress(text: string, fault: string): URL {
+  refuse(!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol), fault);
+  return new URL(text);
+}
+
+const hasUser = ({ username, password }: URL) => username !== '' || password !== '';
+/** Within one machine nobody can listen. */
+const isEncrypted = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
+
+/** `10.0.0.7, 10.1.0.0/16, ::1`. Throws UsageError. */
+export function parseNetworks(text: string): BlockList {
+  const networks = new BlockList();
+  for (const part of text.split(',').map((one) => one.trim())) {
+    if (part === '') continue;
+    const [address = '', bits, ...rest] = part.split('/');
+    const [family, width] = isIP(address) === 6 ? (['ipv6', 128] as const) : (['ipv4', 32] as const);
+    refuse(
+      isIP(address) === 0 || rest.length > 0 || !/^\d{1,3}$/.test(bits ?? '0') || Number(bits ?? 0) > width,
+      `${part} is no address or network; write 10.0.0.7, 10.1.0.0/16 or fd00::/8, separated by commas`,
+    );
+    networks.addSubnet(address, bits === undefined ? width : Number(bits), family);
+  }
+  return networks;
+}
+
+export function isWithin(networks: BlockList, address: string): boolean {
+  const version = isIP(address);
+  return version !== 0 && networks.check(address, version === 6 ? 'ipv6' : 'ipv4');
+}
