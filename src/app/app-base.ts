@@ -1,5 +1,6 @@
 // Assembly of everything but the queue: what a command needs is opened when it first asks for it, and closed in the opposite
 // order, also when the command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
+import { userInfo } from 'node:os';
 import type { Configuration, LoadedConfiguration } from '../config/config-file.js';
 import type { Settings } from '../config/settings.js';
 import type { Limiter } from '../destination/quota/limiter.js';
@@ -140,7 +141,6 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
 
     /** Who runs the command, for what it notes. Throws UsageError when the reason is too long. */
     async actor(reason?: string): Promise<Actor> {
-      const { nameSystemUser } = await import('../process/system-user.js');
       return { by: nameSystemUser(), via: 'command', reason: requireReason(reason) };
     },
 
@@ -219,4 +219,13 @@ function createConfigured({
 /** A reconcile reads the tables of its own lookups. */
 function usesLookupTables({ streams }: Configuration): boolean {
   return streams.some(({ lookups }) => lookups.tables.size > 0);
+}
+
+/** The operating system's user, by name; `uid 1000` where the system has no name for it, as in a container. */
+function nameSystemUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.() ?? 'unknown'}`;
+  }
 }

@@ -6,6 +6,7 @@ import { noteAction, actAs } from '../state/actions.js';
 import { renameKey } from '../sync/operator/rename-record.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { UsageError } from '../errors/errors.js';
+import { openState } from '../state/database.js';
 import { renameStream as moveStream } from '../state/rename-stream.js';
 
 export async function rename(
@@ -57,10 +58,12 @@ export async function renameStream(
     throw new UsageError(`the stream '${from}' is still in the configuration`, {
       remedy: 'Only a stream that has another name there now can be renamed.',
     });
-  const { db } = await app.state();
+  await app.state(); // it is migrated
+  const state = openState({ url: app.stateUrl(), takesLong: true });
+  app.own(state, state.close);
   const statements = await (await app.triggers()).renaming(from, stream);
   const records = await actAs(
-    db,
+    state.db,
     await app.actor(options.reason),
     'rename_stream',
     (tx) => moveStream(tx, { from, to }, statements, { onWait: printNote }),

@@ -10,7 +10,7 @@ import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
 export async function reset(app: App, options: CommonOptions & { yes?: boolean }): Promise<number> {
-  const state = openState({ url: app.stateUrl() });
+  const state = openState({ url: app.stateUrl(), takesLong: true });
   app.own(state, state.close);
   await requireSchema(state);
   await state.db.transaction(requireIdle);

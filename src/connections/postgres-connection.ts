@@ -21,11 +21,8 @@ const POOLING_ATTEMPTS = 12;
 /** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
-/**
- * A connection over which nothing arrives for this time is closed, unless its client knows better. No statement of the state takes
- * as long.
- */
-const ANSWER_WITHIN_MS = 5 * 60_000;
+/** A connection over which nothing arrives for this time is closed: longer than any usual statement of the state takes. */
+const ANSWER_WITHIN_MS = 2 * 60_000;
 /** The same for statements that may take long: a schema is changed, or a reader of many rows pauses. */
 export const LONG_ANSWER_MS = 31 * 60_000;
 

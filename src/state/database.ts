@@ -46,12 +46,16 @@ export function openState({
   url,
   connections = 2,
   duty = 'state',
+  takesLong = false,
 }: {
   url: SettingText;
   connections?: number;
   duty?: string;
+  /** A statement may take half an hour, as one over all rows of a table. */
+  takesLong?: boolean;
 }) {
-  const client = connectPostgres(url, duty, { max: connections });
+  const limit = takesLong ? { answerWithinMs: LONG_ANSWER_MS } : {};
+  const client = connectPostgres(url, duty, { max: connections }, limit);
   for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
   // A statement that needs microseconds asks for ::text.
   client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);

@@ -133,7 +133,7 @@ export async function withMatchTables<T>(
   { url }: Pick<State, 'url'>,
   work: (tables: MatchTables) => Promise<T>,
 ): Promise<T> {
-  const session = openState({ url, connections: 1, duty: 'match' });
+  const session = openState({ url, connections: 1, duty: 'match', takesLong: true });
   try {
     return await session.db.transaction(async (tx) => {
       await runEach(tx, CREATE);

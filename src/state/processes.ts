@@ -1,7 +1,7 @@
 // The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
 // told to whoever looks from another.
 import { sql } from 'drizzle-orm';
-import { agoOf, query, queryOne, type Queries, type RowOf } from './database.js';
+import { agoOf, query, queryOne, type Queries, type RowOf, type State } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import { describeHolders, tryLock } from './locks.js';
 import type { processes } from './schema.js';
@@ -167,3 +167,31 @@ export interface Connections {
 export const countConnections = (db: Queries): Promise<Connections[]> => query<Connections>(db)`
   SELECT substr(application_name, 10) AS duty, count(*)::int AS count FROM pg_stat_activity
   WHERE application_name LIKE 'slotsync %' AND datname = current_database() GROUP BY duty ORDER BY duty`;
+
+/** A transaction of any program in the state's database. */
+export interface OpenTransaction {
+  pid: number;
+  /** Empty where the client gave none. */
+  application: string;
+  role: string;
+  openSeconds: number;
+}
+
+/**
+ * The oldest transaction that keeps the server from removing former versions of rows, such as pg_dump's, when it has been open for this
+ * long. Of other roles it is seen only with the rights of `pg_read_all_stats`.
+ */
+export async function readOldestSnapshot(
+  { db }: Pick<State, 'db'>,
+  openForSeconds: number,
+): Promise<OpenTransaction | undefined> {
+  const [oldest] = await query<OpenTransaction>(db)`
+    SELECT pid, coalesce(application_name, '') AS application, usename AS role,
+      extract(epoch FROM clock_timestamp() - xact_start)::float8 AS "openSeconds"
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+      AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+      AND xact_start <= clock_timestamp() - make_interval(secs => ${openForSeconds}::float8)
+    ORDER BY xact_start LIMIT 1`;
+  return oldest;
+}

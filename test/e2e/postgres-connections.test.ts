@@ -47,7 +47,10 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
     const hop = await startHop(world.url);
     try {
       world.holdWrites(1);
-      const worker = await world.startWorker([], { MIRROR_DATABASE_URL: hop.through(world.url) });
+      const worker = await world.startWorker([], {
+        MIRROR_DATABASE_URL: hop.through(world.url),
+        MIRROR_STATEMENT_SECONDS: '60',
+      });
       await world.run(['sync', '--detach']);
       await world.untilHeld();
       hop.forget();
@@ -68,7 +71,10 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
     const hop = await startHop(world.url);
     try {
       world.holdWrites(1);
-      const sync = world.start(['sync'], { MIRROR_DATABASE_URL: hop.through(world.url) });
+      const sync = world.start(['sync'], {
+        MIRROR_DATABASE_URL: hop.through(world.url),
+        MIRROR_STATEMENT_SECONDS: '60',
+      });
       await world.untilHeld();
       hop.forget();
       const { code, stderr } = await sync.finished;

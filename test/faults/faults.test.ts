@@ -61,7 +61,7 @@ async function whileAnswersArrive({ service }: ChaosWorld, act: Promise<unknown>
 
 async function waitForRuns({ sql, note }: ChaosWorld): Promise<void> {
   await until(async () => (await sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).length === 0, {
-    timeoutMs: 3 * MINUTE,
+    timeoutMs: 5 * MINUTE, // a connection that fell silent is closed after two
     intervalMs: 200,
     describe: 'the run to end',
   });

@@ -10,7 +10,7 @@ const NAMED = 8;
 /** Runs with something to send that may be needed: one to finish what was begun, one for what that left. */
 const MOST_SYNCS = 3;
 /** Longer than any check of an object is put off, and than workers take for what they have. */
-const QUIET_WITHIN_MS = 120_000;
+const QUIET_WITHIN_MS = 240_000;
 const LOOK_EVERY_MS = 200;
 
 export interface Settled {

@@ -1,6 +1,6 @@
 // Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every two seconds as well.
 import type { SettingText } from '../../config/setting-text.js';
-import { connectPostgres, findPooling } from '../../connections/postgres-connection.js';
+import { connectPostgres, findPooling, LONG_ANSWER_MS } from '../../connections/postgres-connection.js';
 import { queryOne, type Queries } from '../database.js';
 
 /** Programs that add to the inbox may notify this channel, in the same transaction. */
@@ -23,7 +23,8 @@ export async function addChanges(db: Queries, stream: string, keys: readonly str
  * A connection of its own, which is made again when it is lost. Behind a pooler in transaction mode it never calls back.
  */
 export function listenForChanges(url: SettingText, onChange: () => void) {
-  const client = connectPostgres(url, 'inbox');
+  // Long, because it only listens.
+  const client = connectPostgres(url, 'inbox', {}, { answerWithinMs: LONG_ANSWER_MS });
   const closing = new AbortController();
   const listen = async () => {
     // In transaction mode no session stays with a client, so no notification would arrive.

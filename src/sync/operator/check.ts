@@ -16,7 +16,7 @@ import { recognize } from '../../connections/database-facts.js';
 import { readDatabase, readStateFacts } from '../../state/databases.js';
 import { isBound } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
-import { readOldestSnapshot } from '../../state/oldest-snapshot.js';
+import { readOldestSnapshot } from '../../state/processes.js';
 import { keysPerBatch } from '../plan/planned-batches.js';
 import { findUnknownNames, findUnknownReservationFields } from '../plan/unknown-names.js';
 import { checkRows } from './check-rows.js';
