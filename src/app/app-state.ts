@@ -3,7 +3,7 @@ import { codeOf, UsageError } from '../errors/errors.js';
 import { once } from '../process/lifecycle.js';
 import type { ApiSettings, Settings } from '../config/settings.js';
 import { openState, type State } from '../state/database.js';
-import { noteDatabase, readStateFacts } from '../state/databases.js';
+import { noteDatabase, readStateFacts } from '../state/restored-databases.js';
 import { bindDestination, confirmDestination } from '../state/destination-binding.js';
 import { requireMigrated } from '../state/migrate.js';
 import { requireWriter } from '../state/state-role.js';

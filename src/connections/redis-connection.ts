@@ -6,6 +6,7 @@ import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.j
 import { withDeadline } from '../time/deadline.js';
 import { type RedisAddress, parseRedisAddress } from './addresses.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
+import { watchdog } from './watchdog.js';
 
 export type RedisClient = Redis | Cluster;
 
@@ -60,7 +61,7 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
     },
   };
   if (parsed.kind === 'cluster') return new RedisCluster(address, common);
-  return new Redis({
+  const client = new Redis({
     ...common,
     // ioredis calls it as a method of the options that the next connection uses.
     retryStrategy(this: RedisOptions, times: number) {
@@ -68,6 +69,19 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
       return reconnectAfterMs(times);
     },
     sentinelRetryStrategy: reconnectAfterMs,
+  });
+  tellWatchdog(client, parsed);
+  return client;
+}
+
+/** Each connection that is not answered counts as one that was tried. The nodes of a Cluster watch each other. */
+function tellWatchdog(client: Redis, { nodes }: RedisAddress): void {
+  const server = `Redis at ${nodes.map(({ host, port }) => `${host}:${port}`).join(', ')}`;
+  client.on('ready', () => watchdog.answers(server));
+  client.on('error', (error: Error) => {
+    if (!/ETIMEDOUT|Socket timeout/.test(error.message)) return watchdog.answers(server);
+    watchdog.silent(server);
+    watchdog.tries(server);
   });
 }
 

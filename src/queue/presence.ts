@@ -6,7 +6,7 @@ import { codeOf, messageOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import type { State } from '../state/database.js';
-import { markRestored, noteDatabase, readStateFacts } from '../state/databases.js';
+import { markRestored, noteDatabase, readStateFacts } from '../state/restored-databases.js';
 import { moveQuotaPlace, type QuotaPlace } from '../state/destination-binding.js';
 import {
   notePresence,

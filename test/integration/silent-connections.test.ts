@@ -4,15 +4,17 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { Queue, Worker } from 'bullmq';
 import postgres from 'postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectPostgres } from '../../src/connections/postgres-connection.js';
+import { openRedis } from '../../src/connections/redis-connection.js';
 import { inTransaction } from '../../src/connections/transactions.js';
+import { watchdog } from '../../src/connections/watchdog.js';
 import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { QUEUE_SCHEMA } from '../../src/queue/jobs.js';
 import { createSharedBackend } from '../../src/queue/queue-pool.js';
 import { openState } from '../../src/state/database.js';
 import { startHop, type Hop } from '../support/hop.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
+import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 /** A second for an answer. */
@@ -169,3 +171,28 @@ describe('the queue in PostgreSQL, whose connections have fallen silent', () => 
     }
   });
 });
+
+it.skipIf(redisUrl() === undefined)(
+  'Redis: a connection that has fallen silent is noted, and a new one that is answered',
+  async () => {
+    const url = redisUrl() ?? '';
+    const hop = await startHop(url);
+    const notes = [vi.spyOn(watchdog, 'silent'), vi.spyOn(watchdog, 'answers')] as const;
+    const client = openRedis(hop.through(url), 'silent', {
+      maxRetriesPerRequest: 3,
+      onPostponed: () => undefined,
+    });
+    client.on('error', () => undefined);
+    try {
+      await client.ping();
+      for (const note of notes) note.mockClear();
+      hop.forget();
+      expect(await client.ping()).toBe('PONG'); // it is sent again over the next connection
+      for (const note of notes) expect(note).toHaveBeenCalled();
+    } finally {
+      client.disconnect();
+      await hop.close();
+      vi.restoreAllMocks();
+    }
+  },
+);

@@ -13,7 +13,7 @@ import { readLoad } from '../../state/freshness.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
 import { recognize } from '../../connections/database-facts.js';
-import { readDatabase, readStateFacts } from '../../state/databases.js';
+import { readDatabase, readStateFacts } from '../../state/restored-databases.js';
 import { isBound } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/processes.js';

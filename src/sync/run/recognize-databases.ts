@@ -4,7 +4,7 @@ import { remembered } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
-import { noteDatabase, readStateFacts } from '../../state/databases.js';
+import { noteDatabase, readStateFacts } from '../../state/restored-databases.js';
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 

@@ -2,7 +2,7 @@
 // what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
 // the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
-import { settleRestored } from '../../state/databases.js';
+import { settleRestored } from '../../state/restored-databases.js';
 import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
 import { noteVerified } from '../../state/drift/verifications.js';

@@ -1,7 +1,7 @@
 // Says of a state where every record is in sync whether there are any, and whether everything was sent.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../../database.js';
-import { readRestored, type Restored } from '../../databases.js';
+import { readRestored, type Restored } from '../../restored-databases.js';
 import { isFrozen } from '../../freezes.js';
 import type { DueReason } from '../../schema.js';
 
