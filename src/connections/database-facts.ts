@@ -111,3 +111,15 @@ export function recognize(noted: NotedFacts, seen: DatabaseFacts): Recognition {
   if (seen.hasFollowed) return { is: 'promoted' };
   return other(`was recovered from a backup (timeline ${seen.timeline}, before ${noted.timeline})`);
 }
+
+/** Two connections belong to the same database when these are equal. */
+export interface DatabaseIdentity {
+  database: string;
+  startedAt: string;
+  port: string;
+}
+
+/** Returns one DatabaseIdentity. */
+export const SELECT_DATABASE_IDENTITY = `
+  SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
+    current_setting('port') AS port`;

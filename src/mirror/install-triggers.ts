@@ -8,7 +8,7 @@ import type { Stream } from '../streams/stream.js';
 import { FUNCTION_PREFIX, functionName } from '../streams/trigger-functions.js';
 import { dependsOnSession } from './mapped-text.js';
 import { findAbsent } from './source-reader.js';
-import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
+import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from '../connections/database-facts.js';
 import { grantInbox, installTriggers, removeTriggers, type Owned, type OwnedTable } from './trigger-sql.js';
 
 /**

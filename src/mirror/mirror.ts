@@ -18,7 +18,7 @@ import { asMirrorError, isDataFault, isRowFault, isSourceFault, read } from './m
 import { createCursorReader } from './read-by-cursor.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
 import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
-import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
+import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from '../connections/database-facts.js';
 import {
   collect,
   createSourceReader,

@@ -12,7 +12,7 @@ import { codeOf, SlotsyncError } from '../errors/errors.js';
 import type { RowSecurity } from '../streams/source.js';
 import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
-import { SESSION_FORMATS } from './session-formats.js';
+import { SESSION_FORMATS } from './source-sql.js';
 
 /** Connections of one process to the mirror. */
 const MOST_CONNECTIONS = 2;

@@ -1,6 +1,6 @@
 // The SQL that reads a source, with the local key and the hash of a row. Identifiers are quoted; of the configuration only
 // the query of a source becomes SQL as it is. Key and hash are made of the text that PostgreSQL prints, so every session
-// prints values in the same formats (session-formats.ts).
+// prints values in the same formats.
 import { createHash } from 'node:crypto';
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import { templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
@@ -8,6 +8,18 @@ import { keySql } from '../streams/external-id-rule.js';
 import { MAX_ID_BYTES, SHORTENED } from '../streams/local-key.js';
 import type { DeclaredSource, Source, Stream } from '../streams/stream.js';
 import { isSingleValue, mappedText, mayBeText, valueText } from './mapped-text.js';
+
+/**
+ * How values print as text. Row hashes and local keys are made of that text, so every transaction at the mirror, and
+ * every function that makes keys, has the same settings.
+ */
+export const SESSION_FORMATS = {
+  TimeZone: 'UTC',
+  DateStyle: 'ISO, YMD',
+  IntervalStyle: 'iso_8601',
+  extra_float_digits: 1,
+  bytea_output: 'hex',
+} as const;
 
 /** Alias of the source in every statement; its text form is the whole row. */
 export const ROW = 'slotsync_row';

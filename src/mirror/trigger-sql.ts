@@ -3,7 +3,6 @@
 // table: what it calls to print a key may be the owner's code, and must not run with the rights of the state's role.
 import { quoteBody, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import type { Stream } from '../streams/stream.js';
-import { SESSION_FORMATS } from './session-formats.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
 import { FUNCTION_COMMENT, functionName } from '../streams/trigger-functions.js';
 import { keyExpression, type ColumnTypes } from './source-sql.js';

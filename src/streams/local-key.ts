@@ -45,7 +45,7 @@ export const formerKey = (externalId: string): string => shortenKey(FORMER + ext
 /** Whether a row has a key that is kept for objects which no row has. */
 export const isReservedKey = (key: string): boolean => key.startsWith(FORMER);
 
-/** Joins the parts of a key, as the mirror's SQL does (mirror/row-key-and-hash.ts). */
+/** Joins the parts of a key, as the mirror's SQL does (mirror/source-sql.ts). */
 export function joinKey(parts: readonly string[]): string {
   const [only] = parts;
   if (parts.length === 1 && only !== undefined) return only;
