@@ -8,7 +8,12 @@ import { readSituation } from '../../src/situation/situation.js';
 import { readKnowledge } from '../../src/state/records/read/unsent-records.js';
 import { describeSettled } from '../../src/documents/failures.js';
 import { openState } from '../../src/state/database.js';
-import { noteDatabase, readDatabase, readRestored, readStateFacts } from '../../src/state/restored-databases.js';
+import {
+  noteDatabase,
+  readDatabase,
+  readRestored,
+  readStateFacts,
+} from '../../src/state/restored-databases.js';
 import { migrate } from '../../src/state/migrate.js';
 import { notePresence, removeProcess } from '../../src/state/processes.js';
 import { startRun } from '../../src/state/runs/start-run.js';
