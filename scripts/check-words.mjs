@@ -94,7 +94,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
   const places = process.argv.length > 2 ? process.argv.slice(2) : FOLDERS;
   const findings = places
     .flatMap(filesOf)
-    .filter((file) => path.basename(file) !== 'check-words.mjs' && path.basename(file) !== 'words.test.ts')
+    .filter((file) => path.basename(file) !== 'check-words.mjs')
     .flatMap((file) =>
       findWords(readFileSync(file, 'utf8'), file.endsWith('.md')).map((finding) => `${file}:${finding}`),
     );

@@ -139,51 +139,6 @@ describe('the mirror', () => {
     await world.configure(CONFIGURATION);
     await expectRerunCompletes();
   });
-
-  it('with a key that is not unique names the keys, sends nothing of that stream, and the others go', async () => {
-    await world.sql`CREATE TABLE twice AS SELECT * FROM rooms UNION ALL SELECT * FROM rooms WHERE code IN ('R3', 'R7')`;
-    await world.configure(CONFIGURATION.replace("from: 'rooms'", "from: 'twice'"));
-    const { code, stdout } = await world.run(['sync']);
-    expect(code).toBe(1);
-    expect(stdout).toMatch(/rooms: the key is not unique: 2 rows repeat a key, such as 'R3', 'R7'/);
-    expect(world.sandbox.objects()).toHaveLength(0);
-    await world.configure(CONFIGURATION);
-    await expectRerunCompletes();
-  });
-
-  it('with two rows of one external id names both and sends neither', async () => {
-    await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
-    await world.sql`UPDATE rooms SET seats = 3 WHERE code = 'R4'`;
-    const { code, stdout } = await world.run(['sync', 'rooms']);
-    expect(code).toBe(1);
-    expect(stdout).toMatch(
-      /2 records of rooms failed \(external_id_shared\), since [^]*\n {4}rooms 'R3', rooms 'R4'\n/,
-    );
-    const { stdout: each } = await world.run(['failures', '--all']);
-    expect(each).toContain("rooms 'R3' (room_3): failed, external id 'room_3' is also that of R4");
-    expect(each).toContain("rooms 'R4' (room_3): failed, external id 'room_3' is also that of R3");
-    expect(world.sandbox.object('room_3')).toBeUndefined();
-    expect(world.sandbox.objects()).toHaveLength(8);
-    await world.sql`UPDATE rooms SET seats = 4 WHERE code = 'R4'`;
-    await expectRerunCompletes();
-  });
-
-  it('with a value a function throws on fails that record with its message, and the others go', async () => {
-    await world.configure(
-      CONFIGURATION.replace(
-        '=> row.seats',
-        "=> { if (row.code === 'R5') throw new Error('seats are odd'); return row.seats; }",
-      ),
-    );
-    const { code, stdout } = await world.run(['sync', 'rooms']);
-    expect(code).toBe(1);
-    expect(stdout).toMatch(
-      /rooms 'R5': given up \(mapping_failed\), .*\n {4}rooms\.fields\['room\.seats'\]: seats are odd/,
-    );
-    expect(world.sandbox.objects()).toHaveLength(9);
-    await world.configure(CONFIGURATION);
-    await expectRerunCompletes();
-  });
 });
 
 describe('the service', () => {
@@ -228,34 +183,6 @@ describe('the service', () => {
         { doubted: number },
       ];
     expect(doubted).toBe(0);
-  });
-
-  it('that never answers is given up after the timeout, and asked again', async () => {
-    await world.configure(
-      CONFIGURATION.replace('streams: {', 'service: { requestTimeoutMs: 500 }, streams: {'),
-    );
-    world.sandbox.failNext({ path: '/objects', fault: 'hang', times: 2 });
-    const { code, stderr } = await world.start(['sync']).finished; // its log is looked at
-    expect(stderr).toContain('answer_lost');
-    expect(code).toBe(0);
-    expect(world.sandbox.objects()).toHaveLength(20);
-  });
-});
-
-describe('a token', () => {
-  it('without exp is used for the configured time', async () => {
-    const { startSandbox } = await import('../../src/sandbox/sandbox.js');
-    const { SCHEMA } = await import('../support/rehearsal.js');
-    const sandbox = await startSandbox({ schema: SCHEMA, rate: 0, tokenExp: false });
-    try {
-      const check = await world.run(['check'], { API_BASE_URL: sandbox.url });
-      expect(check.stdout).toContain(
-        'the token does not say when it ends; service.tokenSeconds is used instead',
-      );
-      expect((await world.run(['sync'], { API_BASE_URL: sandbox.url })).code).toBe(0);
-    } finally {
-      await sandbox.close();
-    }
   });
 });
 

@@ -1,4 +1,4 @@
-// The one write that check does, as an operator asks for it.
+// `check` as an operator calls it: the one write that it does, rows that would not arrive, and what is missing.
 import { realpath } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -48,14 +48,6 @@ describe('check --write-probe', () => {
     expect(world.sandbox.arrivals()).toEqual([]);
   });
 
-  it('names a number that no object has', async () => {
-    const { code, stdout } = await world.run(['check', '--write-probe', '99']);
-    expect([code, stdout]).toEqual([
-      2,
-      expect.stringContaining('✗ write probe: the service has no object 99'),
-    ]);
-  });
-
   it('writes nothing to a service that the state does not belong to', async () => {
     expect((await world.run(['sync'])).code).toBe(0);
     const other = await startSandbox({ rate: 0, schema: SCHEMA });
@@ -73,6 +65,17 @@ describe('check --write-probe', () => {
       await other.close();
     }
   });
+});
+
+it('check: with --rows a row that would not arrive is a fault, and the command ends with 1', async () => {
+  expect((await world.run(['check', '--rows'])).stdout).toContain('✓ rows of courses: 1 can be sent');
+  await world.sql`UPDATE courses SET room = 'R99'`;
+  const { code, stdout } = await world.run(['check', '--rows']);
+  await world.sql`UPDATE courses SET room = (SELECT code FROM rooms)`;
+  expect(stdout).toContain(
+    "✗ rows of courses: 1 of 1, such as '1': courses.references['course.room']: it refers to a row that rooms does not have\n    → slotsync explain courses '1' shows one of them.",
+  );
+  expect(code).toBe(1);
 });
 
 it('check: the role that it proposes may read the tables of lookups too', async () => {

@@ -55,13 +55,6 @@ describe('discover', () => {
     expect(world.sandbox.arrivals().filter(({ method }) => method === 'PUT')).toEqual([]);
   });
 
-  it('prints tables with every name whole', async () => {
-    const { stdout } = await world.run(['discover']);
-    expect(stdout).toContain(`${'x'.repeat(60)}  `);
-    expect(stdout).toMatch(/^room +Sal[^]* 4 +1$/m);
-    expect(stdout).toContain('2 types and fields without an external id');
-  });
-
   it('writes the names as TypeScript, sorted and quoted, and over nothing but its own file', async () => {
     const file = path.join(world.folder, 'service.d.ts');
     for (const time of ['first', 'second']) {

@@ -76,13 +76,6 @@ describe.skipIf(isForMirrorAlone())('init', () => {
     expect((await world.run(['check'])).stdout).toContain("did you mean 'room.seats'?");
   });
 
-  it('takes the tables that are named and those they refer to', async () => {
-    const { stdout } = await world.run(['init', '--tables', 'campus.courses, buildings', '--json']);
-    const { streams, file } = JSON.parse(stdout) as { streams: { name: string }[]; file: string };
-    expect(file).toBe('sync.config.ts');
-    expect(streams.map(({ name }) => name).toSorted()).toEqual(['buildings', 'courses', 'rooms', 'staff']);
-  });
-
   it('overwrites nothing', async () => {
     await writeFile(inFolder('sync.config.ts'), '// mine\n');
     const { code, stderr } = await world.run(['init', '--yes']);

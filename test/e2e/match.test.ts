@@ -100,41 +100,6 @@ describe('the command', () => {
     await world.configure(CONFIGURATION);
   });
 
-  it('match: an undone link is gone, and the object stays as it is', async () => {
-    const { id } = world.sandbox.addObject({ extId: 'hand', typeId: 'room', fields: roomFields(1) });
-    await writeFile(file(), `class;stream;key;external_id;number\r\nmatch;rooms;R1;;${id}\r\n`);
-    expect((await world.run(['match', '--apply', 'matches.csv'])).code).toBe(0);
-    const undone = await world.run(['match', '--unlink', 'rooms', 'R1', 'R2']);
-    expect(undone).toMatchObject({
-      code: 1,
-      stdout: expect.stringContaining("rooms 'R2' has no link.\n1 link undone."),
-    });
-    await world.run(['sync', 'rooms']);
-    expect(world.sandbox.object('hand')?.fields).toEqual(roomFields(1));
-    expect(world.sandbox.object('room_R1')?.fields).toEqual(roomFields(1));
-  });
-
-  it('match: a file that cannot be used links nothing and says why in one line', async () => {
-    const refused = async (text: string) => {
-      await writeFile(file(), text);
-      const { code, stderr } = await world.run(['match', '--apply', 'matches.csv']);
-      expect(code).toBe(2);
-      return stderr.split('\n').slice(0, 2).join(' ');
-    };
-    expect(await refused('')).toContain('matches.csv has no column class, stream, key, external_id, number');
-    expect(await refused('class,stream\nmatch,rooms\n')).toContain('has no column key, external_id, number');
-    expect(await refused('class,stream,key,external_id,number\nmatch,rooms,"R1,,\n')).toContain(
-      'is not a CSV file',
-    );
-    expect(await refused('class,stream,key,external_id,number\nmatch,rooms,R9,hand,\n')).toContain(
-      "line 2: there is no row 'R9' in rooms",
-    );
-    expect((await world.run(['match', '--apply', 'none.csv'])).stderr).toContain(
-      'none.csv cannot be read (ENOENT)',
-    );
-    expect(await world.sql`SELECT * FROM slotsync.links`).toEqual([]);
-  });
-
   it.each([
     [['--by', 'room.nme'], "--by: streams.rooms maps no field 'room.nme'; it maps room.name, room.seats"],
     [['--by', 'room.name,'], "--by takes field ids separated by commas, not 'room.name,'"],

@@ -3,7 +3,7 @@
 // trace and without a secret. What settings and configurations alone decide is in test/unit/{settings,config-file}.test.ts.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -19,7 +19,7 @@ interface Input {
   /** Split at spaces; a list where an argument holds one. */
   args: string | readonly string[];
   env?: Env;
-  /** In the working folder, beside the configuration; a name that ends with / is a folder. */
+  /** In the working folder, beside the configuration. */
   files?: Record<string, string | Buffer>;
   /** As a process of its own, because it concerns the process; a start costs half a second. */
   isProcess?: boolean;
@@ -73,12 +73,8 @@ const TABLE: Record<string, readonly Row[]> = {
   ],
   numbers: [
     ['negative', 'sync --limit -1', 2, "--limit takes a whole number from 1 on, not '-1'"],
-    ['zero', 'failures --limit 0', 2, "--limit takes a whole number from 1 on, not '0'"],
-    ['with an exponent', 'plan --limit 1e3', 2, "--limit takes a whole number from 1 on, not '1e3'"],
-    ['hexadecimal', 'plan --limit 0x10', 2, "--limit takes a whole number from 1 on, not '0x10'"],
     ['with a fraction', 'runs 1.5', 2, "a run is a whole number from 1 on, not '1.5'"],
     ['too large', 'worker --concurrency 201', 2, "--concurrency takes a whole number from 1 to 200, not '201'"],
-    ['not finite', 'failures --limit 1e9999', 2, "--limit takes a whole number from 1 on, not '1e9999'"],
     ['that is a word', 'demo --seed one', 2, "--seed takes a whole number from 0 on, not 'one'"],
     ['share beyond 1', 'sandbox --hang 2', 2, "--hang takes a share from 0 to 1, not '2'"],
   ],
@@ -119,47 +115,21 @@ const TABLE: Record<string, readonly Row[]> = {
   settings: [
     ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /HTTP_PORT: a whole number from 0 to 65535 .*API_KEY: character 7 of 13 /],
     ['key with an emoji', { args: 'plan', env: { API_KEY: `${SECRET}😀` } }, 2, /API_KEY: character 7 of 7 is no letter, digit or sign of ASCII/],
-    ['region with a space', { args: 'plan', env: { API_REGION: 'EU EES' } }, 2, /API_REGION: character 3 of 6/],
     ['organization that commands the terminal', { args: 'plan', env: { API_ORGANIZATION_ID: 'de\u001B[31mmo' } }, 2, /API_ORGANIZATION_ID: contains a space or a control character/],
     ['organization of dots', { args: 'plan', env: { API_ORGANIZATION_ID: '..' } }, 2, /API_ORGANIZATION_ID: dots alone/],
-    ['address with a path', { args: 'plan', env: { API_BASE_URL: 'https://service.example/v1' } }, 2, /API_BASE_URL: contains a path; .*service\.prefix/],
-    ['address with a query', { args: 'plan', env: { API_BASE_URL: 'https://service.example?a=1' } }, 2, /API_BASE_URL: contains \? or #/],
-    ['address with a fragment', { args: 'plan', env: { API_BASE_URL: 'https://service.example/#' } }, 2, /API_BASE_URL: contains \? or #/],
-    ['address with a password', { args: 'plan', env: { API_BASE_URL: `https://me:${SECRET}@service.example` } }, 2, /API_BASE_URL: contains a user or password/],
-    ['address that is not encrypted', { args: 'plan', env: { API_BASE_URL: 'http://service.example' } }, 2, /API_BASE_URL: must be https/],
     ['certificates that are not looked at', { args: 'plan', env: { NODE_TLS_REJECT_UNAUTHORIZED: '0' }, isProcess: true }, 2, /NODE_TLS_REJECT_UNAUTHORIZED: 0 accepts every certificate; unset it/],
-    ['% in a password', { args: 'plan', env: database(`postgres://me:${SECRET}%@db/campus`) }, 2, /MIRROR_DATABASE_URL: .*percent-encode % as %25/],
-    ['/ in a password', { args: 'plan', env: database(`postgres://me:${SECRET}/x@db/campus`) }, 2, /MIRROR_DATABASE_URL: .*\/ as %2F/],
     ['# in a password', { args: 'plan', env: database(`postgres://me:${SECRET}#x@db/campus`) }, 2, /MIRROR_DATABASE_URL: .*# as %23/],
-    ['port of a database beyond the last', { args: 'plan', env: database(`postgres://me:${SECRET}@db:65536/campus`) }, 2, /MIRROR_DATABASE_URL: /],
-    ['address without a database', { args: 'plan', env: database(`postgres://me:${SECRET}@db`) }, 2, /MIRROR_DATABASE_URL: names no database/],
-    ['address of another server', { args: 'plan', env: database(`mysql://me:${SECRET}@db/campus`) }, 2, /MIRROR_DATABASE_URL: not a PostgreSQL address/],
-    ['file of a secret that is a folder', { args: 'plan', env: { API_KEY: undefined, API_KEY_FILE: '.' } }, 2, /API_KEY_FILE: \. is a folder/],
-    ['file of a secret with two lines', { args: 'plan', env: { API_KEY: undefined, API_KEY_FILE: 'key' }, files: { key: `${SECRET}\n${SECRET}\n` } }, 2, /API_KEY_FILE: key contains more than one line/],
-    ['file of settings that is not there', 'plan --settings nowhere.env', 2, /^there is no file of settings .*nowhere\.env$/],
-    ['.env that is a folder', { args: 'plan', files: { '.env/': '' } }, 2, '.env is a folder'],
-    ['.env of YAML', { args: 'plan', files: { '.env': `LOG_LEVEL=info\nAPI_KEY: ${SECRET}\n` } }, 2, '.env: line 2 is not NAME=value'],
-    ['.env of UTF-16', { args: 'plan', files: { '.env': Buffer.from('LOG_LEVEL=info\n', 'utf16le') } }, 2, '.env is not UTF-8 text'],
-    ['unknown level', { args: 'plan', env: { LOG_LEVEL: 'loud' } }, 2, /LOG_LEVEL: fatal, error, warn, info, debug, trace or silent/],
     ['role that does not exist', { args: 'status', env: { STATE_DATABASE_URL: '<nobody>' } }, 2, /^the state database refused the connection: /],
     ['database that does not answer', { args: 'status', env: { STATE_DATABASE_URL: `postgres://me:${SECRET}@127.0.0.1:1/campus` } }, 1, 'the state database cannot be reached (ECONNREFUSED)'],
-    ['configuration that is not there', { args: 'plan', env: { SLOTSYNC_CONFIG: 'nowhere.ts' } }, 2, /^there is no configuration file .*nowhere\.ts$/],
-    ['configuration that is a folder', { args: 'plan', env: { SLOTSYNC_CONFIG: '.' } }, 2, /is a folder$/],
   ],
   'a configuration': [
-    ['that ends the process', program('process.exit(0);'), 2, 'sync.config.ts cannot be loaded: it ends the process with process.exit()'],
     ['that awaits without end', program('await new Promise(() => undefined);'), 2, 'sync.config.ts cannot be loaded: it awaits something that never happens'],
     ['that leaves a rejection to nobody', program(`${CONFIGURATION} Promise.reject(new Error('no vault'));`), 2, 'sync.config.ts cannot be loaded: no vault'],
     ['that throws later', program("setTimeout(() => { throw new Error('no vault'); }); await new Promise((r) => setTimeout(r, 500));"), 2, 'sync.config.ts cannot be loaded: no vault'],
-    ['that throws lines', program("throw new Error('two\\nlines \\x1b[31mred');"), 2, /^sync\.config\.ts cannot be loaded: two lines /],
     ['beside another one', { args: 'plan', files: { 'sync.config.ts': CONFIGURATION, 'sync.config.mjs': CONFIGURATION } }, 2, /^there are sync\.config\.ts and sync\.config\.mjs in /],
     ['with a query that has a parameter', { ...configuration(CONFIGURATION.replace("from: 'rooms'", "from: { query: 'SELECT * FROM rooms WHERE code = $1' }")) }, 2, 'the mirror does not have what the configuration names'],
     ['with a syntax error', configuration('export default {\n  streams: {,\n};'), 2, /^sync\.config\.ts cannot be loaded: .*sync\.config\.ts:2:\d+$/],
-    ['of a package that is not there', configuration("import 'words-of-nobody';"), 2, "sync.config.ts cannot be loaded: Cannot find module 'words-of-nobody'"],
     ['that is a function', configuration('export default () => ({});'), 2, 'sync.config.ts holds a function, not a configuration'],
-    ['of JSON that is a list', configuration('[]', 'sync.config.json'), 2, 'sync.config.json holds a list, not a configuration'],
-    ['of JSON that is null', configuration('null', 'sync.config.json'), 2, 'sync.config.json holds nothing, not a configuration'],
-    ['of JSON that ends too early', configuration('{ "streams": ', 'sync.config.json'), 2, /^sync\.config\.json cannot be loaded: .*JSON/],
   ],
 };
 
@@ -185,8 +155,7 @@ async function runWith({ args, env = {}, files = {}, isProcess = false }: Input)
   const all: typeof files = Object.keys(files).some((name) => name.startsWith('sync.config'))
     ? files
     : { 'sync.config.ts': CONFIGURATION, ...files };
-  for (const [name, text] of Object.entries(all))
-    await (name.endsWith('/') ? mkdir(path.join(place, name)) : writeFile(path.join(place, name), text));
+  for (const [name, text] of Object.entries(all)) await writeFile(path.join(place, name), text);
   const nobody = new URL(world.url);
   [nobody.username, nobody.password] = ['nobody_there', SECRET];
   const fill = (text: string) =>

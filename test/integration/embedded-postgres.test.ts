@@ -2,7 +2,6 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { chown, cp, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -14,7 +13,6 @@ import {
   type EmbeddedPostgresOptions,
   findPostgresPackage,
 } from '../../src/demo/embedded-postgres.js';
-import { findFreePort } from '../support/free-port.js';
 import { until } from '../support/wait.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -98,25 +96,6 @@ function listArguments() {
     },
   };
 }
-
-test('takes another port when the first one is taken', async () => {
-  const taken = createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
-  onTestFinished(() => void taken.close());
-  const takenPort = (taken.address() as AddressInfo).port;
-  const asked: number[] = [];
-  const findPort = async () => {
-    const port = asked.length === 0 ? takenPort : await findFreePort();
-    asked.push(port);
-    return port;
-  };
-  const server = await start({ findPort });
-  expect(asked).toEqual([takenPort, server.port]);
-  expect(await selectOne(server.url)).toBe(1);
-
-  await server.stop();
-  await expect(selectOne(server.url)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
-});
 
 test('starts from a package that only we may read, in a folder that only we may enter, without its symlinks', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'slotsync-test-'));

@@ -4,8 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { forbidden, MAY_IMPORT, MAY_USE, placeOf } from '../../scripts/layers.mjs';
-import packageJson from '../../package.json' with { type: 'json' };
+import { forbidden, MAY_IMPORT, placeOf } from '../../scripts/layers.mjs';
 
 /** Files of each place, top to bottom. No file imports one of its own line or of a line above. */
 const PICTURE = [
@@ -43,75 +42,6 @@ describe('layers: imports between files of src/', () => {
     );
     expect(pairs.length).toBeGreaterThan(120);
     expect(pairs.filter(({ from, to }) => !reasonFor(from, to)?.includes('must not import'))).toEqual([]);
-  });
-
-  test.each([
-    ['cli.ts', 'commands/new.ts'],
-    ['cli.ts', 'commands/demo.ts'],
-    ['commands/new.ts', 'app/new.ts'],
-    ['commands/new.ts', 'documents/new.ts'],
-    ['http/new.ts', 'situation/new.ts'],
-    ['app/new.ts', 'http/new.ts'],
-    ['app/new.ts', 'queue/new.ts'],
-    ['queue/new.ts', 'sync/apply/new.ts'],
-    ['sync/operator/new.ts', 'sync/plan/new.ts'],
-    ['sync/apply/new.ts', 'sync/object/new.ts'],
-    ['sync/object/new.ts', 'sync/identity/new.ts'],
-    ['sync/apply/new.ts', 'mirror/new.ts'],
-    ['sync/object/new.ts', 'state/records/new.ts'],
-    ['state/runs/new.ts', 'state/records/new.ts'],
-    ['mirror/new.ts', 'streams/new.ts'],
-    ['streams/new.ts', 'errors/new.ts'],
-    ['commands/demo.ts', 'demo/new.ts'],
-    ['commands/demo.ts', 'sandbox/new.ts'],
-    ['commands/sandbox.ts', 'sandbox/new.ts'],
-    ['demo/new.ts', 'sandbox/new.ts'],
-  ])('%s may import %s', (from, to) => {
-    expect(reasonFor(from, to)).toBeUndefined();
-  });
-
-  test.each([
-    'cli.ts',
-    'app/new.ts',
-    'commands/new.ts',
-    'queue/new.ts',
-    'sync/run/new.ts',
-    'state/new.ts',
-    'errors/new.ts',
-  ])('sandbox/ and demo/ are imported by their commands only, not by %s', (from) => {
-    expect(reasonFor(from, 'sandbox/new.ts')).toMatch(/must not import sandbox/);
-    expect(reasonFor(from, 'demo/new.ts')).toMatch(/must not import demo/);
-  });
-
-  test('a file outside src/ and a folder without a place are reported', () => {
-    expect(reasonFor('app/new.ts', '../test/support/world.ts')).toBe(
-      'Files of src/ import only files of src/.',
-    );
-    expect(reasonFor('app/new.ts', 'utils/new.ts')).toMatch(/is in no place/);
-    for (const file of ['utils/new.ts', 'new.ts', 'sync/new/new.ts']) expect(placeOf(file)).toBeUndefined();
-  });
-});
-
-describe('layers: packages', () => {
-  test.each([
-    ['bullmq', 'queue/new.ts', 'sync/apply/new.ts'],
-    ['drizzle-orm/pg-core', 'state/runs/new.ts', 'mirror/new.ts'],
-    ['undici', 'destination/connections.ts', 'destination/new.ts'],
-    ['commander', 'commands/new.ts', 'app/new.ts'],
-    ['prom-client', 'http/metrics.ts', 'http/new.ts'],
-    ['ioredis', 'redis-connection.ts', 'destination/quota/new.ts'],
-    ['pg', 'queue/new.ts', 'state/new.ts'],
-    ['postgres', 'mirror/new.ts', 'streams/new.ts'],
-    ['pino', 'process/logger.ts', 'errors/new.ts'],
-  ])('%s is used in %s, not in %s', (name, allowed, refused) => {
-    expect(forbidden(allowed, name)).toBeUndefined();
-    expect(forbidden(refused, name)).toMatch(/may use the package/);
-  });
-
-  test('a development dependency is reported', () => {
-    expect(forbidden('app/new.ts', 'vitest')).toMatch(/not listed/);
-    expect(forbidden('app/new.ts', '@testcontainers/redis')).toMatch(/not listed/);
-    expect(Object.keys(MAY_USE).toSorted()).toEqual(Object.keys(packageJson.dependencies).toSorted());
   });
 });
 

@@ -1,10 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createFaults } from '../../src/sandbox/faults.js';
 import { mostInAnySecond } from '../../src/sandbox/arrivals.js';
 import { createWindow } from '../../src/sandbox/quota-window.js';
 import type { WindowKind } from '../../src/sandbox/quota-window.js';
-import { createRandom } from '../../src/sandbox/request-steps.js';
 
 const rates = fc.integer({ min: 1, max: 30 });
 const gaps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 400 });
@@ -67,17 +65,6 @@ describe('fixed window', () => {
       }),
     );
   });
-
-  it('takes twice the rate around a tick, which is what makes it different', () => {
-    const window = createWindow('fixed', 20);
-    const moments = [...Array<number>(25).fill(999), ...Array<number>(25).fill(1000)];
-    expect(moments.filter((moment) => window(moment) === 0)).toHaveLength(40);
-  });
-
-  it('states the wait until the next tick', () => {
-    const window = createWindow('fixed', 1, 250);
-    expect([window(0), window(100), window(750)]).toEqual([0, 650, 0]);
-  });
 });
 
 describe('bucket', () => {
@@ -92,13 +79,6 @@ describe('bucket', () => {
         });
       }),
     );
-  });
-
-  it('refills evenly after a burst', () => {
-    const window = createWindow('bucket', 4);
-    expect([0, 0, 0, 0].map((moment) => window(moment))).toEqual([0, 0, 0, 0]);
-    expect(window(0)).toBe(250);
-    expect([window(250), window(250), window(500)]).toEqual([0, 250, 0]);
   });
 });
 
@@ -131,42 +111,5 @@ describe('mostInAnySecond', () => {
     expect(mostInAnySecond([])).toBe(0);
     expect(mostInAnySecond([0, 1000])).toBe(1);
     expect(mostInAnySecond([0, 999.9, 1000, 1500, 1999])).toBe(4);
-  });
-});
-
-describe('chance', () => {
-  const open = new AbortController().signal;
-
-  it('repeats with the seed and stays within [0, 1)', () => {
-    const first = createRandom(7);
-    const second = createRandom(7);
-    for (let i = 0; i < 1000; i += 1) {
-      const drawn = first();
-      expect(drawn).toBe(second());
-      expect(drawn).toBeGreaterThanOrEqual(0);
-      expect(drawn).toBeLessThan(1);
-    }
-    expect(createRandom(8)()).not.toBe(createRandom(7)());
-  });
-
-  it('draws faults about as often as their probabilities say', () => {
-    const faults = createFaults(createRandom(1), open, { status500: 0.1, reset: 0.3 });
-    const drawn = Array.from({ length: 10_000 }, () => faults.draw('PUT', '/v1/objects')?.fault);
-    expect(drawn.filter((fault) => fault === 'status').length / 10_000).toBeCloseTo(0.1, 1);
-    expect(drawn.filter((fault) => fault === 'reset').length / 10_000).toBeCloseTo(0.3, 1);
-    expect(drawn).not.toContain('hang');
-  });
-
-  it('ordered faults take precedence, each as often as ordered, to the path they are for', () => {
-    const faults = createFaults(createRandom(1), open);
-    faults.controls.failNext({ path: '/objects', fault: 'reset', times: 2 });
-    faults.controls.failNext({ fault: 'hang' });
-    const draws = ['/v1/objects/find', '/v1/objects', '/v1/objects', '/v1/objects'];
-    expect(draws.map((path) => faults.draw('PUT', path)?.fault)).toEqual([
-      'hang',
-      'reset',
-      'reset',
-      undefined,
-    ]);
   });
 });
