@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { table, type Cell } from '../src/render/table.js';
-import type { Arrival } from '../src/sandbox/arrivals.js';
+import type { Arrival } from '../src/sandbox/quota.js';
 import { startRedisServer } from '../test/support/redis-server.js';
 import { addTallies, startCountingHop, type Tally } from '../test/support/round-trips.js';
 import { until } from '../test/support/wait.js';

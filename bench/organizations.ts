@@ -8,7 +8,7 @@ import postgres from 'postgres';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrateQueue } from '../src/queue/migrate-queue.js';
 import { table, type Cell } from '../src/render/table.js';
-import { mostInAnySecond } from '../src/sandbox/arrivals.js';
+import { mostInAnySecond } from '../src/sandbox/quota.js';
 import { migrate } from '../src/state/migrate.js';
 import { startRedisServer, type RedisServer } from '../test/support/redis-server.js';
 import { ceiling, percent, showProgress } from './figures.js';

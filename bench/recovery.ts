@@ -5,7 +5,7 @@ import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { table, type Cell } from '../src/render/table.js';
-import { mostInAnySecond } from '../src/sandbox/arrivals.js';
+import { mostInAnySecond } from '../src/sandbox/quota.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { startRedisServer } from '../test/support/redis-server.js';
 import { ceiling, percent, RATE } from './figures.js';

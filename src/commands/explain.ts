@@ -8,8 +8,7 @@ import { printDocument } from '../render/print.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey } from '../streams/local-key.js';
-import { explainBooking, explainRecord } from '../sync/operator/explain.js';
-import { findRecordByName } from '../sync/operator/find-record-by-name.js';
+import { explainBooking, explainRecord, findRecordByName } from '../sync/operator/explain.js';
 import { shorten } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
@@ -29,7 +28,7 @@ export async function explain(
     state: await app.confirmedState(),
   };
   const shown = { json: options.json, timeZone: await app.timeZone() };
-  const { streams, reservations = NO_RESERVATIONS } = configuration;
+  const { reservations = NO_RESERVATIONS } = configuration;
   if (name === BOOKINGS) {
     const key = joinKey(parts);
     const explained = await explainBooking(deps, reservations, key);
@@ -43,8 +42,7 @@ export async function explain(
     return;
   }
   const stream = selectStream(configuration, name);
-  const all = new Map(streams.map((one) => [one.name, one]));
-  const named = await findRecordByName({ ...deps, streams: all }, stream, parts);
+  const named = await findRecordByName({ ...deps, streams: await app.streams() }, stream, parts);
   if (!named) {
     const message = `no row and no record of ${name} has the key, and no object the external id or number, '${shorten(parts.join(' '), NAME_SHOWN)}'`;
     throw new SlotsyncError('not_found', message);

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import type { Document } from '../documents/document.js';
 import { reportDocument } from '../documents/report.js';
 import { UsageError } from '../errors/errors.js';
-import { openOutputFile } from '../files/output-file.js';
+import { openOutputFile } from '../files/text-file.js';
 import { documentToHtml } from '../render/html.js';
 import { printJson, printLine, printLines } from '../render/print.js';
 import { documentToText } from '../render/text.js';

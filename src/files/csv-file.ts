@@ -4,8 +4,7 @@ import { parse } from 'csv-parse/sync';
 import { stringify } from 'csv-stringify/sync';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { visible } from '../text/visible-text.js';
-import { openOutputFile } from './output-file.js';
-import { readTextFile } from './text-file.js';
+import { openOutputFile, readTextFile } from './text-file.js';
 
 export interface CsvRow {
   /** Line of the file on which the row begins. */

@@ -5,7 +5,7 @@ import { quoteBody, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
 import { FUNCTION_COMMENT, functionName } from '../streams/trigger-functions.js';
-import { keyExpression, type ColumnTypes } from './source-sql.js';
+import { keyExpression, SESSION_FORMATS, type ColumnTypes } from './source-sql.js';
 
 /** The events, and the rows of each whose keys are written. */
 const EVENTS = {

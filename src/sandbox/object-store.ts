@@ -2,8 +2,16 @@
 // hand may have no external id; it is found by its number, by its type and by its fields.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { createIdStore, reference, type IdFormat, type ObjectReference } from './id-store.js';
-import { find, modifiedWithin, nowSeconds, period } from './paging.js';
+import {
+  createIdStore,
+  reference,
+  type IdFormat,
+  type ObjectReference,
+  find,
+  modifiedWithin,
+  nowSeconds,
+  period,
+} from './stores.js';
 import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
 /** An object as a scheduler enters it at the service, which adds an id. */

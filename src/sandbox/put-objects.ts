@@ -2,7 +2,7 @@
 // it is assumed, nothing is published; some refusals can be switched from one kind to the other.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { idFormat, reference, type IdFormat } from './id-store.js';
+import { idFormat, reference, type IdFormat } from './stores.js';
 import type { Objects, SandboxObjectInput } from './object-store.js';
 import type { SandboxFields, Schema } from './schema.js';
 

@@ -2,10 +2,9 @@
 // objects, the other half. The order matters: requests spread out on the way, and the service counts when they arrive.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { createArrivals } from './arrivals.js';
+import { createArrivals, createQuota, type QuotaOptions } from './quota.js';
 import { createFaults, type Faults } from './faults.js';
 import type { ReceivedRequest, SandboxAnswer } from './http.js';
-import { createQuota, type QuotaOptions } from './quota-window.js';
 import { EventEmitter, once } from 'node:events';
 
 export interface StepOptions extends QuotaOptions {

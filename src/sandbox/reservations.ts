@@ -2,8 +2,16 @@
 // through the controls. The service's endpoints only find them.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { createIdStore, reference, type IdFormat } from './id-store.js';
-import { nowSeconds, find, modifiedWithin, period, type FindSelection } from './paging.js';
+import {
+  createIdStore,
+  reference,
+  type IdFormat,
+  nowSeconds,
+  find,
+  modifiedWithin,
+  period,
+  type FindSelection,
+} from './stores.js';
 import { fieldsSchema, type Schema } from './schema.js';
 import type { Objects } from './object-store.js';
 

@@ -2,7 +2,7 @@
 // external id that is defined again keeps its id, as when an administrator edits it.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { createIdStore, type Identified } from './id-store.js';
+import { createIdStore, type Identified } from './stores.js';
 
 /** Null: made by hand, so that nothing can name it but its number. */
 const extId = z.string().min(1).nullable();

@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { createDestination } from '../../src/destination/destination.js';
 import { openLimiter } from '../../src/destination/quota/open-limiter.js';
-import { mostInAnySecond, type Arrival } from '../../src/sandbox/arrivals.js';
+import { mostInAnySecond, type Arrival } from '../../src/sandbox/quota.js';
 import { start } from '../support/program.js';
 import { CONFIGURATION, rehearse } from '../support/rehearsal.js';
 import { createDatabase, STORES } from '../support/services.js';

@@ -12,7 +12,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyLinks } from '../../src/sync/match/apply-links.js';
 import { matchStreams, type MatchLine } from '../../src/sync/match/match-streams.js';
 import { reconcile, reconcileModified } from '../../src/sync/reconcile/reconcile.js';
-import { findRecordByName } from '../../src/sync/operator/find-record-by-name.js';
+import { findRecordByName } from '../../src/sync/operator/explain.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';

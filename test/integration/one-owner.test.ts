@@ -3,7 +3,7 @@
 // given up, somebody renames the object at the service: the owner is always the record of the row that has its external id.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
-import { findRecordByName } from '../../src/sync/operator/find-record-by-name.js';
+import { findRecordByName } from '../../src/sync/operator/explain.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import {
   activeObjects,

@@ -1,7 +1,7 @@
 // The played service with two things more than the sandbox has: it can go down and come back as it was, and a
 // stranger can use the organization's quota beside us.
 import { setTimeout as pause } from 'node:timers/promises';
-import { mostInAnySecond, type Arrival } from '../../src/sandbox/arrivals.js';
+import { mostInAnySecond, type Arrival } from '../../src/sandbox/quota.js';
 import type { FailRule, Faults } from '../../src/sandbox/faults.js';
 import type { GateRule } from '../../src/sandbox/request-steps.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';

@@ -1,8 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { mostInAnySecond } from '../../src/sandbox/arrivals.js';
-import { createWindow } from '../../src/sandbox/quota-window.js';
-import type { WindowKind } from '../../src/sandbox/quota-window.js';
+import { mostInAnySecond, createWindow, type WindowKind } from '../../src/sandbox/quota.js';
 
 const rates = fc.integer({ min: 1, max: 30 });
 const gaps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 400 });

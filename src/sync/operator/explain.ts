@@ -1,12 +1,23 @@
 // Everything about one record or one booking side by side: in the mirror, at the service and in the state. Reads on all sides
-// and writes nothing.
-import type { ServiceObject, Found, ReservationSelection } from '../../destination/destination.js';
+// and writes nothing. An operator names the record by its key, by the parts of a composite key, by the external id of its object, or
+// by the service's number of it.
+import type {
+  ServiceObject,
+  Found,
+  ReservationSelection,
+  FoundObject,
+} from '../../destination/destination.js';
 import type { State } from '../../state/database.js';
 import { readDriftOf } from '../../state/drift/read-drift.js';
 import { listFormerObjects } from '../../state/records/read/former-objects.js';
 import { readLinks } from '../../state/records/links.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
-import { countChangesOf, listBatchesOf, readRecord } from '../../state/records/read/record-details.js';
+import {
+  countChangesOf,
+  listBatchesOf,
+  readRecord,
+  readRecordKeys,
+} from '../../state/records/read/record-details.js';
 import { diffObjects, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdOfRow } from '../identity/row-ids.js';
@@ -16,6 +27,11 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import type { Context } from '../../destination/client.js';
 import { readBooking, readBookingEvents } from '../../state/bookings/read-reservations.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
+import { UsageError } from '../../errors/errors.js';
+import { listKeysByNumber } from '../../state/records/read/owners.js';
+import { keyOf } from '../../streams/external-id-rule.js';
+import { joinKey, shortenKey } from '../../streams/local-key.js';
+import { whoHas } from '../identity/who-has.js';
 
 /** `signal`: whoever asks has gone. */
 export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'> & { signal?: AbortSignal };
@@ -146,4 +162,66 @@ export async function explainBooking(
     /** The question to the service, and the size of its answer. */
     requests,
   };
+}
+
+type NameDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'>;
+
+/**
+ * `key`: of a row or a record of the stream. `object`: nobody's in the stream; the service has it. Neither: nothing is
+ * named so.
+ */
+type NamedRecord = { key: string } | { object: FoundObject } | undefined;
+
+/**
+ * Finds what is named. A key comes first: a key that reads like a number or an external id is a key. Throws UsageError when
+ * the parts are not those of the stream's key.
+ */
+export async function findRecordByName(
+  deps: NameDeps,
+  stream: Stream,
+  parts: readonly string[],
+): Promise<NamedRecord> {
+  const [only = ''] = parts;
+  if (parts.length > 1 && parts.length !== stream.key.length) {
+    throw new UsageError(`a key of ${stream.name} has ${stream.key.length} parts, not ${parts.length}`, {
+      remedy: `Name one value for each of: ${stream.key.join(', ')}.`,
+    });
+  }
+  const key = parts.length === 1 ? only : joinKey(parts);
+  if (await isKey(deps, stream, shortenKey(key))) return { key: shortenKey(key) };
+  if (parts.length > 1) return undefined;
+  return (await findByExternalId(deps, stream, only)) ?? findByNumber(deps, stream, only);
+}
+
+async function isKey(
+  { mirror, state }: NameDeps,
+  { name, ...stream }: Stream,
+  key: string,
+): Promise<boolean> {
+  const known = await readRecordKeys(state.db, name, [key]);
+  if (known.size > 0) return true;
+  const { rows, unreadable } = await mirror.readRows({ name, ...stream }, [key]);
+  return rows.size + unreadable.size > 0;
+}
+
+async function findByExternalId(deps: NameDeps, stream: Stream, named: string): Promise<NamedRecord> {
+  const extId = keyOf(stream.externalId.rule, named);
+  const { record, link, rows } = (await whoHas(deps, [extId], { rows: 'all' }))(extId);
+  // The record of a former object is that of the key which had it.
+  const ownRecord = record && { ...record, localKey: record.formerKey ?? record.localKey };
+  const owner = [ownRecord, link, ...rows].find((holder) => holder?.stream === stream.name);
+  if (owner) return { key: owner.localKey };
+  const object = (await deps.destination.findObjects([extId], stream.type, CONTEXT)).get(extId);
+  return object && { object };
+}
+
+async function findByNumber(deps: NameDeps, stream: Stream, named: string): Promise<NamedRecord> {
+  const number = named.startsWith('#') ? named.slice(1) : named;
+  const [key] = await listKeysByNumber(deps.state.db, stream.name, number);
+  if (key !== undefined) return { key };
+  // A service with numbers may refuse to look for another text.
+  if (number === named && !/^\d+$/.test(named)) return undefined;
+  const object = (await deps.destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);
+  if (object?.extId === undefined) return object && { object };
+  return (await findByExternalId(deps, stream, object.extId)) ?? { object };
 }

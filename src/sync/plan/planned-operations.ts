@@ -4,7 +4,7 @@ import type { Context } from '../../destination/client.js';
 import type { ServiceObject } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
 import { openCsvFile } from '../../files/csv-file.js';
-import { openOutputFile } from '../../files/output-file.js';
+import { openOutputFile } from '../../files/text-file.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';

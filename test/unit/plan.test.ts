@@ -1,6 +1,6 @@
 // The output of `plan` for a frozen stream.
 import { expect, it } from 'vitest';
-import { describePlans } from '../../src/commands/plan-text.js';
+import { describePlans } from '../../src/commands/plan.js';
 import type { Preview } from '../../src/sync/plan/preview.js';
 
 const NOW = new Date('2026-06-01T10:00:00Z');
