@@ -21,7 +21,7 @@ import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { lines } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 import { readSince } from './read-options.js';
-import { requireKnownCode, requireKnownStream } from './require-known.js';
+import { namesOfConfigured, requireKnownCode, requireKnownStream } from './require-known.js';
 
 interface FailuresOptions extends CommonOptions, Pick<FailureFilter, 'stream' | 'status' | 'code'> {
   since?: string;
@@ -53,10 +53,7 @@ async function prepare(app: App, name: string | undefined, options: FailuresOpti
   await requireKnownCode(state, code);
   const { db } = state;
   const filter: FailureFilter = { stream, status, code, since };
-  const configured = await app.configuration().then(
-    ({ streams }) => streams.map((declared) => declared.name),
-    () => undefined,
-  );
+  const configured = await namesOfConfigured(app);
   const narrows = describeChoice(options);
   const read = () => readFailuresFacts(db, filter, { narrows, configured });
   return { db, filter, narrows, read, configured, limit, json, out, now, timeZone };

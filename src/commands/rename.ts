@@ -16,10 +16,8 @@ export async function rename(
   to: string,
   options: CommonOptions & ReasonOption,
 ): Promise<void> {
-  const configuration = await app.configuration();
-  const stream = selectStream(configuration, name);
-  const streams = new Map(configuration.streams.map((one) => [one.name, one]));
-  const deps = { mirror: await app.mirror(), state: await app.state(), streams };
+  const stream = selectStream(await app.configuration(), name);
+  const deps = { mirror: await app.mirror(), state: await app.state(), streams: await app.streams() };
   const actor = await app.actor(options.reason);
   const { externalId, isLinked, templateId, former } = await renameKey(deps, stream, { from, to });
   await noteAction(deps.state.db, actor, 'rename', { subject: `${name} '${from}' to '${to}'` });

@@ -39,13 +39,17 @@ export async function requireKnownStream(
   if (stream === undefined) return;
   const recorded = await listRecordedStreams(db);
   if (recorded.includes(stream)) return;
-  const configured = await app.configuration().then(
-    ({ streams }) => streams.map(({ name }) => name),
-    (): string[] => [],
-  );
+  const configured = (await namesOfConfigured(app)) ?? [];
   if (configured.includes(stream)) return;
   const known = [...new Set([...configured, ...recorded])];
   throw new UsageError(`no stream '${stream}' is in the state or in the configuration`, {
     remedy: known.length === 0 ? 'The state has no records yet.' : describeKnown(stream, known),
   });
 }
+
+/** Names of the streams of the configuration. Undefined: it cannot be read, which a command over the state alone does without. */
+export const namesOfConfigured = (app: Pick<App, 'configuration'>): Promise<string[] | undefined> =>
+  app.configuration().then(
+    ({ streams }) => streams.map(({ name }) => name),
+    () => undefined,
+  );

@@ -8,7 +8,7 @@ import { listOtherFormerStreams } from '../state/records/read/former-objects.js'
 import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { EXIT } from './exit-code.js';
-import { requireKnownCode, requireKnownStream } from './require-known.js';
+import { namesOfConfigured, requireKnownCode, requireKnownStream } from './require-known.js';
 
 interface RetryOptions extends CommonOptions, ReasonOption {
   all?: boolean;
@@ -69,10 +69,7 @@ function refuseTogether(stream: string | undefined, keys: readonly string[], opt
 
 /** Warns of streams that left the configuration: no run sends their records. */
 async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Promise<string[]> {
-  const configured = await app.configuration().then(
-    ({ streams }) => streams.map(({ name }) => name),
-    () => undefined,
-  );
+  const configured = await namesOfConfigured(app);
   const left = [...new Set(retried.map(({ stream }) => stream))].filter(
     (one) => configured?.includes(one) === false,
   );
