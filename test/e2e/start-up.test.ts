@@ -71,15 +71,16 @@ describe('start-up', () => {
         'commands/command-table',
         'commands/exit-code',
         'commands/program',
+        'commands/read-options',
         'commands/signals',
         'errors/error-catalogue',
-        'errors/error-message',
         'errors/errors',
         'process/terminal',
         'render/print',
         'render/wrap',
         'text/format',
         'text/visible-text',
+        'time/wall-clock',
       ]);
     },
   );
