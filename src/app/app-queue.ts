@@ -14,7 +14,7 @@ import { registerSchedule, removeSchedule, VERIFY } from '../state/schedules.js'
 import type { Run } from '../state/runs/read-runs.js';
 import { namesOfAsking } from '../streams/stream.js';
 import { createCurrentStreams } from '../sync/run/current-streams.js';
-import { reconcilePeriodically } from '../sync/reconcile/reconcile-periodically.js';
+import { reconcilePeriodically } from '../sync/reconcile/reconcile.js';
 import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
 
 /** Throws SlotsyncError when the queue's store cannot be reached. */

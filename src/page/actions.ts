@@ -18,7 +18,7 @@ import { findPausableRun, findUnfinishedRun } from '../state/runs/read-runs.js';
 import { setPaused } from '../state/runs/advance-run.js';
 import { countRepairable } from '../state/drift/read-drift.js';
 import { approve as approveGates, requireStarted, type ApproveDeps } from '../sync/operator/approve.js';
-import { startRepairRun } from '../sync/verify/start-repair-run.js';
+import { startRepairRun } from '../sync/verify/verify.js';
 import { contentToHtml } from '../render/html.js';
 
 export interface ActionDeps {

@@ -5,17 +5,16 @@ import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/schedules.js';
-
 import { createTurns } from '../../src/process/lifecycle.js';
 import { listBadReadings } from '../../src/state/runs/read-runs.js';
 import { whileReadingAlone } from '../../src/state/runs/reconcile-and-verify-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { Verdict } from '../../src/state/schema.js';
-import { reconcilePeriodically } from '../../src/sync/reconcile/reconcile-periodically.js';
 import {
   reconcile,
   reconcileModified,
   reconcileNightly,
+  reconcilePeriodically,
   type ReconcileDeps,
   type ReconcileRange,
 } from '../../src/sync/reconcile/reconcile.js';

@@ -2,10 +2,8 @@
 // missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
 import type { Cancellation, Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
-import { SlotsyncError } from '../../errors/errors.js';
 import type { Queries } from '../../state/database.js';
 import { readExternalIds } from '../../state/records/read/external-ids.js';
-import { readRun } from '../../state/runs/read-runs.js';
 import type { MatchedBooking } from '../../state/bookings/write-reservations.js';
 import type { KnownBooking } from '../../state/bookings/read-reservations.js';
 import type { VerdictStore } from '../../state/bookings/verdict-store.js';
@@ -17,7 +15,8 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   db: Queries;
   verdicts: VerdictStore;
   reservations: ReservationConfig;
-  runId: number;
+  /** Throws `run_cancelled` when an operator has cancelled the run. */
+  requireUnended: () => Promise<void>;
   lane: Lane;
   /** External ids that several bookings have. */
   shared: ReadonlySet<string>;
@@ -256,10 +255,4 @@ function problemOf(
   if (booking.externalId !== undefined && shared.has(booking.externalId)) return 'external_id_shared';
   if (sharedThere.has(booking.externalId)) return 'reservation_shared';
   return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;
-}
-
-/** Throws `run_cancelled` when an operator has cancelled the run. */
-export async function requireUnended({ db, runId }: MatchDeps): Promise<void> {
-  const run = await readRun(db, runId);
-  if (run?.finishedAt) throw new SlotsyncError('run_cancelled', 'the run was cancelled');
 }

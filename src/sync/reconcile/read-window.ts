@@ -1,9 +1,8 @@
-// Reads a window at both sides, slice by slice, and matches what it finds. A booking that was moved and then cancelled
+// Reads a window at both sides, or what was changed at the service in a period, slice by slice, and matches the findings. A booking that was moved and then cancelled
 // lies in another slice at the service than in the mirror, so cancellations are read first, for the whole window; and
 // what was known in the window and met by no slice is asked for by name at the end.
 import type { Found, Period, Reservation } from '../../destination/destination.js';
-import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
-import { readSlices } from './time-slices.js';
+import { matchBookings, type MatchDeps } from './match-bookings.js';
 
 export interface ReadOptions {
   /** Bookings of a slice at most; memory goes with it. */
@@ -52,7 +51,7 @@ async function readSlicesOfBookings(
   const slices = readSlices(window, { most: sliceSize, least: SHORTEST_SLICE }, read);
   for await (const { slice, results } of slices) {
     signal?.throwIfAborted();
-    await requireUnended(deps);
+    await deps.requireUnended();
     const bookings = await mirror.bookings.readSlice(source, sliceOf(slice));
     // Reservations that last into a slice were matched in the one before.
     const reservations = results.filter(
@@ -89,4 +88,81 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     const standing = new Set(found.map(({ id }) => id));
     await verdicts.keep({ seen: found, goneIds: ids.filter((id) => !standing.has(id)) });
   }
+}
+
+/** Matches what was changed at the service in the period (Unix seconds), whenever it takes place. Returns how many changes there were. */
+export async function readChanges(
+  deps: MatchDeps,
+  period: Period,
+  { sliceSize, signal }: ReadOptions,
+): Promise<number> {
+  const { mirror, destination, verdicts, lane } = deps;
+  const source = deps.reservations.bookings;
+  const context = { lane, signal };
+  const size = { most: sliceSize, least: 1 };
+  let changes = 0;
+  // The end of `modified` is included: in slices that follow each other a second is read twice, and none is missed.
+  const cancellations = readSlices(period, size, (modified, most) =>
+    destination.findCancellations({ modified, most }, context),
+  );
+  for await (const { results } of cancellations) {
+    changes += results.length;
+    await verdicts.keep({ seen: results });
+    const ids = results.flatMap(({ reservationId }) => reservationId ?? []);
+    const known = await verdicts.readKnown({ keys: [], destinationIds: ids });
+    const keys = known.map(({ key }) => key);
+    const extIds = results.flatMap(({ extId }) => extId ?? []);
+    const bookings = [
+      ...(await mirror.bookings.readByKeys(source, keys)),
+      ...(await mirror.bookings.readByExternalIds(source, extIds)),
+    ];
+    const { results: reservations } = await destination.findReservations({ ids }, context);
+    await matchBookings(deps, { bookings, reservations, known: keys }, signal);
+  }
+  const changed = readSlices(period, size, (modified, most) =>
+    destination.findReservations({ modified, most }, context),
+  );
+  for await (const { results } of changed) {
+    changes += results.length;
+    await deps.requireUnended();
+    await matchBookings(deps, { bookings: [], reservations: results }, signal);
+  }
+  return changes;
+}
+
+// A stretch of time in slices that hold about as much as one wants in memory. How long a slice may be is learned from
+// what the last one held, so that neither a quiet summer nor the first week of term costs more requests than it must.
+
+/** Aims below `most`, since the next slice may be fuller than the last. */
+const AIM = 0.8;
+const MOST_GROWTH = 8;
+
+/**
+ * Reads a period slice by slice, in order of time, at most `most` results in each; a slice is not cut below `least`
+ * seconds, whatever it holds. `read` answers with how much there is when it is more than `most`;
+ * without `most` it reads whatever there is.
+ */
+export async function* readSlices<B>(
+  { from, to }: Period,
+  { most, least }: { most: number; least: number },
+  read: (slice: Period, most: number | undefined) => Promise<Found<B>>,
+): AsyncGenerator<{ slice: Period; results: B[] }> {
+  let length = to - from;
+  for (let at = from; at < to;) {
+    const slice = { from: at, to: Math.min(to, at + Math.max(least, length)) };
+    const taken = slice.to - slice.from;
+    const found = await read(slice, taken <= least ? undefined : most);
+    if (found.tooMany !== undefined) {
+      length = fit(taken, found.tooMany, most);
+      continue;
+    }
+    yield { slice, results: found.results };
+    length = Math.min(fit(taken, found.results.length, most), taken * MOST_GROWTH);
+    at = slice.to;
+  }
+}
+
+/** The length in which `most` are expected, when this one held so many. Seconds. */
+function fit(seconds: number, held: number, most: number): number {
+  return Math.floor(seconds * Math.min(MOST_GROWTH, (AIM * most) / Math.max(1, held)));
 }

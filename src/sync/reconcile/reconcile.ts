@@ -1,17 +1,12 @@
 // Compares bookings: the service's reservations and cancellations compared with the bookings of the mirror.
-// A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
-// no batches and needs no queue. One at a time, worked by the process that started it.
+// A reconcile reads at both sides and writes verdicts: the whole window after each nightly sync, and in between every few
+// minutes what was changed at the service.
 import type { Period } from '../../destination/destination.js';
-import { codeOf, messageWithDetail, UsageError } from '../../errors/errors.js';
+import { UsageError } from '../../errors/errors.js';
+import type { Stoppable, Turns } from '../../process/lifecycle.js';
 import { storeVerdicts } from '../../state/bookings/verdict-store.js';
 import { pruneBookings } from '../../state/retention.js';
-import { failRun, finishRun } from '../../state/runs/end-run.js';
-import {
-  alreadyRunning,
-  dropReading,
-  startReading,
-  whileReadingAlone,
-} from '../../state/runs/reconcile-and-verify-runs.js';
+import { whileReadingAlone } from '../../state/runs/reconcile-and-verify-runs.js';
 import {
   moveReservationsWatermark,
   readReservationsWatermark,
@@ -20,12 +15,11 @@ import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../stat
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../time/schedule.js';
-import { inSpan } from '../../process/tracing.js';
 import { readLookupTables, requireLookups } from '../run/current-streams.js';
+import { readAlone, readPeriodically, workReading } from '../run/reading-run.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
-import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
-import { readWindow, type ReadOptions } from './read-window.js';
-import { readSlices } from './time-slices.js';
+import type { MatchDeps } from './match-bookings.js';
+import { readChanges, readWindow, type ReadOptions } from './read-window.js';
 
 export interface ReconcileDeps
   extends
@@ -47,12 +41,33 @@ export interface ReconcileRange {
 export type ReconcileResult = Awaited<ReturnType<typeof inRun>>;
 
 const LANE = 'sync';
-const DAY_MS = 24 * 60 * 60 * 1000;
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const DAY_MS = 24 * 60 * MINUTE;
 /** Bookings of a slice: five full pages. */
 const SLICE_SIZE = 5000;
 /** A reservation that ends within five minutes leaves no trace at the service: changes are read later, and twice. Seconds. */
 const LAG = 5 * 60;
 const OVERLAP = 5 * 60;
+
+/**
+ * Runs until stopped. `everyMinutes` counts over all processes; 0: only after nightly syncs. All workers run this; the state
+ * lets one of them read at a time. One of `turns` is taken for a reading, which keeps one of the few connections of the state.
+ */
+export function reconcilePeriodically(
+  deps: ReconcileDeps,
+  { everyMinutes, turns }: { everyMinutes: number; turns: Turns },
+): Stoppable {
+  // Another process may have read meanwhile: asked more often than read.
+  const everyMs =
+    everyMinutes === 0 ? MINUTE : Math.min(MINUTE, Math.max(SECOND, (everyMinutes * MINUTE) / 10));
+  return readPeriodically('reconcile', deps.log, { everyMs }, (stopping) =>
+    turns.take(async () => {
+      await reconcileNightly(deps, stopping);
+      if (everyMinutes > 0) await reconcileModified(deps, { everyMinutes }, stopping);
+    }),
+  );
+}
 
 /**
  * Reconciles a window. One at a time: throws SlotsyncError `reconcile_running` when another is under way, else what
@@ -63,9 +78,7 @@ export async function reconcile(
   range: ReconcileRange = {},
   signal?: AbortSignal,
 ): Promise<ReconcileResult> {
-  const alone = await whileReadingAlone(deps.state, 'reconcile', () => reconcileWindow(deps, range, signal));
-  if (alone) return alone.result;
-  throw await alreadyRunning(deps.state, 'reconcile');
+  return readAlone(deps.state, 'reconcile', () => reconcileWindow(deps, range, signal));
 }
 
 /**
@@ -92,7 +105,7 @@ export async function reconcileModified(
     return inRun(deps, period, { read: 'changes', signal }, async (matching, options) => {
       const changes = await readChanges(matching, period, options);
       await moveReservationsWatermark(matching.db, period.to);
-      return changes > 0;
+      return changes > 0 ? 'done' : 'nothing';
     });
   });
   return alone?.result;
@@ -137,7 +150,7 @@ async function reconcileWindow(
     await pruneBookings(matching.db);
     const isWhole = range.from === undefined && range.to === undefined;
     if (isWhole) await moveReservationsWatermark(matching.db, Math.floor(now / 1000) - LAG);
-    return true;
+    return 'done';
   });
 }
 
@@ -147,106 +160,42 @@ interface ReadRequest extends Pick<ReconcileRange, 'named'> {
   signal: AbortSignal | undefined;
 }
 
-type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<boolean>;
+type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<'done' | 'nothing'>;
 
-/** Does the work as a run with a row, and returns its result. Work that returns false leaves no row. */
+/** Does the work as a run, and returns its result. */
 async function inRun(
-  {
-    destination,
-    mirror,
-    reservations,
-    sliceSize = SLICE_SIZE,
-    onProgress,
-    state: { db },
-    ...deps
-  }: ReconcileDeps,
+  { sliceSize = SLICE_SIZE, onProgress, ...deps }: ReconcileDeps,
   period: Period,
   { read, signal, named = 0 }: ReadRequest,
   work: RunWork,
 ) {
-  const requestsBefore = destination.requests();
+  const { mirror, destination, reservations, startedBy } = deps;
+  const { db } = deps.state;
   const [from, to] = [period.from * 1000, period.to * 1000];
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
-  const { startedBy } = deps;
   const request = { kind: 'reconcile', lane: LANE, startedBy, streams: [], range } as const;
-  const runId = await startReading(db, request);
-  const verdicts = storeVerdicts(db, runId);
-  try {
+  const { runId, requests } = await workReading(deps, request, signal, async ({ id, requireUnended }) => {
     const [bookings] = await readLookupTables(mirror, reservations.bookings ? [reservations.bookings] : []);
     if (bookings) requireLookups(bookings);
     const shared = bookings ? await mirror.bookings.findShared(bookings) : new Set<string>();
     if (bookings && read === 'window')
       await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
-    const current = { ...reservations, bookings };
     const matching: MatchDeps = {
       mirror,
       destination,
-      reservations: current,
+      reservations: { ...reservations, bookings },
       db,
-      verdicts,
-      runId,
+      verdicts: storeVerdicts(db, id),
+      requireUnended,
       lane: LANE,
       shared,
     };
-    const attributes = {
-      'slotsync.run.id': runId,
-      'slotsync.run.kind': 'reconcile',
-      'slotsync.run.started_by': startedBy,
-      'slotsync.lane': LANE,
-    };
-    const hadWork = await inSpan('run', attributes, () => work(matching, { sliceSize, onProgress, signal }));
-    await (hadWork ? finishRun : dropReading)(db, runId);
-  } catch (error) {
-    const reason = signal?.aborted
-      ? { code: 'interrupted', message: 'the process was stopped' }
-      : { code: codeOf(error), message: messageWithDetail(error) };
-    await failRun(db, runId, reason);
-    throw error;
-  }
+    return work(matching, { sliceSize, onProgress, signal });
+  });
+  const verdicts = storeVerdicts(db, runId);
   const counts = await verdicts.count();
-  const requests = destination.requests() - requestsBefore;
   const facts = { runId, read, requests, events: counts.events, ...counts.verdicts };
   deps.log.info(facts, 'reservations reconciled');
   const discrepancies = named > 0 ? await verdicts.listDiscrepancies(named) : [];
   return { runId, read, from, to, ...counts, requests, discrepancies };
-}
-
-/** Matches what was changed at the service in the period (Unix seconds), whenever it takes place. Returns how many changes there were. */
-async function readChanges(
-  deps: MatchDeps,
-  period: Period,
-  { sliceSize, signal }: ReadOptions,
-): Promise<number> {
-  const { mirror, destination, verdicts, lane } = deps;
-  const source = deps.reservations.bookings;
-  const context = { lane, signal };
-  const size = { most: sliceSize, least: 1 };
-  let changes = 0;
-  // The end of `modified` is included: in slices that follow each other a second is read twice, and none is missed.
-  const cancellations = readSlices(period, size, (modified, most) =>
-    destination.findCancellations({ modified, most }, context),
-  );
-  for await (const { results } of cancellations) {
-    changes += results.length;
-    await verdicts.keep({ seen: results });
-    const ids = results.flatMap(({ reservationId }) => reservationId ?? []);
-    const known = await verdicts.readKnown({ keys: [], destinationIds: ids });
-    const keys = known.map(({ key }) => key);
-    const extIds = results.flatMap(({ extId }) => extId ?? []);
-    const bookings = [
-      ...(await mirror.bookings.readByKeys(source, keys)),
-      ...(await mirror.bookings.readByExternalIds(source, extIds)),
-    ];
-    const { results: reservations } = await destination.findReservations({ ids }, context);
-    await matchBookings(deps, { bookings, reservations, known: keys }, signal);
-  }
-  const changed = readSlices(period, size, (modified, most) =>
-    destination.findReservations({ modified, most }, context),
-  );
-  for await (const { results } of changed) {
-    changes += results.length;
-    await requireUnended(deps);
-    await matchBookings(deps, { bookings: [], reservations: results }, signal);
-  }
-  return changes;
 }

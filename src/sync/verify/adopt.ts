@@ -6,7 +6,7 @@ import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-rec
 import { hashObject } from '../../streams/destination-object.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';
 import { differencesOf, readBeside, type Owner } from '../object/compare-objects.js';
-import type { Pass } from './verify-pass.js';
+import type { Pass } from './read-back.js';
 
 /** The objects of one stream, counted by what became of them. */
 export interface Adopted {

@@ -2,8 +2,7 @@
 // does it; one that was interrupted is verified from the beginning.
 import { startedUntil, unstartedDue } from '../../time/cron-schedule.js';
 import { AFTER_SYNC } from '../../time/schedule.js';
-import { codeOf } from '../../errors/errors.js';
-import { createStoppable, repeat, type Stoppable, type Turns } from '../../process/lifecycle.js';
+import type { Stoppable, Turns } from '../../process/lifecycle.js';
 import { readClock, type Queries } from '../../state/database.js';
 import { listFrozen } from '../../state/freezes.js';
 import {
@@ -16,8 +15,14 @@ import {
 import type { Run } from '../../state/runs/read-runs.js';
 import { whileReadingAlone } from '../../state/runs/reconcile-and-verify-runs.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
-import { startRepairRun } from './start-repair-run.js';
-import { countRepairable, verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
+import { readPeriodically } from '../run/reading-run.js';
+import {
+  countRepairable,
+  startRepairRun,
+  verifyAlone,
+  type VerifyDeps,
+  type VerifyResult,
+} from './verify.js';
 
 export interface PeriodicVerifyDeps extends VerifyDeps {
   /** After a nightly sync the bookings are reconciled first. */
@@ -34,28 +39,12 @@ const LOOK_EVERY_MS = 15 * SECOND;
 /** A whole type is not read again at once after a failure. */
 const AFTER_FAILURE_MS = 15 * MINUTE;
 
-/**
- * Runs until stopped; a stop interrupts a reading at once. One of `turns` is taken for a reading, which keeps one of the few
- * connections of the state. A reading that fails is logged and retried.
- */
+/** Runs until stopped. One of `turns` is taken for a reading, which keeps one of the few connections of the state. */
 export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stoppable {
-  const { stopping, stop, abort } = createStoppable('verify', deps.log, () => loop.ended);
-  const round = async () => {
-    try {
-      if (await findDue(deps.state.db, deps))
-        await turns.take(() => verifyWhenDue(deps, undefined, stopping));
-      return undefined;
-    } catch (error) {
-      if (!stopping.aborted) deps.log.warn({ code: codeOf(error) }, 'verify failed; it is retried');
-      return AFTER_FAILURE_MS;
-    }
-  };
-  const loop = repeat(async () => (await round()) ?? LOOK_EVERY_MS, {
-    everyMs: LOOK_EVERY_MS,
-    signal: stopping,
-    onError: () => undefined, // a round reports its own
+  const pauses = { everyMs: LOOK_EVERY_MS, afterFailureMs: AFTER_FAILURE_MS };
+  return readPeriodically('verify', deps.log, pauses, async (stopping) => {
+    if (await findDue(deps.state.db, deps)) await turns.take(() => verifyWhenDue(deps, undefined, stopping));
   });
-  return { stop, abort };
 }
 
 /**

@@ -1,7 +1,5 @@
 // Reads back what the service holds, compares it with what was accepted last and still stands in the mirror, and writes down
-// what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
-// the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
-import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+// what drifts. A verify only reads; sending again what drifts is a run of its own.
 import { settleRestored } from '../../state/restored-databases.js';
 import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
@@ -9,22 +7,17 @@ import { noteVerified } from '../../state/drift/verifications.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
 import { sampleOwners } from '../../state/records/read/owners.js';
 import { pruneDrift } from '../../state/retention.js';
-import { failRun, finishRun } from '../../state/runs/end-run.js';
-import { readRun } from '../../state/runs/read-runs.js';
-import {
-  alreadyRunning,
-  startReading,
-  whileReadingAlone,
-} from '../../state/runs/reconcile-and-verify-runs.js';
+import type { Queries } from '../../state/database.js';
+import type { Run } from '../../state/runs/read-runs.js';
+import { startFreeRun, type RunRequest } from '../../state/runs/start-run.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';
-import { inSpan } from '../../process/tracing.js';
 import { readLookupTables, requireLookups } from '../run/current-streams.js';
+import { readAlone, workReading } from '../run/reading-run.js';
 import type { Pace } from '../run/request-pace.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { adoptObjects, type Adopted } from './adopt.js';
-import { readTypesBack } from './read-type.js';
-import { count, record, type Pass, type Tallies, type Tally } from './verify-pass.js';
+import { readTypesBack, count, record, type Pass, type Tallies, type Tally } from './read-back.js';
 
 export interface VerifyDeps extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams' | 'log'> {
   startedBy: StartedBy;
@@ -79,7 +72,7 @@ export function verify(
   request?: VerifyRequest,
   signal?: AbortSignal,
 ): Promise<VerifyResult> {
-  return whileAlone(deps, () => verifyAlone(deps, request, signal));
+  return readAlone(deps.state, 'verify', () => verifyAlone(deps, request, signal));
 }
 
 /** Makes records of the objects whose rows have none. Throws as `verify`. */
@@ -88,17 +81,11 @@ export function adopt(
   streams: readonly Stream[] = [...deps.streams.values()],
   signal?: AbortSignal,
 ): Promise<AdoptResult> {
-  return whileAlone(deps, async () => {
+  return readAlone(deps.state, 'verify', async () => {
     const result = await inRun(deps, streams, { adopt: true }, signal, adoptObjects);
     deps.log.info({ runId: result.runId, requests: result.requests }, 'objects adopted');
     return result;
   });
-}
-
-async function whileAlone<T>({ state }: VerifyDeps, work: () => Promise<T>): Promise<T> {
-  const alone = await whileReadingAlone(state, 'verify', work);
-  if (alone) return alone.result;
-  throw await alreadyRunning(state, 'verify');
 }
 
 /** Verifies streams, under the lock of all verifying. */
@@ -128,6 +115,15 @@ export async function verifyAlone(
 /** Objects of a stream whose drift can be sent again. */
 export const countRepairable = ({ changed = 0, missing = 0, inactive = 0 }: Partial<Tally>): number =>
   changed + missing + inactive;
+
+/** Starts a run that sends again what drifts, over those of the streams that no unfinished run covers; undefined: each is covered. */
+export async function startRepairRun(
+  db: Queries,
+  { streams, ...started }: Pick<RunRequest, 'streams' | 'startedBy' | 'fingerprints'>,
+): Promise<Run | undefined> {
+  const request = { kind: 'repair', lane: 'verify', ...started, streams } as const;
+  return (await startFreeRun(db, request)).run;
+}
 
 async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean): Promise<Tallies> {
   const tallies: Tallies = new Map();
@@ -160,7 +156,7 @@ async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: num
   return tallies;
 }
 
-/** Does the work as a run with a row of its own. `work` counts by stream. */
+/** Does the work as a run. `work` counts by stream. */
 async function inRun<T extends object>(
   deps: VerifyDeps,
   streams: readonly Stream[],
@@ -168,28 +164,25 @@ async function inRun<T extends object>(
   signal: AbortSignal | undefined,
   work: (pass: Pass, streams: readonly Stream[]) => Promise<ReadonlyMap<string, T>>,
 ): Promise<{ runId: number; streams: ({ stream: string; type: string } & T)[]; requests: number }> {
-  const { mirror, destination, state, log, startedBy, pace, clock = () => performance.now() } = deps;
-  const { db } = state;
-  const requestsBefore = destination.requests();
-  const runId = await startReading(db, {
+  const { mirror, destination, state, startedBy, pace, clock = () => performance.now() } = deps;
+  const request = {
     kind: 'verify',
     lane: 'verify',
     startedBy,
     streams: streams.map(({ name }) => name),
     range: Object.keys(range).length === 0 ? undefined : range,
-  });
-  try {
+  } as const;
+  const { result, ...run } = await workReading(deps, request, signal, async ({ id, requireUnended }) => {
     let total = 0;
     for (const { name } of streams) {
-      const accepted = await countAccepted(db, name);
+      const accepted = await countAccepted(state.db, name);
       total += range.sample === undefined ? accepted : Math.min(range.sample, accepted);
     }
     let done = 0;
     const progress = async (objects: number) => {
       done += objects;
       deps.onProgress?.(Math.min(done, total), total);
-      const run = await readRun(db, runId);
-      if (!run || run.finishedAt) throw new SlotsyncError('run_cancelled', `run ${runId} was cancelled`, {});
+      await requireUnended();
     };
     // Rows are mapped by what the tables of lookups hold now.
     const current = await readLookupTables(mirror, [...deps.streams.values()]);
@@ -197,28 +190,12 @@ async function inRun<T extends object>(
     selected.forEach(requireLookups);
     const all = new Map(current.map((stream) => [stream.name, stream]));
     const sides = { mirror, destination, state, streams: all };
-    const attributes = {
-      'slotsync.run.id': runId,
-      'slotsync.run.kind': 'verify',
-      'slotsync.run.started_by': startedBy,
-      'slotsync.lane': 'verify',
-    };
-    const counted = await inSpan('run', attributes, () =>
-      work({ ...sides, runId, pace, signal, clock, progress }, selected),
-    );
-    await finishRun(db, runId);
-    await pruneDrift(db);
-    const counts = streams.flatMap(({ name, objectTypes }) => {
-      const found = counted.get(name);
-      return found ? [{ stream: name, type: [...objectTypes].join(', '), ...found }] : [];
-    });
-    return { runId, streams: counts, requests: destination.requests() - requestsBefore };
-  } catch (error) {
-    const reason = signal?.aborted
-      ? { code: 'interrupted', message: 'the process was stopped' }
-      : { code: codeOf(error), message: messageWithDetail(error) };
-    await failRun(db, runId, reason);
-    log.warn({ runId, code: reason.code }, 'verify ended early');
-    throw error;
-  }
+    return work({ ...sides, runId: id, pace, signal, clock, progress }, selected);
+  });
+  await pruneDrift(state.db);
+  const counts = streams.flatMap(({ name, objectTypes }) => {
+    const found = result.get(name);
+    return found ? [{ stream: name, type: [...objectTypes].join(', '), ...found }] : [];
+  });
+  return { ...run, streams: counts };
 }

@@ -1,7 +1,7 @@
 // Slices cover a period once, hold no more than is wanted, and cost few readings too many.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { readSlices } from '../../src/sync/reconcile/time-slices.js';
+import { readSlices } from '../../src/sync/reconcile/read-window.js';
 
 async function slice(moments: readonly number[], size: { most: number; least: number }, to = 10_000) {
   let readings = 0;
