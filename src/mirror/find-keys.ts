@@ -1,7 +1,9 @@
 // Finds which rows have an external id now, and which refer to a record: what is written, retired and sent again is decided
 // by the mirror, not by what the state remembers.
+import { SlotsyncError } from '../errors/errors.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
-import { mayGive } from '../streams/external-id.js';
+import { isIdentifiedByKey, mayGive } from '../streams/external-id.js';
+import { MAX_ID_BYTES } from '../streams/local-key.js';
 import type { DeclaredSource, Stream } from '../streams/stream.js';
 import { keyColumns } from './column-values.js';
 import { isJson, isList, isSingleValue, mappedText, mappedTexts, mayBeText } from './mapped-text.js';
@@ -9,32 +11,78 @@ import { column, joinedText, keyExpression, type Described } from './source-sql.
 import { collect, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
+/** An external id of several rows: how many, and the keys of the first of them. */
+export interface SharedExternalId {
+  externalId: string;
+  count: number;
+  keys: string[];
+}
+
+/** More shared external ids than this mean a wrong template, not a few wrong rows. */
+const MOST_SHARED = 1000;
 /** Keys named for one external id: enough to say which rows share it. */
 const MOST_KEYS = 6;
 
+type Identified = Pick<DeclaredSource, 'source' | 'key' | 'externalId'>;
+
+export type KeyFinder = ReturnType<typeof createKeyFinder>;
+
 /** Errors are SlotsyncError `mirror_…`. */
 export function createKeyFinder(reader: SourceReader) {
+  /** For each external id the keys of rows that have it now. `isNarrowed`: by an index, where there may be one. */
+  async function keysOf(
+    declared: Identified,
+    ids: readonly string[],
+    isNarrowed: boolean,
+  ): Promise<Map<string, string[]>> {
+    const blocks = reader.select<Identified, { externalId: string; keys: string[] }>(
+      declared,
+      (described) => [
+        ...(isNarrowed ? sourceSql.narrowToColumn(described, ids) : []).map((one) =>
+          selectKeys(described, ids, one),
+        ),
+        selectKeys(described, ids),
+      ],
+    );
+    return new Map((await collect(blocks)).map(({ externalId, keys }) => [externalId, keys]));
+  }
+
   return {
     /**
      * For each external id the keys of rows that have it now, at most six, in the byte order of the keys. An id that no
      * row has is not in the answer.
      */
     async findKeysByExternalId(
-      declared: Pick<DeclaredSource, 'source' | 'key' | 'externalId'>,
+      declared: Identified,
       externalIds: readonly string[],
     ): Promise<Map<string, string[]>> {
       const wanted = externalIds.filter((id) => !id.includes('\0') && mayGive(declared.externalId, id));
-      if (wanted.length === 0) return new Map();
-      const found = new Map<string, string[]>();
-      const blocks = reader.select<typeof declared, { externalId: string; keys: string[] }>(
-        declared,
-        (described) =>
-          [...sourceSql.narrowToColumn(described, wanted), 'true'].map((condition) =>
-            selectKeysByExternalId(described, wanted, condition),
-          ),
+      return wanted.length === 0 ? new Map() : keysOf(declared, wanted, true);
+    },
+
+    /**
+     * External ids that several rows have, at most a thousand; more are an error. Rows with one that is too long are each refused
+     * alone. `place`: of the declaration. Reads the whole source, unless the template rules it out.
+     */
+    async findShared(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
+      if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
+      const shared = await collect(
+        reader.select<DeclaredSource, Omit<SharedExternalId, 'keys'>>(declared, (described) => [
+          `SELECT ext AS "externalId", count(*)::int AS count FROM ${keysAndIds(described)}
+            WHERE octet_length(ext) <= ${MAX_ID_BYTES} GROUP BY ext HAVING count(*) > 1 ORDER BY ext
+            LIMIT ${MOST_SHARED + 1}`,
+        ]),
       );
-      for await (const rows of blocks) for (const { externalId, keys } of rows) found.set(externalId, keys);
-      return found;
+      if (shared.length > MOST_SHARED)
+        throw new SlotsyncError(
+          'external_ids_not_unique',
+          `${place}: more than ${MOST_SHARED} external ids belong to several rows each, such as '${shared[0]?.externalId}'`,
+          { remedy: `Name the columns that identify a row in ${place}.externalId.` },
+        );
+      if (shared.length === 0) return [];
+      const ids = shared.map(({ externalId }) => externalId);
+      const named = await keysOf(declared, ids, false);
+      return shared.map((one) => ({ ...one, keys: named.get(one.externalId) ?? [] }));
     },
 
     /** Keys of rows of the child stream that refer to one of these records of the parent stream. */
@@ -57,16 +105,16 @@ export function createKeyFinder(reader: SourceReader) {
   };
 }
 
-function selectKeysByExternalId(
-  described: Described<Pick<DeclaredSource, 'source' | 'key' | 'externalId'>>,
-  wanted: readonly string[],
-  condition: string,
-): string {
-  return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY k COLLATE "C")) AS keys
+const keysAndIds = (described: Described<Identified>, condition = 'true') =>
+  `(SELECT ${sourceSql.externalIdExpression(described)} AS ext, ${keyExpression(described)} AS k
+    FROM ${sourceSql.relation(described.source)} WHERE ${condition}) AS ids`;
+
+/** The first keys of the rows that have these external ids. */
+function selectKeys(described: Described<Identified>, ids: readonly string[], condition?: string): string {
+  return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY place)) AS keys
     FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place
-      FROM (SELECT ${sourceSql.externalIdExpression(described)} AS ext, ${keyExpression(described)} AS k
-        FROM ${sourceSql.relation(described.source)} WHERE ${condition}) AS ids
-      WHERE ext = ANY (${quoteLiteral(arrayLiteral(wanted))}::text[]) AND k IS NOT NULL) AS placed
+      FROM ${keysAndIds(described, condition)}
+      WHERE ext = ANY (${quoteLiteral(arrayLiteral(ids))}::text[]) AND k IS NOT NULL) AS placed
     WHERE place <= ${MOST_KEYS} GROUP BY ext`;
 }
 

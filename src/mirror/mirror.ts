@@ -9,7 +9,7 @@ import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
 import { encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
-import { createKeyFinder } from './find-keys.js';
+import { createKeyFinder, type SharedExternalId } from './find-keys.js';
 import { askForLoad, type LoadReading } from './read-load.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
@@ -26,7 +26,6 @@ import {
   findUnfitKeys,
   keyConditions,
   type NamedColumn,
-  type SharedExternalId,
 } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 import { hashExpression, keyExpression, type Described, type Selection } from './source-sql.js';
@@ -64,6 +63,7 @@ export function createMirror({
 }) {
   const sessions = openReadOnlySessions(url, statementSeconds);
   const reader = createSourceReader(sessions);
+  const keyFinder = createKeyFinder(reader);
   const turns = createTurns();
 
   /** `(key, row hash)` of what is selected: see `readHashes`. */
@@ -124,7 +124,7 @@ export function createMirror({
     catalogue: createCatalogueReader(sessions),
 
     /** Readings of bookings, for reconciling. */
-    bookings: createBookingReader(reader),
+    bookings: createBookingReader(reader, keyFinder),
 
     /** Version and database, when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
@@ -267,10 +267,11 @@ export function createMirror({
     ...createCursorReader(sessions, reader),
 
     // Finds the rows that have an external id now, and those that refer to a record.
-    ...createKeyFinder(reader),
+    findKeysByExternalId: keyFinder.findKeysByExternalId,
+    findReferrers: keyFinder.findReferrers,
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
-    findSharedExternalIds: (stream: Stream) => reader.findSharedExternalIds(`streams.${stream.name}`, stream),
+    findSharedExternalIds: (stream: Stream) => keyFinder.findShared(`streams.${stream.name}`, stream),
 
     close: sessions.close,
   };

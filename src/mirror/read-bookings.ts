@@ -1,5 +1,6 @@
 // Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
 // change, converts times without a zone; what is read has times in milliseconds.
+import type { KeyFinder } from './find-keys.js';
 import { column, keyExpression, type ColumnTypes, type Described } from './source-sql.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import { SlotsyncError } from '../errors/errors.js';
@@ -31,7 +32,7 @@ const SOURCE_REMEDY = 'Correct the configuration; `slotsync check` reads every s
 const ROWS_AT_ONCE = 1000;
 
 /** Readings of bookings. Errors are SlotsyncError `mirror_…`. */
-export function createBookingReader(reader: SourceReader) {
+export function createBookingReader(reader: SourceReader, { findShared }: Pick<KeyFinder, 'findShared'>) {
   function timesOf(bookings: Described<BookingSource>) {
     const { begin, end, timezone, types } = bookings;
     const [fault] = findFaults(bookings, types);
@@ -146,7 +147,7 @@ export function createBookingReader(reader: SourceReader) {
 
     /** External ids that several bookings have. Reads the whole source, unless the template rules it out. */
     async findShared(bookings: BookingSource): Promise<Set<string>> {
-      const shared = await reader.findSharedExternalIds('reservations', bookings);
+      const shared = await findShared('reservations', bookings);
       return new Set(shared.map(({ externalId }) => externalId));
     },
   };

@@ -1,5 +1,4 @@
-// Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
-// their keys, and the external ids that several of its rows share.
+// Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, and its rows.
 import {
   keyExpression,
   toSourceColumns,
@@ -12,7 +11,7 @@ import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { nearestName, suggestName } from '../text/nearest-name.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import type { Row } from '../streams/config-schema.js';
-import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
+import { templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readValue } from './column-values.js';
@@ -40,18 +39,6 @@ export interface SourceRow {
   /** The size of a row that is too large to be read; undefined for the others. */
   bytes: number | undefined;
 }
-
-/** An external id of several rows: how many, and the keys of the first of them. */
-export interface SharedExternalId {
-  externalId: string;
-  count: number;
-  keys: string[];
-}
-
-/** More shared external ids than this mean a wrong template, not a few wrong rows. */
-const MOST_SHARED = 1000;
-/** Keys named of each. */
-const NAMED_KEYS = 6;
 
 /** Times that a reading is begun while the columns of its source change. */
 const MOST_TRIES = 3;
@@ -149,21 +136,6 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     return near === undefined ? '' : `; did you mean ${near}?`;
   }
 
-  async function nameKeys(
-    declared: DeclaredSource,
-    shared: readonly Omit<SharedExternalId, 'keys'>[],
-  ): Promise<SharedExternalId[]> {
-    if (shared.length === 0) return [];
-    const ids = shared.map(({ externalId }) => externalId);
-    const named = await collect(
-      select<DeclaredSource, Omit<SharedExternalId, 'count'>>(declared, (described) => [
-        sourceSql.selectKeysOfIds(described, ids, NAMED_KEYS),
-      ]),
-    );
-    const keysOf = new Map(named.map(({ externalId, keys }) => [externalId, keys]));
-    return shared.map((one) => ({ ...one, keys: keysOf.get(one.externalId) ?? [] }));
-  }
-
   return {
     describedAs,
 
@@ -216,25 +188,6 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       };
       const rows = select<D, Row>(declared, statementsFor);
       return toSourceRows(await collect(rows), names, types);
-    },
-
-    /**
-     * External ids that several rows have, at most a thousand; more are an error. Reads the whole source, unless the
-     * template rules it out.
-     */
-    async findSharedExternalIds(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
-      if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
-      const shared = await collect(
-        select<DeclaredSource, Omit<SharedExternalId, 'keys'>>(declared, (described) => [
-          sourceSql.selectSharedExternalIds(described, MOST_SHARED + 1),
-        ]),
-      );
-      if (shared.length <= MOST_SHARED) return nameKeys(declared, shared);
-      throw new SlotsyncError(
-        'external_ids_not_unique',
-        `${place}: more than ${MOST_SHARED} external ids belong to several rows each, such as '${shared[0]?.externalId}'`,
-        { remedy: `Name the columns that identify a row in ${place}.externalId.` },
-      );
     },
   };
 }

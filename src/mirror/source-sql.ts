@@ -224,26 +224,6 @@ export function externalIdExpression({
   return `(${keySql(externalId.rule, parts.join(' || '))}) COLLATE "C"`;
 }
 
-type Identified = Pick<Described<Stream>, 'key' | 'externalId' | 'source' | 'types'>;
-
-const keysAndIds = (stream: Identified) =>
-  `(SELECT ${externalIdExpression(stream)} AS ext, ${keyExpression(stream)} AS k
-    FROM ${relation(stream.source)}) AS ids`;
-
-/** External ids that more than one row has, and how many have it. Rows with one that is too long are each refused alone. */
-export function selectSharedExternalIds(stream: Identified, limit: number): string {
-  return `SELECT ext AS "externalId", count(*)::int AS count FROM ${keysAndIds(stream)}
-    WHERE octet_length(ext) <= ${MAX_ID_BYTES} GROUP BY ext HAVING count(*) > 1 ORDER BY ext LIMIT ${limit}`;
-}
-
-/** The first keys of the rows that have these external ids. */
-export function selectKeysOfIds(stream: Identified, externalIds: readonly string[], limit: number): string {
-  return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY place)) AS keys
-    FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place FROM ${keysAndIds(stream)}
-      WHERE ext = ANY (${quoteLiteral(arrayLiteral(externalIds))}::text[]) AND k IS NOT NULL) AS placed
-    WHERE place <= ${limit} GROUP BY ext`;
-}
-
 /**
  * A condition that rows with these external ids fulfil, where the template has one column: it can be undone, so that the
  * column's index serves. Other rows may fulfil it too. `externalIds`: such as the template may give.
