@@ -82,17 +82,6 @@ it('overwriting: beyond the limit it is held with samples, the next nights too, 
   expect((await world.sync()).run.plan['rooms']).toMatchObject({ create: 0, unchanged: 50 });
 });
 
-it('overwriting: an approval is counted again', async () => {
-  const world = await open(rooms(), 40, 30);
-  const { run } = await world.sync();
-  put(world, 'room_r030', 'room', { 'room.name': 'By hand' });
-  await world.sql`UPDATE slotsync.records SET object_hash = NULL, status = 'failed', synced_at = NULL
-    WHERE local_key = 'r030'`;
-  const { run: next } = await world.approve(run.id);
-  expect(reasonHeld(next, 'rooms', 'overwrite')).toContain('and the approval allows 30');
-  expect(nameThere(world, 'r000')).toBe('By hand r000');
-});
-
 it('overwriting: single keys from the inbox are weighed, and count together within a day', async () => {
   const world = await open(rooms({ limits: { overwrite: { count: 2, percent: 10 } } }), 40, 40);
   for (const code of codes(3, 10)) {
@@ -177,12 +166,6 @@ it('overwriting: what the last of several lists of creates meets counts with wha
   const { run } = await world.sync();
   expect(run).toMatchObject({ status: 'held', holds: { rooms: { overwrite: { count: 16 } } } });
   expect(nameThere(world, all.at(-1) ?? '')).toBe(`By hand ${all.at(-1)}`);
-});
-
-it('overwriting: a few go without an approval', async () => {
-  const world = await open(rooms(), 40, 10);
-  expect((await world.sync()).run).toMatchObject({ status: 'succeeded', plan: { rooms: { overwrite: 10 } } });
-  expect(nameThere(world, 'r000')).toBe('Room r000');
 });
 
 it('overwriting: courses are compared with the rooms they refer to before any room is accepted', async () => {

@@ -115,17 +115,6 @@ describe('beyond its limit', () => {
     });
   });
 
-  it('a create is held while updates go on; the first filling was not', async () => {
-    const world = await open(rooms({ limits: { create: FEW } }), 20);
-    await add(world, ...codes(3, 100));
-    await rename(world, 'r000', 'r001', 'r002');
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'held', holds: { rooms: { create: { count: 3 } } } });
-    expect(world.sandbox.objects()).toHaveLength(20);
-    expect(nameThere(world, 'r000')).toBe('Room r000!');
-    expect(await world.recordsOf('rooms')).not.toHaveProperty('r100');
-  });
-
   it('each operation waits for its own word', async () => {
     const world = await open(rooms({ limits: { create: FEW, update: FEW, retire: FEW } }), 20);
     await add(world, ...codes(3, 100));

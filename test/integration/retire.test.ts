@@ -2,7 +2,6 @@
 // Retirement: what becomes of the object of a row that is gone, and what stops it.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
-import { type Declaration } from '../support/campus.js';
 import {
   addRooms,
   codes,
@@ -10,14 +9,12 @@ import {
   expectNothingToSend,
   isActive,
   keepRoomWorlds,
-  nameAtService,
   rename,
   ROOMS,
   rooms,
   roomsAndCourses,
 } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
-import { reasonHeld } from '../support/held-reason.js';
 
 const open = keepRoomWorlds();
 
@@ -151,58 +148,6 @@ describe('retirement: a row that is gone', () => {
     expect(isActive(world, 'room_A')).toBe(true);
     await world.sync();
     expect(isActive(world, 'room_A')).toBe(false);
-  });
-
-  const limited = (config: Declaration['limits']) =>
-    rooms({ retire: 'deactivate', ...(config ? { limits: config } : {}) });
-
-  it('limits: a mass retirement holds every retirement in the stream; creates and updates go on', async () => {
-    const world = await open(limited(undefined));
-    await addRooms(world, ...codes(40));
-    await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code < 'r011'`;
-    await addRooms(world, 'new');
-    await rename(world, 'r030', 'Renamed');
-    const { run } = await world.sync();
-    expect(run.status).toBe('held');
-    expect(run.holds['rooms']?.retire).toMatchObject({ count: 11, reason: 'limit' });
-    expect(reasonHeld(run, 'rooms', 'retire')).toMatch(/11 of 40 records .*slotsync approve 2 /);
-    expect(world.sandbox.objects().every(({ active }) => active)).toBe(true);
-    expect(nameAtService(world, 'new')).toBe('Room new');
-    expect(nameAtService(world, 'r030')).toBe('Renamed');
-    expect(
-      await world.sql`SELECT stream, gate, count(*)::int AS keys FROM slotsync.held GROUP BY 1, 2`,
-    ).toEqual([{ stream: 'rooms', gate: 'retire', keys: 11 }]);
-  });
-
-  it.each([
-    ['few in number', 40, 10, undefined],
-    ['a small share', 200, 11, undefined],
-    ['as many as the stream allows', 4, 3, { retire: { count: 3, percent: 0 } }],
-  ])('goes when they are %s', async (_, count, gone, limits) => {
-    const world = await open(limited(limits));
-    await addRooms(world, ...codes(count));
-    await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code < ${`r${String(gone).padStart(3, '0')}`}`;
-    const { run } = await world.sync();
-    expect(run.status).toBe('succeeded');
-    expect(world.sandbox.objects().filter(({ active }) => !active)).toHaveLength(gone);
-  });
-
-  it('with all others holds: an empty source retires nothing, however small', async () => {
-    const world = await open(retiring);
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await world.sql`TRUNCATE rooms`;
-    const { run } = await world.sync();
-    expect(run).toMatchObject({
-      status: 'held',
-      holds: { rooms: { retire: { count: 2, reason: 'empty_source' } } },
-    });
-    expect(world.writes()).toHaveLength(1);
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await expectInSync(world);
   });
 
   it('with all others, while a lost answer is repeated, retires nothing either', async () => {

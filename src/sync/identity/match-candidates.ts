@@ -40,7 +40,7 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'
 }
 
 /** A row, as the object that it would become. */
-export interface SoughtRow {
+interface SoughtRow {
   key: string;
   object: DestinationObject;
 }

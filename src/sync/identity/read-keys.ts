@@ -54,8 +54,7 @@ export async function findUnknownKeys(
   const known = await readRecordKeys(state.db, stream.name, keys.map(shortenKey));
   const rest = keys.filter((key) => !known.has(shortenKey(key)));
   if (rest.length === 0) return [];
-  for await (const lines of mirror.readHashes(stream, { keys: rest.map(shortenKey) })) {
-    for (const line of lines) known.add(decodeColumn(unescapeColumn(line.split('\t', 1)[0] ?? '')));
-  }
+  for await (const found of readKeys(mirror.readHashes(stream, { keys: rest.map(shortenKey) })))
+    for (const key of found) known.add(key);
   return rest.filter((key) => !known.has(shortenKey(key)));
 }

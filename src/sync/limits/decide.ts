@@ -54,11 +54,7 @@ const MET_WHILE_SENDING: ReadonlySet<GateReason> = new Set(['refused', 'forbidde
 const KEEPS_PARTS: ReadonlySet<GateReason> = new Set(['limit', 'owned_by_former_stream']);
 
 /** The first filling of a stream is no mass change; from a load that is not recent it waits, too. */
-export const isFirstFilling = ({
-  operation,
-  accepted,
-  load,
-}: Pick<Weighed, 'operation' | 'accepted' | 'load'>) =>
+const isFirstFilling = ({ operation, accepted, load }: Pick<Weighed, 'operation' | 'accepted' | 'load'>) =>
   operation === 'create' && accepted === 0 && load === undefined;
 
 /** Decides about one operation of a plan of a stream. */

@@ -247,22 +247,6 @@ async function planStreams(
   return { plan, plans, holds, batches, sending, writers, loads, hasProblems };
 }
 
-/** Why a run could not be planned, or a stream of it. */
-const problemOf = (
-  run: Pick<PlannedRun, 'id' | 'kind' | 'range'>,
-  { code, message }: { code: string; message: string },
-) =>
-  ({
-    status: 'failed',
-    code,
-    message,
-    runId: run.id,
-    runKind: run.kind,
-    isWhole: isWhole(run),
-    failed: 0,
-    dead: 0,
-  }) as const;
-
 /** A stream of which nothing is sent, and why: a failed batch without keys. */
 async function failStream(
   { state, log }: RunDeps,
@@ -271,6 +255,7 @@ async function failStream(
   { name, level }: Pick<Stream, 'name' | 'level'>,
   error: unknown,
 ): Promise<void> {
+  const message = `${name}: ${messageWithDetail(error)}`;
   const failed: NewBatch = {
     runId: planner.runId,
     stream: name,
@@ -279,13 +264,21 @@ async function failStream(
     keys: [],
     counts: NO_OUTCOMES,
     errorCode: codeOf(error),
-    errorMessage: `${name}: ${messageWithDetail(error)}`,
+    errorMessage: message,
   };
   await asPlanner(state.db, planner, async (tx) => {
     await deleteBatches(tx, planner.runId, name);
     await insertBatches(tx, [failed]);
-    const message = failed.errorMessage ?? '';
-    await noteProblems(tx, [name], problemOf(run, { code: codeOf(error), message }));
+    await noteProblems(tx, [name], {
+      status: 'failed',
+      code: codeOf(error),
+      message,
+      runId: run.id,
+      runKind: run.kind,
+      isWhole: isWhole(run),
+      failed: 0,
+      dead: 0,
+    });
   });
   logUnexpected(log, error);
   log.error({ code: codeOf(error), stream: name }, 'stream failed while planning');
