@@ -261,8 +261,13 @@ it('overwriting: an object without an external id that a record is linked to is 
       INSERT INTO slotsync.links (stream, local_key, external_id, destination_id, assigns_id, linked_by)
       VALUES ('rooms', ${code}, ${`room_${code}`}, ${id}, true, 'match')`;
   }
-  const { counts } = await previewStream(world.deps(), world.stream('rooms'));
+  const { counts, samples } = await previewStream(world.deps(), world.stream('rooms'));
   expect(counts).toMatchObject({ create: 20, overwrite: 20 });
+  expect(samples[0]).toMatchObject({
+    operation: 'overwrite',
+    externalId: 'room_r000',
+    changes: [{ field: 'room.name', old: ['By hand'], new: ['Room r000'] }],
+  });
 });
 
 it('plan: one that fails in the middle of its readings returns their connections', async () => {
