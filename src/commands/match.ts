@@ -12,11 +12,11 @@ import { actAs, noteAction, toRecords } from '../state/actions.js';
 import { unlinkRecords } from '../state/records/link-records.js';
 import { applyLinks, type AppliedLinks } from '../sync/match/apply-links.js';
 import type { Queries } from '../state/database.js';
-import type { MatchDeps } from '../sync/match/compare-type.js';
 import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow, joinValues } from '../sync/match/match-file.js';
 import {
   groupByType,
   matchStreams,
+  type MatchDeps,
   type MatchRequest,
   type MatchLine,
   type StreamMatches,

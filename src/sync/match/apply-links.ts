@@ -10,7 +10,7 @@ import { keyOf } from '../../streams/external-id-rule.js';
 import type { Stream } from '../../streams/stream.js';
 import { findOwners, type Owner } from '../object/compare-objects.js';
 import { idsOf } from '../identity/row-ids.js';
-import type { MatchDeps } from './compare-type.js';
+import type { MatchDeps } from './match-streams.js';
 import { findRepeated, readMatchLines, type LineFault, type WantedLink } from './match-file.js';
 
 export interface AppliedLinks {
