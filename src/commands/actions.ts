@@ -1,6 +1,6 @@
 import type { App } from '../app/app.js';
 import { actionsDocument } from '../documents/actions.js';
-import { printDocument } from '../render/print.js';
+import { printDocument } from '../render/print-document.js';
 import { listActions } from '../state/actions.js';
 import { readClock } from '../state/database.js';
 import type { CommonOptions } from './command.js';

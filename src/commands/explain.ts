@@ -4,7 +4,7 @@ import { SlotsyncError } from '../errors/errors.js';
 import { bookingDocument } from '../documents/bookings.js';
 import { nextOfRecord, recordDocument, unownedDocument } from '../documents/record.js';
 import { readChainOf, readHoldingGate } from '../situation/chains.js';
-import { printDocument } from '../render/print.js';
+import { printDocument } from '../render/print-document.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey } from '../streams/local-key.js';

@@ -14,7 +14,7 @@ import {
 import type { Point } from '../documents/document.js';
 import { UsageError } from '../errors/errors.js';
 import { openCsvFile } from '../files/csv-file.js';
-import { printContent, printDocument } from '../render/print.js';
+import { printContent, printDocument } from '../render/print-document.js';
 import { eachFailure, eachHeld, readFailuresFacts } from '../situation/failures.js';
 import { readClock } from '../state/database.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { MOST_BOOKINGS, reconcileDocument } from '../documents/bookings.js';
-import { printDocument } from '../render/print.js';
+import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
 import { reconcile } from '../sync/reconcile/reconcile.js';
 import type { CommonOptions } from './command.js';

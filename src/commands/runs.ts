@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { runDocument, runsDocument, runToJson } from '../documents/runs.js';
 import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';
-import { printDocument } from '../render/print.js';
+import { printDocument } from '../render/print-document.js';
 import { readClock } from '../state/database.js';
 import { findRun, LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';

@@ -4,7 +4,7 @@ import { openCsvFile } from '../files/csv-file.js';
 import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { adoptDocument, MOST_DRIFTING, verifyDocument } from '../documents/drift.js';
-import { printDocument } from '../render/print.js';
+import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
 import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
 import { noteAction } from '../state/actions.js';

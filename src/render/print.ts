@@ -1,7 +1,6 @@
 // Output for people: lines on standard output, or one JSON document for programs; notes, progress and errors on standard
 // error. Nothing else writes there, so that no text can control the terminal or begin a line: every line is made visible, then
 // laid out in the terminal's width, then coloured.
-import type { Document, Section } from '../documents/document.js';
 import { plural } from '../text/format.js';
 import {
   canDraw,
@@ -17,7 +16,6 @@ import {
   type Output,
 } from '../process/terminal.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
-import { answerToText, contentToText } from './text.js';
 import { breakLine, headOf, wrapLine } from './wrap.js';
 
 /** The colours of statuses. */
@@ -87,26 +85,6 @@ export function printJson(value: unknown): void {
 export function print({ json }: { json?: boolean | undefined }, document: unknown, lines: readonly string[]) {
   if (json) printJson(document);
   else if (lines.length > 0) printLines(lines);
-}
-
-interface Shown {
-  json?: boolean | undefined;
-  timeZone: string;
-}
-
-/** The answer of a command: a document for people, or its facts as JSON for programs. Every time is shown in the time zone. */
-export function printDocument(
-  document: Omit<Document, 'title'>,
-  { json, timeZone }: Shown,
-  facts: unknown,
-): void {
-  if (json) printJson(facts);
-  else printLines(answerToText(document, { timeZone, columns: columnsOf(process.stdout) }).split('\n'));
-}
-
-/** A part of an answer, without a heading. */
-export function printContent(content: Omit<Section, 'id' | 'title'>, timeZone: string): void {
-  printLines(contentToText(content, { timeZone, columns: columnsOf(process.stdout) }));
 }
 
 /** The lines as this output shows them: within its width, and with colours where it has them. */
