@@ -140,7 +140,7 @@ export default defineDialect({
     path: '/items/bulk',
     body: (objects) => ({ items: objects.map(writeItem) }),
     read(body, sent) {
-      const { outcomes } = body as { outcomes: { ref?: string; code: number; why?: string }[] };
+      const { outcomes = [] } = body as { outcomes?: { ref?: string; code: number; why?: string }[] };
       if (outcomes.length !== sent.length)
         throw new Error(`${outcomes.length} outcomes of ${sent.length} items`);
       return outcomes.map(({ ref, code, why }, at) => ({

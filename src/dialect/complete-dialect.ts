@@ -67,8 +67,8 @@ const SHAPES: Record<string, z.ZodType> = {
 };
 
 const ASKS = new Set(['ask', 'headers', 'write', 'body']);
-/** Sections that read one object, or an error. One that is odd must not stop the others. */
-const READS_ONE = new Set(['object', 'active', 'error']);
+/** Sections that read one object or booking, or an error. One that is odd must not stop the others. */
+const READS_ONE = new Set(['object', 'active', 'error', 'reservation', 'cancellation']);
 
 /** Whether a function failed by its own fault, so that no other answer and no later attempt helps. */
 const isOwnFault = (error: unknown): error is Error =>
@@ -144,6 +144,8 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
     if (!isFinal) return new NotUnderstood('', what, { remedy, detail });
     return new SlotsyncError('configuration', what, { remedy, detail });
   };
+  /** The function has read an answer. */
+  let hasRead = false;
   return (...given) => {
     let returned: unknown;
     try {
@@ -153,7 +155,9 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
         throw error;
       // Its text may repeat what the function got: the key, or values of an object.
       const detail = section === 'authenticate' ? undefined : messageOf(error);
-      if (!isOwnFault(error) || READS_ONE.has(section)) throw failed('throws', detail);
+      // A body that is no object, or one that the function fails on after others, is an odd answer: it is asked for again.
+      const isOdd = hasRead || typeof given[0] !== 'object' || given[0] === null;
+      if (!isOwnFault(error) || READS_ONE.has(section) || (isOdd && !ASKS.has(name))) throw failed('throws', detail);
       const [, line] = error.stack?.split(`${String(file)}:`) ?? [];
       throw failed(line === undefined ? 'throws' : `throws in line ${parseInt(line, 10)}`, detail, true);
     }
@@ -169,6 +173,7 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
       const at = issue && issue.path.length > 0 ? ` at ${issue.path.join('.')}` : '';
       throw failed(`returns something else than is expected${at}: ${issue?.message}`);
     }
+    hasRead = true;
     return parsed ? parsed.data : returned;
   };
 }

@@ -134,15 +134,24 @@ describe('a dialect of a configuration', () => {
   it.each<[string, string, () => unknown, string]>([
     ['find', 'read', () => (undefined as unknown as string).length, 'configuration'],
     ['write', 'read', () => 'x'.repeat(-1), 'answer_invalid'],
-    ['reservation', 'read', () => (null as unknown as string).length, 'configuration'],
+    ['reservation', 'read', () => (null as unknown as string).length, 'answer_invalid'],
     ['object', 'read', () => (undefined as unknown as string).length, 'answer_invalid'],
     ['find', 'read', () => JSON.parse('{') as unknown, 'answer_invalid'],
   ])('%s.%s that fails by its own fault is not asked again', (section, name, fails, code) => {
     const dialect = completeDialect({ [section]: { [name]: fails } }, import.meta.filename);
-    const read = (dialect as unknown as Record<string, Record<string, () => unknown>>)[section]?.[name];
+    const read = (dialect as unknown as Record<string, Record<string, (body: object) => unknown>>)[section]?.[name];
     const how =
       code === 'configuration' ? /of dialect\.test\.ts throws in line \d+$/ : /dialect\.test\.ts throws/;
-    expect(errorOf(() => read?.())).toMatchObject({ code, message: expect.stringMatching(how) });
+    expect(errorOf(() => read?.({}))).toMatchObject({ code, message: expect.stringMatching(how) });
+  });
+
+  it('a function that fails on a body which is no object, or after it has read others, is asked again', () => {
+    const read = (body: unknown) => ({ results: (body as { items: object[] }).items.slice(), next: null });
+    const { find } = completeDialect({ find: { read } }, FILE);
+    expect(errorOf(() => find.read(null as never, QUESTION))).toMatchObject({ code: 'answer_invalid' });
+    expect(errorOf(() => find.read({} as never, QUESTION))).toMatchObject({ code: 'configuration' });
+    find.read({ items: [] } as never, QUESTION);
+    expect(errorOf(() => find.read({} as never, QUESTION))).toMatchObject({ code: 'answer_invalid' });
   });
 
   it.each<[string, string, unknown]>([
