@@ -7,6 +7,7 @@ import type {
   ReservationSelection,
   FoundObject,
 } from '../../destination/destination.js';
+import { refusedContent } from '../../destination/http-errors.js';
 import type { State } from '../../state/database.js';
 import { readDriftOf } from '../../state/drift/read-drift.js';
 import { listFormerObjects } from '../../state/records/read/former-objects.js';
@@ -219,9 +220,18 @@ async function findByNumber(deps: NameDeps, stream: Stream, named: string): Prom
   const number = named.startsWith('#') ? named.slice(1) : named;
   const [key] = await listKeysByNumber(deps.state.db, stream.name, number);
   if (key !== undefined) return { key };
-  // A service with numbers may refuse to look for another text.
   if (number === named && !/^\d+$/.test(named)) return undefined;
-  const object = (await deps.destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);
+  const object = await readByNumber(deps, stream, number);
   if (object?.extId === undefined) return object && { object };
   return (await findByExternalId(deps, stream, object.extId)) ?? { object };
+}
+
+/** A service with numbers may refuse to look for another text: then no object has it. */
+async function readByNumber({ destination }: NameDeps, stream: Stream, number: string) {
+  try {
+    return (await destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);
+  } catch (error) {
+    if (refusedContent(error)) return undefined;
+    throw error;
+  }
 }
