@@ -303,8 +303,8 @@ function openDestination(
     return readPages((page) => ask<T>(find, filter, page, context), reading);
   };
 
-  /** Ids named in one find, as the service takes them: fewer after a request was too large. */
-  let namedAtOnce = NAMED_AT_ONCE;
+  /** Names in one find of a kind, as the service takes them: fewer after a request was too large. */
+  const namedAtOnce = new Map<Filter['by'], number>();
 
   /**
    * Finds objects or bookings by any number of names. A find that one of its names may have spoiled is sent again in halves. A name that fails alone,
@@ -318,7 +318,9 @@ function openDestination(
     context: Context,
     { unreadable, suspects = new Set(), ...bounds }: Narrowing,
   ): Promise<T[]> {
+    const { by } = filterOf(names);
     const { call } = client.find(find.kind, filterOf(names));
+    const most = () => namedAtOnce.get(by) ?? NAMED_AT_ONCE;
     const results: T[] = [];
     const kept = countKept(call);
     let isAnswered = false;
@@ -328,20 +330,22 @@ function openDestination(
     async function ask(parts: (readonly string[])[]): Promise<Map<string, unknown>> {
       const failed = new Map<string, unknown>();
       for (let part = parts.shift(); part; part = parts.shift()) {
-        if (part.length > namedAtOnce) {
-          parts = [...slice(part, namedAtOnce), ...parts];
+        if (part.length > most()) {
+          parts = [...slice(part, most()), ...parts];
           continue;
         }
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
           const filter = filterOf(part);
-          found = await readFind(find, filter, context, { ...bounds, ask: findWholePage });
-          if (find.kind === 'objects' && filter.by === 'extIds') requireAsked(found.results, part);
+          // The values of one row may name very many objects.
+          const ask = by === 'fields' && part.length === 1 ? findPage : findWholePage;
+          found = await readFind(find, filter, context, { ...bounds, ask });
+          if (find.kind === 'objects' && by === 'extIds') requireAsked(found.results, part);
         } catch (error) {
           const [only] = part;
           if (only === undefined || !(isSpoiled(error) || refusedContent(error))) throw error;
           if (part.length > 1 && isRequestTooLarge(error)) {
-            namedAtOnce = Math.min(namedAtOnce, Math.ceil(part.length / 2));
+            namedAtOnce.set(by, Math.min(most(), Math.ceil(part.length / 2)));
             parts.unshift(part);
             continue;
           }
@@ -364,7 +368,7 @@ function openDestination(
     }
 
     const others = names.filter((id) => !suspects.has(id));
-    let failed = await ask(slice(others, namedAtOnce));
+    let failed = await ask(slice(others, most()));
     for (let attempt = 1; failed.size > 0 && attempt < ATTEMPTS_ALONE; attempt++) {
       // A queue sends its batch again; a command has only this reading.
       if (!isAnswered && (patience === noPatience || !(await isUp(context)))) throw [...failed.values()][0];
