@@ -166,8 +166,8 @@ export type Answered<T> = { sent: readonly T[] } & ({ results: Map<string, PutRe
 /**
  * Puts all objects, so that one that the service refuses does not spoil the others. A request that is refused whole is halved until the
  * refused object stands alone: 2·k·log2(n) requests for k such objects of n. `results` is filled as answers arrive, so that what is
- * known survives an error. Returns what was refused whole although none of it was refused alone. Throws an error of `put` that is no
- * refusal.
+ * known survives an error. Returns what was refused for the number of its objects: none of it was refused alone, and no list of as many was
+ * accepted. Throws an error of `put` that is no refusal.
  */
 export async function putHalving<T extends DestinationObject>(
   put: (objects: readonly T[]) => Promise<Answered<T>>,
@@ -177,10 +177,12 @@ export async function putHalving<T extends DestinationObject>(
   const toSend = [objects];
   const refused: (readonly T[])[] = [];
   const alone = new Set<T>();
+  let accepted = 0;
   for (let list = toSend.shift(); list; list = toSend.shift()) {
     const { sent, ...answer } = await put(list);
     if ('results' in answer) {
       for (const [extId, result] of answer.results) results.set(extId, result);
+      accepted = Math.max(accepted, sent.length);
       continue;
     }
     const status = refusalStatus(answer.error, sent.length);
@@ -195,7 +197,8 @@ export async function putHalving<T extends DestinationObject>(
       toSend.unshift(sent.slice(0, middle), sent.slice(middle));
     }
   }
-  return refused.filter((all) => !all.some((object) => alone.has(object))).toReversed();
+  const isForNumber = (all: readonly T[]) => all.length > accepted && !all.some((object) => alone.has(object));
+  return refused.filter(isForNumber).toReversed();
 }
 
 /** An answer that is too large may have accepted its objects, and smaller requests have smaller answers. */
