@@ -109,7 +109,7 @@ function describe(arrivals: readonly Arrival[], mostInAnySecond: number): Cell[]
   const seconds = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / 1000;
   const gap = Math.max(...times.slice(1).map((at, index) => at - (times[index] ?? at)));
   const rate = (times.length - 1) / seconds;
-  const finds = sent.filter(({ method }) => method !== 'PUT').length;
+  const finds = sent.filter(({ path }) => path.endsWith('/find')).length;
   return [
     percent(rate / ceiling(LATENCY_MS)),
     rate.toFixed(2),
