@@ -167,7 +167,7 @@ const booked = (value: string) =>
     },
     reservations: [
       {
-        id: 7,
+        id: '7',
         extId: value,
         begin: NOW.getTime(),
         end: NOW.getTime(),
@@ -176,7 +176,7 @@ const booked = (value: string) =>
         fields: fields(value),
       },
     ],
-    cancellations: [{ id: 8, reservationId: 7, begin: NOW.getTime(), end: NOW.getTime() }],
+    cancellations: [{ id: '8', reservationId: '7', begin: NOW.getTime(), end: NOW.getTime() }],
     requests: [{ asked: `reservations by ${value}`, results: 1 }],
   }) as unknown as BookingExplained;
 
