@@ -132,7 +132,7 @@ async function showPlan({ begin, command, commands, show, sandbox, checks }: Sta
 }
 
 async function showFirstSync({ begin, sync, show, sandbox, checks, most, rate }: Stage, creates: number) {
-  begin('The first sync, at the whole quota');
+  begin('The first sync');
   const { objects, puts, seconds, throttled } = await sync('first sync');
   const wrong = creates - sandbox.objects().length;
   show(
