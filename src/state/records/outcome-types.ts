@@ -34,7 +34,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
       outcome: 'synced' | 'unchanged';
       /** The operation that the service accepted, if one was sent. */
-      operation?: keyof AcceptedCounts;
+      operation?: keyof AcceptedCounts | undefined;
       destinationId?: string | undefined;
       sourceHash: string;
       objectHash: string;

@@ -130,6 +130,18 @@ function seenInSync(outcomes: readonly Outcome[]) {
 
 /** An outcome as the statement reads it. */
 function toRow(outcome: Outcome) {
+  if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
+    const { operation, retired, externalId, destinationId, sourceHash, objectHash } = outcome;
+    return {
+      outcome: outcome.outcome,
+      operation,
+      retired,
+      externalId,
+      destinationId,
+      sourceHash,
+      objectHash,
+    };
+  }
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
   return { ...outcome, changedId: undefined, message, waitsFor };

@@ -3,6 +3,7 @@
 import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
+import type { AcceptedCounts } from '../../state/schema.js';
 import type { Link } from '../../state/records/links.js';
 import {
   ANSWER_CONTRADICTS,
@@ -48,7 +49,7 @@ const NAMED = 3;
 
 /** The service holds the object already: nothing is sent. */
 export function unchanged(write: Write, destinationId?: string): Outcome {
-  return { ...acceptance(write, destinationId), outcome: 'unchanged' };
+  return acceptance(write, 'unchanged', destinationId);
 }
 
 /**
@@ -60,7 +61,7 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
   const { record, sourceHash, retires, former } = write;
   if (result.accepted) {
     const operation = retires ? 'retire' : record.objectHash === null ? 'create' : 'update';
-    return { ...acceptance(write, result.id), outcome: 'synced', operation };
+    return acceptance(write, 'synced', result.id, operation);
   }
   if (result.status === undefined) return contradicted(write, result.message);
   const { status, message } = result;
@@ -119,10 +120,18 @@ export function failsOnObject(write: Write, code: string, error: unknown): Outco
   return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
 }
 
-function acceptance(write: Write, destinationId?: string) {
-  const { sourceHash, objectHash, retires, link } = write;
+/** One literal: copies of it took 4 % of the time of a load. */
+function acceptance(
+  { record, object, sourceHash, objectHash, retires, link }: Write,
+  outcome: 'synced' | 'unchanged',
+  destinationId?: string,
+  operation?: keyof AcceptedCounts,
+): Outcome {
   return {
-    ...named(write),
+    localKey: record.localKey,
+    externalId: object.extId,
+    outcome,
+    operation,
     destinationId,
     sourceHash,
     objectHash,
