@@ -1,5 +1,5 @@
-// The keys of one request. A batch is a row before it is a job, and finished as a row: the queue may be lost at any time
-// without losing a batch.
+// A batch: the keys that are claimed, read and settled as one, and written in as many requests as it takes. A batch is a row
+// before it is a job, and finished as a row: the queue may be lost at any time without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { isFrozen, reasonFrozen } from '../freezes.js';
