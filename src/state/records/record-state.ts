@@ -11,9 +11,10 @@
 //   not relied on    object_hash = ''   the object was accepted, and what it holds is not known: its row is sent
 //   former           former_key         it keeps an object that no row has since the external id of a record changed
 //
-// Writers, each a file beside this one: claim-records and settle-records for a batch, fail-records for a plan or a batch
-// that was given up, transfer-objects where an object gets another owner, link-records, change-key, retry-records,
-// forget-key and gone-rows where the row is gone, adopt-records after the state was lost, wake-* when a reference arrives.
+// Writers, each a file beside this one: claim-records and settle-records for a batch, settle-records (`failRecords`) also for
+// rows that a plan does not send and for a batch out of attempts, transfer-objects where an object gets another owner,
+// link-records, change-key, retry-records, forget-key and gone-rows where the row is gone, adopt-records after the state was
+// lost, wake-waiting when a reference arrives.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 
