@@ -87,14 +87,14 @@ export function createExecutor(options: ExecutorOptions) {
   async function handleFailure(
     error: unknown,
     attempt: Attempt,
-    { log: child, lane, giveUp }: { log: Logger; lane?: string | undefined; giveUp: () => Promise<void> },
+    { log: child, lane, fail }: { log: Logger; lane?: string | undefined; fail: () => Promise<void> },
   ): Promise<void> {
     const isInterrupted = aborting.aborted;
     if (!isInterrupted) logUnexpected(child, error);
     const mustWait = !isInterrupted && breaker.failed(error, attempt.name);
     const { attemptsMade, attempts } = attempt;
     const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });
-    if (decision.action === 'give_up') return giveUp();
+    if (decision.action === 'fail') return fail();
     if (decision.action === 'retry') {
       child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
       return attempt.again(decision.afterMs, error);
@@ -123,8 +123,8 @@ export function createExecutor(options: ExecutorOptions) {
           await attempt.goOn(queued, tracedBy(spanOfRun()));
         });
       } catch (error) {
-        const giveUp = () => failPlanning(state.db, { runId, token }, reasonOf(error));
-        await handleFailure(error, attempt, { log: child, giveUp });
+        const fail = () => failPlanning(state.db, { runId, token }, reasonOf(error));
+        await handleFailure(error, attempt, { log: child, fail });
       }
     },
 
@@ -149,14 +149,17 @@ export function createExecutor(options: ExecutorOptions) {
       } catch (error) {
         const found = afterFailure(earlier, error);
         if (!aborting.aborted && found.count !== earlier.count) await noteFailure(attempt, found, child);
-        const giveUp = async () => {
+        const fail = async () => {
           if (!batch) return; // it stays queued as a row, and comes back from there
           const failed = await failBatch(state, batch, reasonOf(error));
           options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed });
-          child.error({ code: codeOf(error), records: failed }, 'batch given up until the next run');
+          child.error(
+            { code: codeOf(error), records: failed },
+            'batch out of attempts; the next run sends its records again',
+          );
           await advance(batch, attempt, traceparent);
         };
-        await handleFailure(error, attempt, { log: child, lane: batch?.lane, giveUp });
+        await handleFailure(error, attempt, { log: child, lane: batch?.lane, fail });
       }
     },
   };
@@ -190,8 +193,11 @@ export interface FailedAttempt extends Pick<Attempt, 'attemptsMade' | 'attempts'
   mustWait?: boolean;
 }
 
-/** `retry` uses up an attempt; `defer` and `return` (to the queue, for another process) do not. */
-type RetryDecision = { action: 'retry' | 'defer' | 'return'; afterMs: number } | { action: 'give_up' };
+/**
+ * `retry` uses up an attempt; `defer` and `return` (to the queue, for another process) do not. `fail`: no attempt is left, or
+ * none would succeed.
+ */
+type RetryDecision = { action: 'retry' | 'defer' | 'return'; afterMs: number } | { action: 'fail' };
 
 /** Decides what follows a failed attempt, and when. */
 export function decideRetry(failed: FailedAttempt, random: () => number = Math.random): RetryDecision {
@@ -202,9 +208,9 @@ export function decideRetry(failed: FailedAttempt, random: () => number = Math.r
     case 'defer':
       return { action: 'defer', afterMs: lane === 'incremental' ? DEFER_INCREMENTAL_MS : DEFER_MS };
     case 'dead':
-      return { action: 'give_up' };
+      return { action: 'fail' };
     case 'retry':
-      if (attemptsMade + 1 >= attempts) return { action: 'give_up' };
+      if (attemptsMade + 1 >= attempts) return { action: 'fail' };
       return { action: 'retry', afterMs: retryDelayMs(attemptsMade + 1, random) };
   }
 }

@@ -5,7 +5,7 @@ import { LANES } from '../destination/quota/limiter.js';
 import type { EarlierFailures } from '../sync/apply/narrow-failures.js';
 import type { SettingText } from '../config/setting-text.js';
 
-/** Attempts before a batch is given up until the next run: about three minutes with the delays between them. */
+/** Attempts that a batch has; out of attempts, its records wait for the next run. About three minutes with the delays between them. */
 export const ATTEMPTS = 9;
 
 export const QUEUES = {

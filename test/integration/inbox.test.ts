@@ -288,7 +288,7 @@ describe('a run that has ended', () => {
     expect(row?.wait).toBeLessThan(seconds + 10);
   });
 
-  it('returns the keys of batches that were given up', async () => {
+  it('returns the keys of batches that are out of attempts', async () => {
     await world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', times: 9 });
     await add('A');

@@ -90,7 +90,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('is not given up while authentication answers 400', async () => {
+  it('keeps its attempts while authentication answers 400', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -108,7 +108,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('with several batches goes on past one that is given up', async () => {
+  it('with several batches goes on past one that is out of attempts', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     await addRooms(world, 'A', 'B', 'C', 'D');
     const { runId, queue } = await world.plan();
@@ -408,7 +408,7 @@ describe('batch: one that was read before another process settled a part of it',
     });
   });
 
-  it('is given up without the records that were settled', async () => {
+  it('fails without the records that were settled', async () => {
     const { world, stale } = await halfSettled();
     expect(await failBatch(world.state, stale, { code: 'service_failed', message: 'answered 500' })).toBe(2);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'failed', C: 'failed' });
@@ -436,7 +436,7 @@ it('batch: one that is cancelled while it is sent leaves no claim behind', async
   expect((await world.recordsOf('rooms'))['A']).toMatchObject({ claimed_by: null, in_doubt: true });
 });
 
-it('batch: giving up ends it also when a record of it cannot be written', async () => {
+it('batch: out of attempts it ends also when a record of it cannot be written', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B');
   const long = randomBytes(3600).toString('base64');

@@ -1,5 +1,5 @@
 // Guarantees 10, 11
-// The real workers over a real queue: what they give up and when, and what they leave alone.
+// The real workers over a real queue: when they end a batch as failed, and what they leave alone.
 import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
@@ -78,7 +78,7 @@ describe('workers', () => {
     await addRooms(world, 'A');
   });
 
-  it('batch: it is given up after its last attempt, and its run ends', async () => {
+  it('batch: out of attempts it has failed, and its run ends', async () => {
     const { runId, queue } = await world.plan();
     const [batchId = 0] = queue;
     world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson', times: 2 });

@@ -65,7 +65,7 @@ export interface StreamShape {
   match?: true;
 }
 
-/** Attempts of a batch before it is given up, as the queue has them. */
+/** Attempts that a batch has, as the queue counts them. */
 const ATTEMPTS = 9;
 /** As a claim is valid, and a little. */
 export const CLAIM_PASSES_SECONDS = REQUEST_SECONDS + 31;
@@ -166,16 +166,13 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       await actor.step({ label: `tries again after ${code}`, isPause: true, when }, () => undefined);
     }
 
-    async function attempt(
-      run: () => Promise<void>,
-      giveUp: (error: unknown) => Promise<void>,
-    ): Promise<void> {
+    async function attempt(run: () => Promise<void>, fail: (error: unknown) => Promise<void>): Promise<void> {
       for (let attemptsMade = 0, rounds = 0; ;) {
         try {
           return await run();
         } catch (error) {
           const { action } = decideRetry({ error, attemptsMade, attempts: ATTEMPTS });
-          if (action === 'give_up' || rounds++ === ROUNDS_MOST) return giveUp(error);
+          if (action === 'fail' || rounds++ === ROUNDS_MOST) return fail(error);
           if (action === 'retry') attemptsMade++;
           await wait(action, codeOf(error));
         }
@@ -207,7 +204,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
           if (batch?.state === 'queued') await applyBatch(timed, batch);
         },
         async (error) => {
-          errors.push(`gave up: ${codeOf(error)} ${messageOf(error)}`);
+          errors.push(`out of attempts: ${codeOf(error)} ${messageOf(error)}`);
           const batch = await readBatch(state.db, batchId);
           if (batch) await failBatch(state, batch, reasonOf(error));
         },

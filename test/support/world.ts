@@ -75,7 +75,7 @@ export interface WorldOptions {
   database?: SharedDatabase;
   sandbox?: SandboxOptions;
   dialect?: DialectDefinition;
-  /** Times a batch, or a planning, is tried before it is given up. */
+  /** Attempts that a batch, or a planning, has. */
   attempts?: number;
   statementSeconds?: number;
   /** The quota's rules; by default nothing waits. */
@@ -209,7 +209,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   /** Tries as the workers would, but without waiting. */
   async function attempt(
     run: (attemptsMade: number, earlier: EarlierFailures) => Promise<{ queue: number[] }>,
-    giveUp: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
+    fail: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
     errors: unknown[],
   ): Promise<number[]> {
     let earlier = NO_FAILURES;
@@ -220,8 +220,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
         errors.push(error);
         earlier = afterFailure(earlier, error);
         const { action } = decideRetry({ error, attemptsMade, attempts });
-        if (action === 'give_up') {
-          return (await giveUp({ code: codeOf(error), message: messageOf(error) })).queue;
+        if (action === 'fail') {
+          return (await fail({ code: codeOf(error), message: messageOf(error) })).queue;
         }
         if (action === 'retry') attemptsMade++;
         await pause(5);
@@ -229,14 +229,14 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     }
   }
 
-  async function giveUpBatch(id: number, reason: { code: string; message: string }) {
+  async function failBatchOf(id: number, reason: { code: string; message: string }) {
     const batch = await readBatch(state.db, id);
     if (!batch) return { queue: [] };
     await failBatch(state, batch, reason);
     return advance(batch.runId);
   }
 
-  async function giveUpRun(id: number, reason: { code: string; message: string }) {
+  async function failPlanningOf(id: number, reason: { code: string; message: string }) {
     await failRun(state.db, id, reason);
     return { queue: [] };
   }
@@ -252,7 +252,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       waiting.push(
         ...(await attempt(
           (_, earlier) => apply(batchId, undefined, undefined, earlier),
-          (reason) => giveUpBatch(batchId, reason),
+          (reason) => failBatchOf(batchId, reason),
           errors,
         )),
       );
@@ -298,7 +298,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       const errors: unknown[] = [];
       const queue = await attempt(
         (attemptsMade) => plan(runId, attemptsMade),
-        (reason) => giveUpRun(runId, reason),
+        (reason) => failPlanningOf(runId, reason),
         errors,
       );
       return finish(runId, queue, errors);
@@ -316,7 +316,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
         const errors: unknown[] = [];
         const queue = await attempt(
           () => plan(runId),
-          (reason) => giveUpRun(runId, reason),
+          (reason) => failPlanningOf(runId, reason),
           errors,
         );
         await finish(runId, queue, errors);

@@ -226,8 +226,8 @@ const sources = () =>
     .filter((file) => file.endsWith('.ts') && !/^(sandbox|demo)\//.test(file))
     .map((file) => readFileSync(`${SRC}${file}`, 'utf8'));
 
-/** Every code with which a planning or a batch can be given up, and who acts then. */
-const GIVEN_UP: Record<string, Turn> = {
+/** Every code with which a planning or a batch can fail, and who acts then. */
+const OF_RUNS: Record<string, Turn> = {
   answer_contradicts: 'retry',
   answer_incomplete: 'retry',
   answer_invalid: 'retry',
@@ -295,26 +295,26 @@ const OF_COMMANDS = new Set([
   'worker_ended',
 ]);
 
-describe('given up', () => {
+describe('failed', () => {
   it('may have any code of the program: none is missing here', () => {
     const codes = sources().flatMap((text) =>
       [...text.matchAll(/SlotsyncError\(\s*'(\w+)'|'((?:state|mirror)_(?:re|un|fail|so)\w+)'/g)].map(
         ([, literal, computed]) => literal ?? computed ?? '',
       ),
     );
-    const missing = new Set(codes.filter((code) => !(code in GIVEN_UP) && !OF_COMMANDS.has(code)));
+    const missing = new Set(codes.filter((code) => !(code in OF_RUNS) && !OF_COMMANDS.has(code)));
     expect([...missing]).toEqual([]);
     expect(new Set(codes).size).toBeGreaterThan(20);
   });
 
-  it.each(Object.entries(GIVEN_UP))(
+  it.each(Object.entries(OF_RUNS))(
     '%s: a run that ends so says that it is %s, and the command',
     (code, turn) => {
       expectNextStep(remedyFor(code), turn);
     },
   );
 
-  it.each(Object.entries(GIVEN_UP).filter(([code]) => !OF_PLANNING.has(code)))(
+  it.each(Object.entries(OF_RUNS).filter(([code]) => !OF_PLANNING.has(code)))(
     '%s: its records say that it is %s, and the command',
     (code, turn) => {
       const failure = { stream: 'rooms', localKey: 'A', status: 'failed', errorCode: code } as const;

@@ -16,10 +16,10 @@ describe('a failed attempt', () => {
     ['first failure', { error: RETRY }, { action: 'retry', afterMs: 1000 }],
     ['third failure', { error: RETRY, attemptsMade: 2 }, { action: 'retry', afterMs: 4000 }],
     ['eighth failure', { error: RETRY, attemptsMade: 7 }, { action: 'retry', afterMs: 60_000 }],
-    ['ninth failure', { error: RETRY, attemptsMade: 8 }, { action: 'give_up' }],
-    ['last of two attempts', { error: RETRY, attemptsMade: 1, attempts: 2 }, { action: 'give_up' }],
+    ['ninth failure', { error: RETRY, attemptsMade: 8 }, { action: 'fail' }],
+    ['last of two attempts', { error: RETRY, attemptsMade: 1, attempts: 2 }, { action: 'fail' }],
     ['unclassified error', { error: new TypeError('x') }, { action: 'retry', afterMs: 1000 }],
-    ['permanent error', { error: DEAD }, { action: 'give_up' }],
+    ['permanent error', { error: DEAD }, { action: 'fail' }],
     [
       'a quota that others use',
       { error: failure('throttled'), attemptsMade: 8 },

@@ -107,7 +107,7 @@ async function write(
     if (failure === undefined) break;
     errors.push(codeOf(failure));
     earlier = afterFailure(earlier, failure);
-    if (decideRetry({ error: failure, attemptsMade, attempts }).action === 'give_up') break;
+    if (decideRetry({ error: failure, attemptsMade, attempts }).action === 'fail') break;
     attemptsMade++;
   }
   return { accepted, refusals, culprits, doubted, errors, ends, requests: service.sent.length };

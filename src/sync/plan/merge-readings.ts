@@ -146,7 +146,7 @@ export async function* mergeReadings(
       if (takesRecord && !records.step()) await records.fill();
     }
   } finally {
-    // Each reading holds a connection, and its neighbour may have failed or the plan been given up.
+    // Each reading holds a connection, and its neighbour may have failed, or the plan may have ended.
     await Promise.allSettled([rows.close(), records.close()]);
   }
   check.refuseFaults();

@@ -58,7 +58,7 @@ type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'star
 };
 
 interface Attempt {
-  /** A token that no other planner has; the run is given up in its name. */
+  /** A token that no other planner has; the planning fails in its name. */
   token?: string;
   /** Its run over few keys, that this process has just taken from the inbox as its planner. */
   taken?: TakenRun | undefined;
