@@ -1,46 +1,20 @@
-// The operator's page: its addresses, the readers who may ask for them, and what every answer has in common.
+// The operator's page: its addresses, and what every answer has in common. Who may ask for them: access.ts.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { parseNetworks } from '../connections/addresses.js';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { messageOf, UsageError } from '../errors/errors.js';
 import { keyOfPart } from '../documents/document.js';
 import { html } from '../text/html.js';
-import {
-  HttpError,
-  plain,
-  readForm,
-  type Handler,
-  type HttpContext,
-  type Routes,
-} from '../http/http-server.js';
-import type { Logger } from '../process/logger.js';
-import type { SettingText } from '../config/setting-text.js';
+import { plain, type Handler, type HttpContext, type Routes } from '../http/http-server.js';
 import { LONGEST_REASON, requireReason } from '../state/actions.js';
 import { CARDS } from '../render/html.js';
+import { addressOf, createAccess, isUpdate, NOT_SERVED, toSignIn, type AccessDeps } from './access.js';
 import { ACTIONS, requireShown, type Action, type ActionDeps } from './actions.js';
-import { formToken, PageNotFound, renderPage, type Page, type PageRequest, type View } from './html-page.js';
+import { formToken, PageNotFound, renderPage, type Page, type PageRequest } from './html-page.js';
 import { readSides, RECORD_PAGES, type SidesDeps } from './one-record.js';
 import { PAGES } from './pages.js';
-import { isFromOwnPage, isLocal, userOf } from './request-origin.js';
-import { isEqual, type Session } from './sessions.js';
-import { createSignIn, OF_ELSEWHERE } from './sign-in.js';
 import { createSources, type SourceDeps } from './sources.js';
 
-export interface PageDeps extends ActionDeps, SourceDeps, SidesDeps {
-  /** HTTP_HOST: where the server listens. */
-  host: string;
-  /** HTTP_TOKEN; without it nobody acts. */
-  token: SettingText | undefined;
-  /** HTTP_SIGN_IN: whether somebody on this machine reads without signing in. */
-  signIn?: 'elsewhere' | 'always';
-  /** HTTP_TRUSTED_PROXIES. */
-  trustedProxies?: string | undefined;
-  /** HTTP_USER_HEADER: where these proxies name the person. */
-  userHeader?: string | undefined;
-  /** The port that the server listens on. */
-  port: number;
-  log: Logger;
-}
+export interface PageDeps extends AccessDeps, ActionDeps, SourceDeps, SidesDeps {}
 
 const ASSETS = {
   '/page.css': { file: 'page.css', contentType: 'text/css; charset=utf-8' },
@@ -48,13 +22,9 @@ const ASSETS = {
   '/page.svg': { file: 'icon.svg', contentType: 'image/svg+xml' },
 };
 
-const NOT_SERVED =
-  'The page is read on this machine only, by its loopback address, because HTTP_TOKEN is not set; docs/page.md says how to reach it from elsewhere.';
-
 /** The routes of the page. */
 export function createPage(deps: PageDeps) {
-  const proxies = parseNetworks(deps.trustedProxies ?? '');
-  const { signIn, viewFor, reading, acting } = createAccess(deps);
+  const { signIn, viewFor, reading, acting, userOf } = createAccess(deps);
   const sources = createSources(deps);
 
   const showPage = (shown: Page, isLive: boolean) =>
@@ -89,8 +59,7 @@ export function createPage(deps: PageDeps) {
       const shown = Number(form.get('shown') ?? 0);
       try {
         const reason = requireReason(form.get('reason') ?? undefined);
-        const by = userOf(context.env.incoming, proxies, deps.userHeader);
-        const actor = { by, via: 'page', reason } as const;
+        const actor = { by: userOf(context), via: 'page', reason } as const;
         if (action.count) requireShown(shown, await action.count(deps, request));
         session.notices.push(await action.act(deps, { ...request, actor, shown }));
         const { run } = request.params;
@@ -139,75 +108,6 @@ export function createPage(deps: PageDeps) {
   };
 }
 
-/** Decides at each request who reads and who acts. */
-function createAccess({ host, token, port, log, trustedProxies, ...deps }: PageDeps) {
-  const isOpenHere = deps.signIn !== 'always';
-  const proxies = parseNetworks(trustedProxies ?? '');
-  const signIn = token === undefined ? undefined : createSignIn({ token, port, proxies, log });
-
-  const viewFor = async (session: Session | undefined): Promise<View> => ({
-    timeZone: await deps.timeZone().catch(() => 'UTC'), // the state, which may hold it, does not answer
-    session,
-    canSignIn: signIn !== undefined,
-  });
-
-  /** Answers only those who may read, and makes a page of every failure. */
-  const reading =
-    (handle: (context: HttpContext, session: Session | undefined) => Response | Promise<Response>): Handler =>
-    async (context) => {
-      const session = signIn?.find(context);
-      try {
-        if (session || (isOpenHere && isLocal(context.env.incoming, host))) {
-          // No text of PostgreSQL has the character 0, so nothing has such an address.
-          if (context.req.url.includes('%00')) throw new PageNotFound('There is no such page.');
-          return await handle(context, session);
-        }
-        return signIn ? toSignIn(context) : plain(403, NOT_SERVED);
-      } catch (error) {
-        return await answerFailure(context, session, error);
-      }
-    };
-
-  /** Carries out only a form of an operator who signed in, from a page of this session. */
-  const acting = (
-    handle: (context: HttpContext, session: Session, form: URLSearchParams) => Response | Promise<Response>,
-  ) =>
-    reading(async (context, session) => {
-      if (!signIn) return plain(403, 'Nobody acts here without HTTP_TOKEN; docs/page.md says how to set it.');
-      if (!session) return context.redirect('/sign-in', 303);
-      if (!isFromOwnPage(context.env.incoming)) return plain(403, OF_ELSEWHERE);
-      const form = await readForm(context);
-      if (!isEqual(form.get('form_token') ?? '', session.formToken))
-        return plain(403, 'The form is of another session: go back, reload, and send it again.');
-      return handle(context, session, form);
-    });
-
-  async function answerFailure(
-    context: HttpContext,
-    session: Session | undefined,
-    error: unknown,
-  ): Promise<Response> {
-    if (error instanceof HttpError) return plain(error.status, error.message);
-    const isMissing = error instanceof PageNotFound;
-    const isUsage = error instanceof UsageError;
-    if (!isMissing && !isUsage)
-      log[isUpdate(context) ? 'debug' : 'warn']({ code: codeOf(error) }, 'page could not be shown');
-    const remedy = error instanceof SlotsyncError ? error.remedy : '';
-    const said = error instanceof SlotsyncError || isMissing ? messageOf(error) : codeOf(error);
-    const faults = isUsage ? error.faults : [];
-    const sentences = [said, ...faults, remedy].filter((sentence) => sentence !== '');
-    const rendered = {
-      title: isMissing ? 'Not found' : isUsage ? 'Not done' : 'No answer',
-      lead: html`${sentences.map((sentence) => html`<p>${sentence}</p>`)}`,
-      sections: [],
-    };
-    const text = renderPage(rendered, await viewFor(session), { path: context.req.path });
-    return context.html(text, isMissing ? 404 : isUsage ? 409 : 503);
-  }
-
-  return { signIn, viewFor, reading, acting };
-}
-
 function serveAsset({ file, contentType }: (typeof ASSETS)[keyof typeof ASSETS]): Handler {
   const text = readFileSync(new URL(`./${file}`, import.meta.url), 'utf8');
   const body = file === 'page.css' ? text + String(CARDS) : text;
@@ -218,13 +118,6 @@ const mapValues = <T, U>(values: Readonly<Record<string, T>>, map: (value: T, ke
   Object.fromEntries(Object.entries(values).map(([key, value]) => [key, map(value, key)]));
 
 function requestOf({ req }: HttpContext): PageRequest {
-  const { pathname, search, searchParams } = new URL(req.url);
   const params = mapValues(req.param(), keyOfPart);
-  return { params, query: searchParams, address: pathname + search };
+  return { params, query: new URL(req.url).searchParams, address: addressOf(req) };
 }
-
-/** Whether an open page asks whether it is up to date. The next page that an operator opens says what an action did. */
-const isUpdate = ({ req }: HttpContext) => req.header('if-none-match') !== undefined;
-
-const toSignIn = (context: HttpContext) =>
-  context.redirect(`/sign-in?next=${encodeURIComponent(requestOf(context).address)}`, 303);

@@ -1,4 +1,5 @@
-// Who may read the page, and whose form is carried out.
+// Reads from a request who its sender is: whether it comes from this machine, for which client and person, and from whose page.
+// access.ts decides by it.
 //
 // Rows of the state name records, which may be people. So without the token it is read only on this machine: by a name of
 // this machine, at a loopback address, and not through a proxy. Everybody else signs in; without HTTP_TOKEN nobody else

@@ -1,0 +1,129 @@
+// Decides at each request who may read the operator's page and who may act there. The facts of a request's sender:
+// request-origin.ts. The sign-in of an operator: sign-in.ts.
+import type { SettingText } from '../config/setting-text.js';
+import { parseNetworks } from '../connections/addresses.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { HttpError, plain, readForm, type Handler, type HttpContext } from '../http/http-server.js';
+import type { Logger } from '../process/logger.js';
+import { html } from '../text/html.js';
+import { PageNotFound, renderPage, type View } from './html-page.js';
+import { isFromOwnPage, isLocal, userOf } from './request-origin.js';
+import { isEqual, type Session } from './sessions.js';
+import { createSignIn, OF_ELSEWHERE } from './sign-in.js';
+
+export interface AccessDeps {
+  /** HTTP_HOST: where the server listens. */
+  host: string;
+  /** HTTP_TOKEN; without it nobody acts. */
+  token: SettingText | undefined;
+  /** HTTP_SIGN_IN: whether somebody on this machine reads without signing in. */
+  signIn?: 'elsewhere' | 'always';
+  /** HTTP_TRUSTED_PROXIES. */
+  trustedProxies?: string | undefined;
+  /** HTTP_USER_HEADER: where these proxies name the person. */
+  userHeader?: string | undefined;
+  /** The port that the server listens on. */
+  port: number;
+  timeZone: () => Promise<string>;
+  log: Logger;
+}
+
+export const NOT_SERVED =
+  'The page is read on this machine only, by its loopback address, because HTTP_TOKEN is not set; docs/page.md says how to reach it from elsewhere.';
+
+/** Decides at each request who reads and who acts. */
+export function createAccess({
+  host,
+  token,
+  port,
+  log,
+  trustedProxies,
+  userHeader,
+  timeZone,
+  ...deps
+}: AccessDeps) {
+  const isOpenHere = deps.signIn !== 'always';
+  const proxies = parseNetworks(trustedProxies ?? '');
+  const signIn = token === undefined ? undefined : createSignIn({ token, port, proxies, log });
+
+  const viewFor = async (session: Session | undefined): Promise<View> => ({
+    timeZone: await timeZone().catch(() => 'UTC'), // the state, which may hold it, does not answer
+    session,
+    canSignIn: signIn !== undefined,
+  });
+
+  /** Answers only those who may read, and makes a page of every failure. */
+  const reading =
+    (handle: (context: HttpContext, session: Session | undefined) => Response | Promise<Response>): Handler =>
+    async (context) => {
+      const session = signIn?.find(context);
+      try {
+        if (session || (isOpenHere && isLocal(context.env.incoming, host))) {
+          // No text of PostgreSQL has the character 0, so nothing has such an address.
+          if (context.req.url.includes('%00')) throw new PageNotFound('There is no such page.');
+          return await handle(context, session);
+        }
+        return signIn ? toSignIn(context) : plain(403, NOT_SERVED);
+      } catch (error) {
+        return await answerFailure(context, session, error);
+      }
+    };
+
+  /** Carries out only a form of an operator who signed in, from a page of this session. */
+  const acting = (
+    handle: (context: HttpContext, session: Session, form: URLSearchParams) => Response | Promise<Response>,
+  ) =>
+    reading(async (context, session) => {
+      if (!signIn) return plain(403, 'Nobody acts here without HTTP_TOKEN; docs/page.md says how to set it.');
+      if (!session) return context.redirect('/sign-in', 303);
+      if (!isFromOwnPage(context.env.incoming)) return plain(403, OF_ELSEWHERE);
+      const form = await readForm(context);
+      if (!isEqual(form.get('form_token') ?? '', session.formToken))
+        return plain(403, 'The form is of another session: go back, reload, and send it again.');
+      return handle(context, session, form);
+    });
+
+  async function answerFailure(
+    context: HttpContext,
+    session: Session | undefined,
+    error: unknown,
+  ): Promise<Response> {
+    if (error instanceof HttpError) return plain(error.status, error.message);
+    const isMissing = error instanceof PageNotFound;
+    const isUsage = error instanceof UsageError;
+    if (!isMissing && !isUsage)
+      log[isUpdate(context) ? 'debug' : 'warn']({ code: codeOf(error) }, 'page could not be shown');
+    const remedy = error instanceof SlotsyncError ? error.remedy : '';
+    const said = error instanceof SlotsyncError || isMissing ? messageOf(error) : codeOf(error);
+    const faults = isUsage ? error.faults : [];
+    const sentences = [said, ...faults, remedy].filter((sentence) => sentence !== '');
+    const rendered = {
+      title: isMissing ? 'Not found' : isUsage ? 'Not done' : 'No answer',
+      lead: html`${sentences.map((sentence) => html`<p>${sentence}</p>`)}`,
+      sections: [],
+    };
+    const text = renderPage(rendered, await viewFor(session), { path: context.req.path });
+    return context.html(text, isMissing ? 404 : isUsage ? 409 : 503);
+  }
+
+  return {
+    signIn,
+    viewFor,
+    reading,
+    acting,
+    /** The person that a trusted proxy names; null: none does. */
+    userOf: (context: HttpContext) => userOf(context.env.incoming, proxies, userHeader),
+  };
+}
+
+/** Whether an open page asks whether it is up to date. The next page that an operator opens says what an action did. */
+export const isUpdate = ({ req }: HttpContext) => req.header('if-none-match') !== undefined;
+
+/** The address of a page on this server, with its query. */
+export function addressOf({ url }: Pick<HttpContext['req'], 'url'>): string {
+  const { pathname, search } = new URL(url);
+  return pathname + search;
+}
+
+export const toSignIn = (context: HttpContext) =>
+  context.redirect(`/sign-in?next=${encodeURIComponent(addressOf(context.req))}`, 303);
