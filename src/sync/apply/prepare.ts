@@ -97,7 +97,10 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
   return { rows, rendered, unreadable, linksTo };
 }
 
-/** By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. */
+/**
+ * By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. The whole
+ * stream was looked through when it was planned: plan/shared-ids.ts.
+ */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
   if (stream.ownsIds) return new Map();
   const linked = new Set(

@@ -1,7 +1,6 @@
 // The lists of the plan of one stream. What the merge finds is collected, because mirror, state and service are asked about
 // many keys at once; each list has a function that decides what becomes of its keys.
-import type { Mirror, SharedExternalId } from '../../mirror/mirror.js';
-import type { State } from '../../state/database.js';
+import type { SharedExternalId } from '../../mirror/mirror.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
@@ -25,9 +24,7 @@ import type { PlanDeps } from './existing-objects.js';
 import type { MergeCounts, PlanEntry, RefusedEntry, WriteEntry } from './merge-readings.js';
 import { createMoves, MOST_COMPARED } from './moved-rows.js';
 import { createCreates } from './plan-creates.js';
-
-/** Keys named of the rows that share an external id. */
-const NAMED = 5;
+import { explainSharedId } from './shared-ids.js';
 
 interface PlanFacts {
   request: PlanRequest;
@@ -215,30 +212,4 @@ export function explainRefusal(
   }
   const message = `its key is longer than ${MAX_ID_BYTES} bytes`;
   return { key, code: 'key_too_long', message, deadHash: hash };
-}
-
-/** The external ids of several rows. A row that is linked to another object does not count: it does not use its template's. */
-export async function readSharedIds(
-  { mirror, state }: { mirror: Mirror; state: Pick<State, 'db'> },
-  stream: Stream,
-): Promise<SharedExternalId[]> {
-  const shared = await mirror.findSharedExternalIds(stream);
-  const links = await readLinks(
-    state.db,
-    stream.name,
-    shared.flatMap(({ keys }) => keys),
-  );
-  return shared.flatMap(({ externalId, count, keys }) => {
-    const unlinked = keys.filter((key) => !links.has(key));
-    const left = count - (keys.length - unlinked.length);
-    return left > 1 ? [{ externalId, count: left, keys: unlinked }] : [];
-  });
-}
-
-/** Why a row with such an id is not sent. */
-function explainSharedId({ externalId, count, keys }: SharedExternalId, key: string): string {
-  const others = keys.filter((other) => other !== key).slice(0, NAMED);
-  const more = count - 1 - others.length;
-  const unnamed = more <= 0 ? '' : ` and ${more} more ${more === 1 ? 'row' : 'rows'}`;
-  return `external id '${externalId}' is also that of ${others.join(', ')}${unnamed}`;
 }

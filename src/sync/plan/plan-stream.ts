@@ -36,7 +36,8 @@ import {
 import type { PlanDeps } from './existing-objects.js';
 import { mergeReadings, type MergeCounts } from './merge-readings.js';
 import { findRenamed } from './moved-rows.js';
-import { createPlanLists, readSharedIds, type PlanLists } from './plan-lists.js';
+import { createPlanLists, type PlanLists } from './plan-lists.js';
+import { readSharedIds } from './shared-ids.js';
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
 export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
