@@ -5,7 +5,8 @@ import { text, type Action, type Document, type Section } from '../documents/doc
 import { recordDocument } from '../documents/record.js';
 import { UsageError } from '../errors/errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { readChainOf, readHoldingGate } from '../situation/chains.js';
+import { readChainOf } from '../situation/chains.js';
+import { readHoldingGate } from '../situation/holding-gate.js';
 import { commandFor } from '../situation/commands.js';
 import { readBooking, readBookingEvents } from '../state/bookings/read-reservations.js';
 import { readDriftOf } from '../state/drift/read-drift.js';

@@ -12,14 +12,8 @@ import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { recordName } from '../state/records/outcome-types.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import {
-  createFollower,
-  findHoldingGates,
-  heldBy,
-  isAccepted,
-  type CauseStatus,
-  type End,
-} from './chains.js';
+import { createFollower, heldBy, isAccepted, type CauseStatus, type End } from './chains.js';
+import { findHoldingGates } from './holding-gate.js';
 
 /** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
 export interface Cause {

@@ -1,12 +1,11 @@
-// The chain of records that a record waits for, up to its end, and the gate that keeps the end back: something has to be done
-// there.
+// The chain of records that a record waits for, up to its end: something has to be done there.
 import type { Queries } from '../state/database.js';
 import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
-import { findHeld } from '../state/gates/held.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
 import { readChainLinks, type ChainLink } from '../state/records/read/waiting-chains.js';
 import type { RecordStatus } from '../state/schema.js';
+import { findHoldingGates } from './holding-gate.js';
 
 /**
  * `held`: a gate keeps them back. Of records that are waited for, also `absent`: the state has no record of
@@ -79,31 +78,6 @@ const statusOf = ({ status, code }: End) => ({ status, code });
 
 /** The status and the code of what a gate keeps back. */
 export const heldBy = (gate: Gate) => ({ status: 'held', code: nameOfGate(gate) }) as const;
-
-/** The gates that keep these keys back, each with the time since when it holds the key, by `recordName`. `gates`: all that are closed. */
-export async function findHoldingGates(
-  db: Queries,
-  gates: readonly Gate[],
-  keys: readonly RecordKey[],
-): Promise<Map<string, Gate>> {
-  const holding = new Map<string, Gate>();
-  for (const stream of new Set(gates.map((gate) => gate.stream))) {
-    const own = new Set(keys.flatMap((key) => (key.stream === stream ? key.localKey : [])));
-    for (const [localKey, { gate: operation, reason, since }] of await findHeld(db, stream, [...own])) {
-      const gate = gates.find(
-        (one) => one.stream === stream && one.operation === operation && one.reason === reason,
-      );
-      if (gate) holding.set(recordName({ stream, localKey }), { ...gate, since });
-    }
-  }
-  return holding;
-}
-
-/** The gate that keeps back one key; undefined: none does. */
-export async function readHoldingGate(db: Queries, key: RecordKey): Promise<Gate | undefined> {
-  const gates = await readGates(db, { stream: key.stream });
-  return (await findHoldingGates(db, gates, [key])).get(recordName(key));
-}
 
 /** Records behind it wait for the next run. */
 export const isAccepted = ({ status }: End) => status === 'synced' || status === 'retired';

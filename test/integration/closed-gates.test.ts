@@ -7,7 +7,7 @@ import { exitCodeOfRun } from '../../src/commands/exit-code.js';
 import { unfreeze } from '../../src/commands/freeze.js';
 import { startAndWork } from '../../src/commands/work-run.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
-import { readHoldingGate } from '../../src/situation/chains.js';
+import { readHoldingGate } from '../../src/situation/holding-gate.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { freezeStreams, listFrozen } from '../../src/state/freezes.js';
 import { rejectGates } from '../../src/state/gates/answers.js';

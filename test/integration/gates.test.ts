@@ -2,7 +2,7 @@
 // What may be sent is a fact of the stream: what a gate keeps back, until when, and what goes on beside it. Looked at as an
 // operator does: objects at the service, gates, and the keys that they hold.
 import { describe, expect, it } from 'vitest';
-import { readHoldingGate } from '../../src/situation/chains.js';
+import { readHoldingGate } from '../../src/situation/holding-gate.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
