@@ -22,7 +22,7 @@ export interface PlanGate {
 }
 
 /** The facts that a plan of a stream goes by, as they were before the plan began to read the mirror. */
-export interface Standing {
+export interface StreamStanding {
   /** By the database's clock, as text at full precision. */
   at: string;
   /** Why it is frozen; null: it is not. */
@@ -36,8 +36,8 @@ export interface Standing {
   hasProblem: boolean;
 }
 
-export async function readStanding(db: Queries, stream: string): Promise<Standing> {
-  const [standing] = await query<Standing>(db)`
+export async function readStanding(db: Queries, stream: string): Promise<StreamStanding> {
+  const [standing] = await query<StreamStanding>(db)`
     SELECT now()::text AS at, ${reasonFrozen(sql`n.name`)} AS frozen,
       (SELECT jsonb_build_object('at', d.restored_at::text, 'why', d.restored_why) FROM slotsync.databases AS d
         WHERE d.name = 'mirror' AND d.restored_at IS NOT NULL AND coalesce(s.mirror_passed_at < d.restored_at, true)

@@ -1,7 +1,7 @@
 // The end of the plan of a stream: what it keeps back leaves the run, and its gates stand as the plan found them.
 import { anyOf, query, type Queries } from '../database.js';
 import type { DueReason, Hold, LimitedOperation } from '../schema.js';
-import { markDue, notePlannedWhole, type Standing } from '../streams.js';
+import { markDue, notePlannedWhole, type StreamStanding } from '../streams.js';
 import { NOT_APPROVED } from './answers.js';
 import { nameOfGate } from './gates.js';
 import { holdBatches, recountGates, releaseReplaced } from './held.js';
@@ -12,7 +12,7 @@ export interface StreamPlan {
   runId: number;
   isWhole: boolean;
   /** The stream's facts before the plan began to read the mirror. */
-  standing: Standing;
+  standing: StreamStanding;
   /** The keys that the plan was asked for; undefined: all of the stream, or those of the run's range. */
   keys: readonly string[] | undefined;
   /** By `nameOfGate`. */

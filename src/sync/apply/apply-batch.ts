@@ -21,7 +21,7 @@ import { failsOnObject, newRefusal, ofPut, type Settle, type Write } from '../ob
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import { claimBatch, type ClaimDeps, type BatchWork } from './batch-claim.js';
-import { chooseWrites, readStanding } from './choose-writes.js';
+import { chooseWrites, readObjectsThere } from './choose-writes.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
 import { doubtSharedNumbers, refuseForeignNumbers } from './foreign-numbers.js';
 import { matchObjects } from './match-objects.js';
@@ -174,7 +174,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
   while (rest.length > 0) {
     const asked = { writes: rest.slice(0, MOST_OBJECTS), seen };
     rest = rest.slice(MOST_OBJECTS);
-    const { isRead, readable: writes, ...standing } = await readStanding(deps, work, asked);
+    const { isRead, readable: writes, ...standing } = await readObjectsThere(deps, work, asked);
     const { unnamed } = standing;
     const readAt = clock();
     // Good for longer each time: where slots are waited for even longer, everything is still sent.

@@ -23,7 +23,7 @@ import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
 
 /** Objects as they stand at the service, by the external id that their writes give them. */
-export interface Standing {
+export interface ObjectsThere {
   found: ReadonlyMap<string, ServiceObject>;
   /** External ids of objects that have none at the service yet. */
   unnamed: ReadonlySet<string>;
@@ -36,11 +36,11 @@ export interface Standing {
  * sent, or a type of their own; those in doubt or retired; those of which no row of their record was accepted, which may be another
  * type's; and those that records are linked to, which nothing is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
  */
-export async function readStanding(
+export async function readObjectsThere(
   deps: SyncDeps,
   work: BatchWork,
   { writes, seen }: Matched,
-): Promise<Standing & { isRead: boolean; readable: Write[] }> {
+): Promise<ObjectsThere & { isRead: boolean; readable: Write[] }> {
   const { stream, context, settle } = work;
   const { destination } = deps;
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
@@ -164,7 +164,7 @@ export function chooseWrites(
   deps: SyncDeps,
   { stream, settle }: BatchWork,
   prepared: readonly Write[],
-  { found, unnamed, renamed }: Standing,
+  { found, unnamed, renamed }: ObjectsThere,
 ): Write[] {
   const streams = [...deps.streams.values()];
   return prepared.flatMap((write) => {

@@ -1,6 +1,6 @@
 // The one decision whether the records of an operation are sent or kept back. Every way of sending goes through it: the nightly
 // sync, an incremental run, a backfill, a retry, a repair, an approval. Pure.
-import type { PlanGate, Standing } from '../../state/streams.js';
+import type { PlanGate, StreamStanding } from '../../state/streams.js';
 import type { DriftSummary, GateFacts, GateReason, LimitedOperation, LoadFacts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 
@@ -16,7 +16,7 @@ export interface Weighed {
   earlier: number;
   /** The plan reads all of the stream. */
   isWhole: boolean;
-  standing: Pick<Standing, 'frozen' | 'gates' | 'mirrorChange' | 'refusals'>;
+  standing: Pick<StreamStanding, 'frozen' | 'gates' | 'mirrorChange' | 'refusals'>;
   /** The load of the mirror has a problem that holds what would be sent. */
   load?: LoadFacts | undefined;
   /** Only for `retire`: the source has no row. */

@@ -37,19 +37,20 @@ export interface SoughtObject {
 }
 
 /** The object that is there for a row, under the external id that its write has; or why that cannot be said. */
-export type Standing = { object: ServiceObject } | { ambiguity: string } | { unreadable: SlotsyncError };
+export type ExistingObject =
+  { object: ServiceObject } | { ambiguity: string } | { unreadable: SlotsyncError };
 
 /**
  * By key, the objects that rows would be written to: by the number of a link, by the external id, or else by the values of the
  * fields in `match`. At most three requests for a thousand rows. Throws what mirror, state and service throw.
  */
-export async function findStanding(
+export async function findExistingObjects(
   deps: PlanDeps,
   stream: Stream,
   sought: readonly SoughtObject[],
   context: Context,
   type: TypeObjects = createTypeObjects(deps.destination, stream, context),
-): Promise<Map<string, Standing>> {
+): Promise<Map<string, ExistingObject>> {
   const unreadable: Unreadable = new Map();
   const extIds = sought.map(({ extId }) => extId);
   const found = await type.find(extIds, unreadable);
@@ -63,7 +64,7 @@ export async function findStanding(
   );
   const meant = stream.match ? await findMeantOf(deps, stream, { absent, type }, context) : undefined;
   return new Map(
-    sought.flatMap((one): [string, Standing][] => {
+    sought.flatMap((one): [string, ExistingObject][] => {
       const { key, extId } = one;
       const match = meant?.get(key);
       if (match && 'ambiguity' in match) return [[key, match]];
@@ -117,7 +118,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
         'object' in one ? [{ key, ...one, link: one.link }] : [],
       );
       if (sought.length === 0) return met;
-      const standing = await findStanding(deps, stream, sought, counting, type);
+      const standing = await findExistingObjects(deps, stream, sought, counting, type);
       for (const { key, object } of sought) {
         const there = standing.get(key);
         // An object of another type is not overwritten: its record says so.

@@ -17,7 +17,7 @@ import {
 } from '../../state/schema.js';
 import { listFrozen } from '../../state/freezes.js';
 import { countWithinADay } from '../../state/sent.js';
-import { readStanding, type Standing } from '../../state/streams.js';
+import { readStanding, type StreamStanding } from '../../state/streams.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { decide, findApproval, type Weighed } from '../limits/decide.js';
@@ -196,7 +196,7 @@ async function weigh(
   stream: Stream,
   request: Pick<PlanRequest, 'kind' | 'range' | 'runId'>,
   read: {
-    standing: Standing;
+    standing: StreamStanding;
     merged: Pick<MergeCounts, 'accepted' | 'rows' | 'deadRows'>;
     planned: ReturnType<PlanLists['limited']>;
     keys: readonly string[] | undefined;

@@ -11,7 +11,7 @@ import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
 import { type Rendered, renderWithParents } from '../object/render.js';
 import type { RefusedRow } from './planned-batches.js';
-import { findStanding, type PlanDeps, type SoughtObject } from './existing-objects.js';
+import { findExistingObjects, type PlanDeps, type SoughtObject } from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
 
 /** `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. */
@@ -62,7 +62,7 @@ export async function describeOperations(
     const object = isNew && result && 'object' in result ? result.object : undefined;
     return { key, extId, link: result && 'extId' in result ? result.link : undefined, object };
   });
-  const standing = await findStanding(deps, stream, sought, context);
+  const standing = await findExistingObjects(deps, stream, sought, context);
   return planned.map(({ operation, key }) => {
     const [result, there, externalId] = [rendered.get(key), standing.get(key), externalIdOf(key)];
     const unmapped = result && 'problem' in result ? result.problem : undefined;
