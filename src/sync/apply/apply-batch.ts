@@ -29,7 +29,7 @@ import {
   FAILS_ON_OBJECT,
   NO_FAILURES,
   suspectsOf,
-  type Attempt,
+  type BatchAttempt,
   type EarlierFailures,
 } from './narrow-failures.js';
 import { prepareBatch } from './prepare.js';
@@ -164,7 +164,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
   const { destination, clock = () => performance.now(), requests = openRequests(deps) } = deps;
   const { batch, stream, claim, context, settle, refusals, answers } = work;
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
-  const attempt: Attempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
+  const attempt: BatchAttempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
   /** How often in a row a reading was too old before its writes had their slots. */
   let late = 0;

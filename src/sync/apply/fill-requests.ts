@@ -9,7 +9,7 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import type { Logger } from '../../process/logger.js';
 import { at, here } from '../../process/tracing.js';
 import type { Stream } from '../../streams/stream.js';
-import { createNarrowing, failsOnObject, type Attempt, type Narrowing } from './narrow-failures.js';
+import { createNarrowing, failsOnObject, type BatchAttempt, type Narrowing } from './narrow-failures.js';
 import { createRequestSizes, type RequestSizes } from './request-size.js';
 import { sendRequest, type Part, type Written } from './send-request.js';
 
@@ -88,7 +88,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
 /** The objects that one batch has to write. */
 export interface Order extends Pick<Part, 'goodUntil' | 'claim'> {
   objects: readonly PutObject[];
-  attempt: Attempt;
+  attempt: BatchAttempt;
   /** Its objects were not sent in time, and were read again: it goes first. */
   isAgain: boolean;
   /** Hears of each result as soon as it is known. */

@@ -17,8 +17,8 @@ export interface EarlierFailures {
   areAlone: boolean;
 }
 
-/** An attempt of a batch. */
-export interface Attempt {
+/** An attempt of a batch: the failures of earlier attempts, and whether its own requests were answered. */
+export interface BatchAttempt {
   readonly earlier: EarlierFailures;
   /** Others were answered in it, also before some objects were read again. Set here. */
   isAnswered: boolean;
@@ -59,7 +59,7 @@ export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierF
 }
 
 /** `areKnown`: the service failed at each of these objects before, so each is sent alone, and once. */
-export function createNarrowing(attempt: Attempt, areKnown = false) {
+export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
   const { count, isBeside, areAlone } = attempt.earlier;
   /** Objects in one request, by an object that was in one that failed. */
   const limits = new Map<PutObject, number>();

@@ -57,7 +57,7 @@ type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'star
   keys?: Readonly<Record<string, readonly string[]>>;
 };
 
-interface Attempt {
+interface PlanningAttempt {
   /** A token that no other planner has; the planning fails in its name. */
   token?: string;
   /** Its run over few keys, that this process has just taken from the inbox as its planner. */
@@ -76,7 +76,7 @@ interface Attempt {
 export async function planRun(
   deps: RunDeps,
   runId: number,
-  { token = randomUUID(), taken, run: known, attemptsMade = 0, signal }: Attempt = {},
+  { token = randomUUID(), taken, run: known, attemptsMade = 0, signal }: PlanningAttempt = {},
 ): Promise<QueuedBatch[]> {
   const { state, log } = deps;
   const planner: Planner = { runId, token };
