@@ -9,7 +9,12 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import type { Logger } from '../../process/logger.js';
 import { at, here } from '../../process/tracing.js';
 import type { Stream } from '../../streams/stream.js';
-import { createNarrowing, failsOnObject, type BatchAttempt, type Narrowing } from './narrow-failures.js';
+import {
+  createNarrowing,
+  serviceFailsOnObject,
+  type BatchAttempt,
+  type Narrowing,
+} from './narrow-failures.js';
 import { createRequestSizes, type RequestSizes } from './request-size.js';
 import { sendRequest, type Part, type Written } from './send-request.js';
 
@@ -276,7 +281,7 @@ class Line {
     if (order.underWay > 0) return;
     for (const [{ extId }, error] of narrowing?.culprits() ?? []) order.written.culprits.set(extId, error);
     if (isOneLeft(order))
-      order.written.failure = { error: failsOnObject(order.written.failure?.error, true) };
+      order.written.failure = { error: serviceFailsOnObject(order.written.failure?.error, true) };
     order.end();
   }
 }

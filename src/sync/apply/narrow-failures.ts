@@ -131,13 +131,13 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
       const [first] = this.culprits().size > 0 ? [] : alone.values();
       const given = failure ?? (first === undefined ? undefined : { error: first });
       if (!given || !isAnyAnswered || !isSpoiled(given.error)) return given;
-      return { error: failsOnObject(given.error, areAlone || left === undefined) };
+      return { error: serviceFailsOnObject(given.error, areAlone || left === undefined) };
     },
   };
 }
 
 /** The failure of a request beside others that were answered. `areAlone`: of one object, or of several, each in its own. */
-export function failsOnObject(cause: unknown, areAlone: boolean): SlotsyncError {
+export function serviceFailsOnObject(cause: unknown, areAlone: boolean): SlotsyncError {
   const message = 'the service failed at some objects, and answered others of the batch';
   return new SlotsyncError(FAILS_ON_OBJECT, message, { facts: { areAlone }, cause });
 }

@@ -73,7 +73,7 @@ export async function sendRequest(
   const results = new Map<string, PutResult>();
   const puts = [first];
   const send = (objects: readonly PutObject[]) =>
-    sendOnce(parts, objects, puts.pop() ?? sending.open(), sending);
+    sendPart(parts, objects, puts.pop() ?? sending.open(), sending);
   try {
     const whole = parts.flatMap(({ objects }) => objects);
     for (const objects of await putHalving(send, whole, results))
@@ -85,7 +85,7 @@ export async function sendRequest(
 }
 
 /** Sends what of the objects is still to be written, again while the service asks for it. */
-async function sendOnce(
+async function sendPart(
   parts: readonly Part[],
   objects: readonly PutObject[],
   put: Put,
