@@ -11,7 +11,7 @@ import { failPlanning } from '../state/runs/end-run.js';
 import { failBatch } from '../state/runs/finish-batch.js';
 import { readRun, type Run } from '../state/runs/read-runs.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
-import { openRequests } from '../sync/apply/fill-requests.js';
+import { openLines } from '../sync/apply/fill-requests.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
 import { createRefusals } from '../sync/limits/refusals.js';
 import { planRun } from '../sync/plan/plan-run.js';
@@ -66,7 +66,7 @@ export function createExecutor(options: ExecutorOptions) {
   // Starts recognizing both databases; callers that need the result await it. It must run after this process has registered,
   // because a restore of the state is reported only to registered processes.
   recognizer.both().catch(() => undefined);
-  const requests = openRequests(options);
+  const requests = openLines(options);
   const refusals = createRefusals();
 
   /** Lets the run of a batch that has ended take its next step. */

@@ -36,7 +36,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
-import { openRequests } from '../../src/sync/apply/fill-requests.js';
+import { openLines } from '../../src/sync/apply/fill-requests.js';
 import { approve } from '../../src/sync/operator/approve.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../../src/sync/apply/narrow-failures.js';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
@@ -166,7 +166,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   let mirrorNow = mirror;
 
   const clock = () => performance.now() + aheadMs;
-  const requests = options.sharesRequests ? openRequests({ destination, log, clock }) : undefined;
+  const requests = options.sharesRequests ? openLines({ destination, log, clock }) : undefined;
 
   const deps = () => ({
     ...assembled,

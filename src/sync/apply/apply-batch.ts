@@ -22,7 +22,7 @@ import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import { claimBatch, type ClaimDeps, type BatchWork } from './batch-claim.js';
 import { chooseWrites, readObjectsThere } from './choose-writes.js';
-import { openRequests, type RequestFiller } from './fill-requests.js';
+import { openLines, type RequestFiller } from './fill-requests.js';
 import { doubtSharedNumbers, refuseForeignNumbers } from './foreign-numbers.js';
 import { matchObjects } from './match-objects.js';
 import {
@@ -161,7 +161,7 @@ class RefusedTooOften extends SlotsyncError {
  * those of which a write was sent.
  */
 async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
-  const { destination, clock = () => performance.now(), requests = openRequests(deps) } = deps;
+  const { destination, clock = () => performance.now(), requests = openLines(deps) } = deps;
   const { batch, stream, claim, context, settle, refusals, answers } = work;
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: BatchAttempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };

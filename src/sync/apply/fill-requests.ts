@@ -33,11 +33,7 @@ const OF_THE_LATEST = 0.2;
 export type RequestFiller = ReturnType<typeof createRequestFiller>;
 
 /** The lines of one process. */
-export function openRequests({
-  destination,
-  log,
-  clock = () => performance.now(),
-}: RequestDeps): RequestFiller {
+export function openLines({ destination, log, clock = () => performance.now() }: RequestDeps): RequestFiller {
   const sizes = createRequestSizes(log, destination.requestTimeoutMs, clock);
   return createRequestFiller({ destination, sizes, clock });
 }
