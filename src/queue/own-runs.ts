@@ -33,7 +33,7 @@ export function createOwnRuns(options: OwnRunsOptions) {
     await work().finally(() => inHand.delete(jobId));
   }
 
-  async function workRun(runId: number, runLane: string, own: OwnRun): Promise<void> {
+  async function workOwnRun(runId: number, runLane: string, own: OwnRun): Promise<void> {
     let next: QueuedBatch[] = [];
     let data: Pick<BatchJob, 'traceparent'> = {};
     const attempt = firstAttempt(`run ${runId}`, {
@@ -85,7 +85,7 @@ export function createOwnRuns(options: OwnRunsOptions) {
      */
     async work(runId: number, lane: string, own: OwnRun): Promise<boolean> {
       let isLeft = false;
-      const work = workRun(runId, lane, own).catch((error: unknown) => {
+      const work = workOwnRun(runId, lane, own).catch((error: unknown) => {
         isLeft = true;
         log.warn({ runId, code: codeOf(error) }, 'run left to the next sweep');
       });
