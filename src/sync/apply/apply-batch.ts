@@ -17,7 +17,7 @@ import { patchOf } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
-import { failsOnObject, newRefusal, ofPut, type Settle, type Write } from '../object/outcome-reasons.js';
+import { failsOnObject, newRefusal, ofPut, type NoteOutcome, type Write } from '../object/outcome-reasons.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import { claimBatch, type ClaimDeps, type BatchWork } from './batch-claim.js';
@@ -73,7 +73,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const outcomes = new Map<string, Outcome>();
   /** Keys of records of which a write was sent and nothing final is known. */
   const unanswered = new Set<string>();
-  const settle = (outcome: Outcome) => {
+  const note = (outcome: Outcome) => {
     outcomes.set(outcome.localKey, outcome);
     return [];
   };
@@ -82,7 +82,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const answers = noAnswers();
   let failure: unknown;
   try {
-    await settleInto(deps, { batch, stream, claim, context, settle, refusals, answers }, unanswered);
+    await noteOutcomes(deps, { batch, stream, claim, context, note, refusals, answers }, unanswered);
   } catch (error) {
     failure = error;
   }
@@ -157,12 +157,12 @@ class RefusedTooOften extends SlotsyncError {
 }
 
 /**
- * Settles the records of a claimed batch; those that are settled stay so when it throws. Adds to `unanswered` the keys of
- * those of which a write was sent.
+ * Notes the outcomes of the records of a claimed batch; what is noted stays noted when it throws. Adds to `unanswered` the keys
+ * of those of which a write was sent.
  */
-async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
+async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
   const { destination, clock = () => performance.now(), requests = openLines(deps) } = deps;
-  const { batch, stream, claim, context, settle, refusals, answers } = work;
+  const { batch, stream, claim, context, note, refusals, answers } = work;
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: BatchAttempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
@@ -183,7 +183,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
     const retirements = writes.filter(({ retires }) => retires);
     const toWrite = [
       ...chooseWrites(deps, work, writes, standing),
-      ...(await chooseRetirements(deps, stream, { batch, retirements, ...standing }, context, settle)),
+      ...(await chooseRetirements(deps, stream, { batch, retirements, ...standing }, context, note)),
     ];
     choosing = clock() - readAt;
     seen = new Map();
@@ -219,7 +219,7 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
     for (const [extId, result] of written.results)
       if (result.accepted) result.id ??= standing.found.get(extId)?.id;
     await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
-    settleWritten(toWrite, written, settle);
+    noteWritten(toWrite, written, note);
     const keysOf = (extIds: ReadonlySet<string>) =>
       new Set(toWrite.flatMap(({ object, record }) => (extIds.has(object.extId) ? record.localKey : [])));
     for (const key of keysOf(written.sent)) unanswered.add(key);
@@ -232,18 +232,18 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
   }
 }
 
-/** Settles the objects that were answered, and those that the service fails on. */
-function settleWritten(
+/** Notes the outcomes of objects that were answered, and of those that the service fails on. */
+function noteWritten(
   toWrite: readonly Write[],
   { results, culprits, isAnyAccepted }: Written,
-  settle: Settle,
+  note: NoteOutcome,
 ): void {
   for (const write of toWrite) {
     const { extId } = write.object;
     const result = results.get(extId);
     const final = result && ofPut(write, result, isAnyAccepted);
-    if (final) settle(final);
-    else if (culprits.has(extId)) settle(failsOnObject(write, FAILS_ON_OBJECT, culprits.get(extId)));
+    if (final) note(final);
+    else if (culprits.has(extId)) note(failsOnObject(write, FAILS_ON_OBJECT, culprits.get(extId)));
   }
 }
 

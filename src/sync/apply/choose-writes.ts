@@ -41,7 +41,7 @@ export async function readObjectsThere(
   work: BatchWork,
   { writes, seen }: Matched,
 ): Promise<ObjectsThere & { isRead: boolean; readable: Write[] }> {
-  const { stream, context, settle } = work;
+  const { stream, context, note } = work;
   const { destination } = deps;
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
@@ -101,7 +101,7 @@ export async function readObjectsThere(
     ];
     // An object with the number of a row's object is not this record's, whatever the service answers to its external id.
     const error = write.hasNumberOfRow ? undefined : reason.find((one) => one);
-    if (error) settle(objectUnreadable(write, error));
+    if (error) note(objectUnreadable(write, error));
     return !error;
   });
   return { found, unnamed, renamed, isRead, readable };
@@ -162,7 +162,7 @@ function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
 /** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
 export function chooseWrites(
   deps: SyncDeps,
-  { stream, settle }: BatchWork,
+  { stream, note }: BatchWork,
   prepared: readonly Write[],
   { found, unnamed, renamed }: ObjectsThere,
 ): Write[] {
@@ -172,14 +172,14 @@ export function chooseWrites(
     const { record, link } = write;
     const standing = found.get(write.object.extId);
     const elsewhere = renamed.get(write.object.extId);
-    if (elsewhere) return settle(externalIdChangedThere(write, elsewhere));
+    if (elsewhere) return note(externalIdChangedThere(write, elsewhere));
     // A reading that contradicts an acceptance of a moment ago may be older than it: the object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
-    if (link && !standing && isCurrent) return settle(linkBroken(write, link));
+    if (link && !standing && isCurrent) return note(linkBroken(write, link));
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
     if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))
-      return settle(externalIdTaken(write, formerType));
-    if (!standing && isContradicted(write)) return settle(contradicted(write, record.errorMessage ?? ''));
+      return note(externalIdTaken(write, formerType));
+    if (!standing && isContradicted(write)) return note(contradicted(write, record.errorMessage ?? ''));
     const keepers =
       formerType === undefined ? [] : streams.filter(({ objectTypes }) => objectTypes.has(formerType));
     const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
@@ -189,7 +189,7 @@ export function chooseWrites(
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
-      return settle(unchanged(write, standing.id));
+      return note(unchanged(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
     return [{ ...write, object: merged, former }];
   });

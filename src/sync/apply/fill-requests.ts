@@ -187,7 +187,7 @@ class Line {
       learn: (request) => fixed === undefined && sizes.learn(type, request),
       isNarrowed: () => narrowing?.isNarrowed() === true,
     });
-    this.settle(parts, answer);
+    this.noteResults(parts, answer);
     this.ask();
   }
 
@@ -230,7 +230,7 @@ class Line {
   }
 
   /** Notes for each batch the results of its objects, and ends those of which nothing more is sent. */
-  private settle(
+  private noteResults(
     parts: readonly PartOf[],
     { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: { error: unknown } },
   ): void {

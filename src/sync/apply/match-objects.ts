@@ -30,7 +30,7 @@ export async function matchObjects(
   work: BatchWork,
   writes: readonly Write[],
 ): Promise<Matched> {
-  const { stream, claim, context, settle } = work;
+  const { stream, claim, context, note } = work;
   const possible = stream.match ? writes.filter(isFirst) : [];
   const former = await listFormerObjects(
     deps.state.db,
@@ -60,11 +60,11 @@ export async function matchObjects(
     if (!found) continue;
     // The write that was sent may still be carried out, and would be a second object.
     if (write.record.isCheckPending) claim.leave(write.record.localKey);
-    else if ('error' in found) settle(outcome.objectUnreadable(write, found.error));
-    else if ('ambiguity' in found) settle(outcome.matchAmbiguous(write, found.ambiguity));
+    else if ('error' in found) note(outcome.objectUnreadable(write, found.error));
+    else if ('ambiguity' in found) note(outcome.matchAmbiguous(write, found.ambiguity));
     else {
       const link = toLink(deps, stream, write, found.object);
-      if ('outcome' in link) settle(link);
+      if ('outcome' in link) note(link);
       else linking.set(write, link);
     }
   }
@@ -103,7 +103,7 @@ function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId
 /** Links writes whose objects no other batch has, and returns what is to be written of them. */
 async function linkClaimed(
   { state }: SyncDeps,
-  { claim, settle }: BatchWork,
+  { claim, note }: BatchWork,
   linking: ReadonlyMap<Write, NewLink>,
 ): Promise<Write[]> {
   const wanted = new Map(
@@ -126,7 +126,7 @@ async function linkClaimed(
     const { localKey } = write.record;
     const [record, given] = [claim.records.get(localKey), wanted.get(localKey)];
     if (!record || !given || !isLinked.has(localKey))
-      return settle(outcome.linkRefused(write, reasons.get(localKey) ?? 'it was not linked'));
+      return note(outcome.linkRefused(write, reasons.get(localKey) ?? 'it was not linked'));
     const object: DestinationObject = { ...write.object, extId: given.extId };
     return [
       {

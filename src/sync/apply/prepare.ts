@@ -4,7 +4,7 @@ import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/li
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import * as outcome from '../object/outcome-reasons.js';
-import type { Settle, Write } from '../object/outcome-reasons.js';
+import type { NoteOutcome, Write } from '../object/outcome-reasons.js';
 import { renderRows, type Rendered } from '../object/render.js';
 import { startRetirements } from '../object/retire.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
@@ -13,7 +13,7 @@ import { ownObjects, ownsAnother } from './own-objects.js';
 
 /** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
 export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Write[]> {
-  const { batch, stream, claim, settle } = work;
+  const { batch, stream, claim, note } = work;
   const { rows, rendered, unreadable, linksTo } = await readUnderClaim(deps, work);
   const shared = findSharedInBatch(stream, rendered);
   const obstacles = await ownObjects(deps, work, rendered, (key) => shared.has(key));
@@ -22,7 +22,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
   const now = isWaiting ? await timeOf(deps) : 0;
   for (const [key, error] of unreadable) {
     const record = records.get(key);
-    if (record) settle(outcome.unreadable(record, error));
+    if (record) note(outcome.unreadable(record, error));
   }
   const writes = [...records].flatMap(([key, record]): Write[] => {
     const sourceHash = rows.get(key)?.hash;
@@ -30,27 +30,27 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     if (sourceHash === undefined || !result) return [];
     // A repair restores what was accepted. What has changed since is a sync's to send, within its own limits.
     if (batch.operation === 'repair' && sourceHash !== record.sourceHash)
-      return settle(outcome.skipped(record));
-    if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result));
+      return note(outcome.skipped(record));
+    if ('problem' in result) return note(outcome.mappingFailed(record, sourceHash, result));
     if (ownsAnother(record, result))
-      return settle(
+      return note(
         outcome.externalIdChanged(record, sourceHash, { former: record.externalId ?? '', now: result.extId }),
       );
-    if ('missing' in result) return settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
+    if ('missing' in result) return note(outcome.referenceMissing(record, sourceHash, result, stream, now));
     const { object, link } = result;
     const write = { record, object, sourceHash, objectHash: hashObject(object), retires: false, link };
     const beside = shared.get(key);
     if (beside !== undefined)
-      return settle(outcome.externalIdShared(write, { stream: stream.name, localKey: beside }));
+      return note(outcome.externalIdShared(write, { stream: stream.name, localKey: beside }));
     const obstacle = obstacles.get(key);
-    return obstacle ? settle(obstacle(write)) : [write];
+    return obstacle ? note(obstacle(write)) : [write];
   });
   const own = await refuseLinkedIds(deps, work, writes, linksTo);
-  const open = own.filter((write) => isWanted(write.record) || !isAccepted(write, settle));
+  const open = own.filter((write) => isWanted(write.record) || !isAccepted(write, note));
   const gone = [...records.values()].filter(
     ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
   );
-  return [...open, ...(await startRetirements(deps, stream, batch, gone, settle))];
+  return [...open, ...(await startRetirements(deps, stream, batch, gone, note))];
 }
 
 /**
@@ -123,7 +123,7 @@ function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendere
  */
 async function refuseLinkedIds(
   { state }: SyncDeps,
-  { stream, claim, settle }: BatchWork,
+  { stream, claim, note }: BatchWork,
   writes: readonly Write[],
   known: ReadonlyMap<string, Link | undefined>,
 ): Promise<Write[]> {
@@ -136,7 +136,7 @@ async function refuseLinkedIds(
     const { localKey } = write.record;
     const link = (isUnknown(write) ? links : known).get(write.object.extId);
     const isOwn = link?.stream === stream.name && link.localKey === localKey;
-    if (link && !isOwn) settle(outcome.externalIdLinked(write, link));
+    if (link && !isOwn) note(outcome.externalIdLinked(write, link));
     else if (write.link && !link) claim.leave(localKey);
     else return true;
     return false;
@@ -144,9 +144,9 @@ async function refuseLinkedIds(
 }
 
 /** Whether the service accepted exactly this object already; then it is settled without a request. */
-function isAccepted(write: Write, settle: Settle): boolean {
+function isAccepted(write: Write, note: NoteOutcome): boolean {
   const { record, objectHash } = write;
   if (record.inDoubt || record.objectHash !== objectHash) return false;
-  settle(outcome.unchanged(write));
+  note(outcome.unchanged(write));
   return true;
 }

@@ -20,8 +20,8 @@ import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
 import { describeMissing, type Unmapped } from './render.js';
 
-/** Settles a record with its outcome; returns what remains to be written of it: nothing. */
-export type Settle = (outcome: Outcome) => never[];
+/** Notes the outcome with which a record is settled when its batch ends; returns what remains to be written of it: nothing. */
+export type NoteOutcome = (outcome: Outcome) => never[];
 
 /** An object to be written, and what its acceptance means for the record. */
 export interface Write {

@@ -14,7 +14,7 @@ import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
 import { mayBecome, readOtherOwners, whoHas } from '../identity/who-has.js';
 import * as outcome from './outcome-reasons.js';
-import type { Settle, Write } from './outcome-reasons.js';
+import type { NoteOutcome, Write } from './outcome-reasons.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 
 // While planning.
@@ -49,12 +49,12 @@ export async function startRetirements(
   stream: Stream,
   { operation }: Batch,
   gone: readonly ClaimedRecord[],
-  settle: Settle,
+  note: NoteOutcome,
 ): Promise<Write[]> {
   const retirements = gone.flatMap((record): Write[] => {
     const { externalId, sourceHash } = record;
     // 5. Nothing to retire: the service never had the object.
-    if (!wasSent(record) || externalId === null) return settle(outcome.forgotten(record));
+    if (!wasSent(record) || externalId === null) return note(outcome.forgotten(record));
     const object = createObject(externalId, stream.type, false, []);
     return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
   });
@@ -64,7 +64,7 @@ export async function startRetirements(
     stream.retire === 'deactivate' &&
     (operation === 'retire' || (record.resend === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
-  for (const { record } of await leaveToRows(deps, others, settle)) settle(outcome.skipped(record));
+  for (const { record } of await leaveToRows(deps, others, note)) note(outcome.skipped(record));
   const chosen = retirements.filter(isChosen);
   // 7. The object may have another external id now, by which it is the object of a row.
   const numbered = chosen.map(({ record }) => ({ stream: stream.name, ...record }));
@@ -87,7 +87,7 @@ export async function chooseRetirements(
     renamed: ReadonlyMap<string, FoundObject>;
   },
   context: Context,
-  settle: Settle,
+  note: NoteOutcome,
 ): Promise<Write[]> {
   const { batch, retirements, found, renamed } = read;
   const open = retirements.flatMap((retirement) => {
@@ -95,13 +95,13 @@ export async function chooseRetirements(
     const standing = found.get(object.extId);
     // 8. The object is of another type: it is not this record's.
     if (standing && !stream.objectTypes.has(standing.typeId))
-      return settle(outcome.externalIdTaken(retirement, standing.typeId));
+      return note(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
-    if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
+    if (elsewhere) return note(outcome.externalIdChangedThere(retirement, elsewhere));
     // 9. The object is gone or a row's, and no write is under way any more that could bring it back. A service that was
     // restored may have given its number to a row's object, and another one to the object itself.
     if (!standing || (retirement.hasNumberOfRow && standing.id === record.destinationId))
-      return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
+      return note(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values, carried }) => [fieldId, values, carried] as const);
     const { spelling } = standing;
     const inactive = {
@@ -112,18 +112,18 @@ export async function chooseRetirements(
   });
   // 10. Creates or updates of its stream that were not accepted may be of the row that has the object now.
   if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
-    for (const retirement of open) settle(outcome.retirementPostponed(retirement));
+    for (const retirement of open) note(outcome.retirementPostponed(retirement));
     return [];
   }
   const isInactive = ({ standing, record }: (typeof open)[number]) =>
     !standing.active && !mayBecomeActive(record);
-  const free = await deferReserved(deps, stream, open, isInactive, context, settle);
+  const free = await deferReserved(deps, stream, open, isInactive, context, note);
   // 12. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
   // was asked of the service before it may have taken long.
-  const unowned = await leaveToRows(deps, free, settle);
+  const unowned = await leaveToRows(deps, free, note);
   return unowned.flatMap(({ standing, ...write }) =>
     // 13. It is inactive already.
-    isInactive({ standing, ...write }) ? settle(outcome.unchanged(write, standing.id)) : [write],
+    isInactive({ standing, ...write }) ? note(outcome.unchanged(write, standing.id)) : [write],
   );
 }
 
@@ -139,7 +139,7 @@ function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
 async function leaveToRows<T extends Write>(
   deps: SyncDeps,
   retirements: readonly T[],
-  settle: Settle,
+  note: NoteOutcome,
 ): Promise<T[]> {
   const extIds = retirements.map(({ object }) => object.extId);
   let holderOf: Awaited<ReturnType<typeof whoHas>>;
@@ -147,14 +147,14 @@ async function leaveToRows<T extends Write>(
     holderOf = await whoHas(deps, extIds, { rows: 'all' });
   } catch (error) {
     if (!isReadingFault(error)) throw error;
-    for (const { record } of retirements) settle(outcome.unreadable(record, error));
+    for (const { record } of retirements) note(outcome.unreadable(record, error));
     return [];
   }
   return retirements.filter(({ record, object }) => {
     const isTaken = ({ stream }: RecordKey) =>
       mayBecome(deps.destination, record, [object.typeId], deps.streams.get(stream));
     if (!holderOf(object.extId).rows.some(isTaken)) return true;
-    settle(outcome.skipped(record));
+    note(outcome.skipped(record));
     return false;
   });
 }
@@ -169,7 +169,7 @@ async function deferReserved<T extends Write>(
   retirements: readonly T[],
   isInactive: (retirement: T) => boolean,
   context: Context,
-  settle: Settle,
+  note: NoteOutcome,
 ): Promise<readonly T[]> {
   const active = retirements.filter((retirement) => !isInactive(retirement)).map(({ object }) => object);
   if (!unlessReserved || active.length === 0) return retirements;
@@ -182,7 +182,7 @@ async function deferReserved<T extends Write>(
   }
   return retirements.filter((retirement) => {
     const upcoming = reservations.get(retirement.object.extId);
-    if (upcoming) settle(outcome.stillReserved(retirement, upcoming));
+    if (upcoming) note(outcome.stillReserved(retirement, upcoming));
     return !upcoming;
   });
 }
