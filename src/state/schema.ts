@@ -456,7 +456,10 @@ export const records = slotsync.table(
     /** Hash of the object that was accepted last; null: the service never accepted one; empty: not relied on. */
     objectHash: text('object_hash'),
     status: text('status').$type<RecordStatus>().notNull(),
-    /** Hash of the row with which the record became dead: only another row is sent again. */
+    /**
+     * Hash of the row that was refused. Of a dead record: only a row with another hash is sent again. Of a failed record: the service
+     * refused it while it accepted nothing, or contradicted it, and it is looked at once more.
+     */
     refusedHash: hash('refused_hash'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),

@@ -17,7 +17,7 @@ import { patchOf } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
-import { failsOnObject, newRefusal, ofPut, type NoteOutcome, type Write } from '../object/outcome-reasons.js';
+import { failsOnObject, newRefusal, ofPut, type NoteOutcome, type Write } from '../object/decide-outcome.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import { claimBatch, type ClaimDeps, type BatchWork } from './batch-claim.js';

@@ -22,7 +22,7 @@ import type { Identified } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { Context } from '../../destination/client.js';
 import type { Answers, Refusals } from '../limits/refusals.js';
-import type { NoteOutcome } from '../object/outcome-reasons.js';
+import type { NoteOutcome } from '../object/decide-outcome.js';
 
 export interface ClaimDeps extends SyncDeps {
   /** Id of the process that has the claim, as in `processes`: so the claim of a process that has ended is recognized. */

@@ -15,7 +15,7 @@ import {
   objectUnreadable,
   unchanged,
   type Write,
-} from '../object/outcome-reasons.js';
+} from '../object/decide-outcome.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
 import { mergeWithService } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';

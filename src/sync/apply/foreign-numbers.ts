@@ -5,7 +5,7 @@ import { recordName, type RecordKey } from '../../state/records/outcome-types.js
 import { checkAgain, doubtNumber } from '../../state/records/record-state.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import { readOtherOwners } from '../identity/who-has.js';
-import type { Write } from '../object/outcome-reasons.js';
+import type { Write } from '../object/decide-outcome.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 

@@ -9,8 +9,8 @@ import { hashObject, type DestinationObject } from '../../streams/destination-ob
 import { isStorable, MAX_ID_BYTES } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findMeant } from '../identity/match-candidates.js';
-import * as outcome from '../object/outcome-reasons.js';
-import type { Write } from '../object/outcome-reasons.js';
+import * as outcome from '../object/decide-outcome.js';
+import type { Write } from '../object/decide-outcome.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 import { suspectsOf } from './narrow-failures.js';

@@ -5,7 +5,7 @@
 import type { PutObject } from '../../destination/destination.js';
 import { isSpoiled } from '../../destination/http-errors.js';
 import { codeOf, SlotsyncError } from '../../errors/errors.js';
-import type { Write } from '../object/outcome-reasons.js';
+import type { Write } from '../object/decide-outcome.js';
 
 /** Findings of the earlier attempts of a batch. */
 export interface EarlierFailures {

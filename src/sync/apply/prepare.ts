@@ -3,8 +3,8 @@
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import * as outcome from '../object/outcome-reasons.js';
-import type { NoteOutcome, Write } from '../object/outcome-reasons.js';
+import * as outcome from '../object/decide-outcome.js';
+import type { NoteOutcome, Write } from '../object/decide-outcome.js';
 import { renderRows, type Rendered } from '../object/render.js';
 import { startRetirements } from '../object/retire.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';

@@ -13,8 +13,8 @@ import { createObject, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
 import { mayBecome, readOtherOwners, whoHas } from '../identity/who-has.js';
-import * as outcome from './outcome-reasons.js';
-import type { NoteOutcome, Write } from './outcome-reasons.js';
+import * as outcome from './decide-outcome.js';
+import type { NoteOutcome, Write } from './decide-outcome.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 
 // While planning.

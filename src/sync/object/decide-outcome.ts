@@ -1,5 +1,7 @@
-// Outcomes with their reasons: every outcome of a batch is made here, with the code and the message that the state keeps.
-// Here a record becomes dead, deferred, failed or synced.
+// The outcome of a record in a batch, with the code and the message that the state keeps: when it is synced, when it waits
+// (deferred), when it failed, and when it is given up for good (dead). Two outcomes are made elsewhere: the records of a batch out
+// of attempts are failed (`failBatch` of state/runs/finish-batch.ts), and rows that a plan refuses are failed or given up (`refuse`
+// of plan/planned-batches.ts).
 import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
