@@ -3,10 +3,10 @@
 import { randomUUID } from 'node:crypto';
 import { needsPerson, type Concern } from '../documents/concerns/concerns.js';
 import type { Grounds } from '../situation/situation.js';
-import { listUnnotedNightly, noteCause, openAlert, recoverAlert } from '../state/alerts.js';
+import { noteCause, openAlert, recoverAlert } from '../state/alerts.js';
 import type { Queries } from '../state/database.js';
 import { readGates, waitsForOperator } from '../state/gates/gates.js';
-import { readLatestNightly, type NightlyRun } from '../state/schedules.js';
+import { listUnnotedNightly, readLatestNightly, type NightlyRun } from '../state/nightly-runs.js';
 import { listStreams } from '../state/streams.js';
 import { inSnapshot } from '../state/snapshot.js';
 import type { ParsedConfig } from '../streams/config-schema.js';

@@ -1,10 +1,9 @@
 // Alerts and the messages about them. An alert is open once for each cause; whoever sends a message claims it first, by
-// moving the time of its next attempt.
+// moving the time of its next attempt: claimMessages says when a message is sent again.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
-import { IS_NIGHTLY, type NightlyRun } from './schedules.js';
-import type { AlertCondition, AlertEvent, AlertText, RunStatus, alerts } from './schema.js';
+import type { AlertCondition, AlertEvent, AlertText, alerts } from './schema.js';
 
 /** A cause that is there now. */
 export interface AlertCause {
@@ -123,27 +122,6 @@ function listAlerts(db: Queries, isMeant: SQL): Promise<OpenAlert[]> {
         'error', error) ORDER BY channel)
       FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
     FROM slotsync.alerts AS a WHERE ${isMeant} ORDER BY opened_at, id`;
-}
-
-/** A nightly run whose start or end was not noted yet. `alert`: the one of its start; null: that was not noted either. */
-export interface UnnotedNightly extends NightlyRun {
-  status: RunStatus;
-  alert: { id: number; message: AlertText } | null;
-}
-
-/**
- * Nightly runs whose end was not noted. A run that was never noted counts only if it is the latest one, and has not ended for
- * more than a day: such a night is too old to be reported.
- */
-export async function listUnnotedNightly(db: Queries): Promise<UnnotedNightly[]> {
-  return query<UnnotedNightly>(db)`
-    SELECT r.id::float8 AS id, r.streams, r.status, r.finished_at AS "finishedAt",
-      CASE WHEN a.id IS NOT NULL THEN jsonb_build_object('id', a.id, 'message', a.message) END AS alert
-    FROM slotsync.runs AS r LEFT JOIN slotsync.alerts AS a ON a.condition = 'nightly_run' AND a.cause = 'nightly_run ' || r.id
-    WHERE ${IS_NIGHTLY} AND a.recovered_at IS NULL AND (a.id IS NOT NULL OR (
-      coalesce(r.finished_at, now()) > now() - interval '1 day'
-      AND r.id = (SELECT max(r.id) FROM slotsync.runs AS r WHERE ${IS_NIGHTLY})))
-    ORDER BY r.id`;
 }
 
 /**

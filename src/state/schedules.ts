@@ -1,5 +1,5 @@
-// The schedules, and the runs that they started. A nightly run starts once: the timer may fire in many processes, more than once or not
-// at all, and an occurrence of a schedule belongs to the process that moves `last_due` past it.
+// The table of schedules. An occurrence of a schedule starts once: the timer may fire in many processes, more than once or not at
+// all, and the occurrence belongs to the process that moves `last_due` past it. The nightly runs that were started: nightly-runs.ts.
 import { eq, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { NIGHTLY, type Schedule } from '../time/schedule.js';
@@ -121,24 +121,4 @@ export async function readEndedNightly(
 export async function noteReconciledOccurrence(db: Queries, name: string, due: string): Promise<void> {
   await query(db)`
     UPDATE slotsync.schedules SET last_reconciled = ${due}::text::timestamptz WHERE name = ${name}`;
-}
-
-/** A row `r` of `runs` is a nightly run. */
-export const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule' AND coalesce(
-  (SELECT n.streams = '{}' OR n.streams && r.streams FROM slotsync.schedules AS n WHERE n.name = 'nightly'),
-  NOT EXISTS (SELECT FROM slotsync.schedules AS o WHERE o.name <> 'verify'))`);
-
-/** A nightly run. `finishedAt`: null while it is unfinished. */
-export interface NightlyRun {
-  id: number;
-  streams: string[];
-  finishedAt: Date | null;
-}
-
-/** The latest nightly run that has ended; undefined: none has. */
-export async function readLatestNightly(db: Queries): Promise<NightlyRun | undefined> {
-  const [row] = await query<NightlyRun>(db)`
-    SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r
-    WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`;
-  return row;
 }

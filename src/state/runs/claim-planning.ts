@@ -1,5 +1,6 @@
 // A run has one planner at a time, which alone writes its batches. A queue that lost everything, or a process that slept, can
-// leave two planners of one run; the newest wins, and whatever the other still writes changes nothing.
+// leave two planners of one run; the newest wins, and whatever the other still writes changes nothing. A planning ends with
+// `finishPlanning` of advance-run.ts, which also lets the run take its first step.
 import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { query, queryTogether, type Queries } from '../database.js';

@@ -1,0 +1,46 @@
+// The runs that the nightly schedule started: which runs of the table are nightly, the latest of them, and those whose start or end
+// no alert has noted yet.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from './database.js';
+import type { AlertText, RunStatus } from './schema.js';
+
+/** A row `r` of `runs` is a nightly run. */
+const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule' AND coalesce(
+  (SELECT n.streams = '{}' OR n.streams && r.streams FROM slotsync.schedules AS n WHERE n.name = 'nightly'),
+  NOT EXISTS (SELECT FROM slotsync.schedules AS o WHERE o.name <> 'verify'))`);
+
+/** A nightly run. `finishedAt`: null while it is unfinished. */
+export interface NightlyRun {
+  id: number;
+  streams: string[];
+  finishedAt: Date | null;
+}
+
+/** The latest nightly run that has ended; undefined: none has. */
+export async function readLatestNightly(db: Queries): Promise<NightlyRun | undefined> {
+  const [row] = await query<NightlyRun>(db)`
+    SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r
+    WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`;
+  return row;
+}
+
+/** A nightly run whose start or end was not noted yet. `alert`: the one of its start; null: that was not noted either. */
+interface UnnotedNightly extends NightlyRun {
+  status: RunStatus;
+  alert: { id: number; message: AlertText } | null;
+}
+
+/**
+ * Nightly runs whose end was not noted. A run that was never noted counts only if it is the latest one, and has not ended for
+ * more than a day: such a night is too old to be reported.
+ */
+export async function listUnnotedNightly(db: Queries): Promise<UnnotedNightly[]> {
+  return query<UnnotedNightly>(db)`
+    SELECT r.id::float8 AS id, r.streams, r.status, r.finished_at AS "finishedAt",
+      CASE WHEN a.id IS NOT NULL THEN jsonb_build_object('id', a.id, 'message', a.message) END AS alert
+    FROM slotsync.runs AS r LEFT JOIN slotsync.alerts AS a ON a.condition = 'nightly_run' AND a.cause = 'nightly_run ' || r.id
+    WHERE ${IS_NIGHTLY} AND a.recovered_at IS NULL AND (a.id IS NOT NULL OR (
+      coalesce(r.finished_at, now()) > now() - interval '1 day'
+      AND r.id = (SELECT max(r.id) FROM slotsync.runs AS r WHERE ${IS_NIGHTLY})))
+    ORDER BY r.id`;
+}
