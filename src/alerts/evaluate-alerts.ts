@@ -1,5 +1,6 @@
 // Decides alerts, in one transaction and by one process at a time: opens one for each concern that the rules report, and ends
-// those whose concern is gone. Sending is another step (send-alerts.ts). Nothing of a run waits for either.
+// those whose concern is gone. Sending is another step (send-alerts.ts), and state/alerts.ts
+// (`claimMessages`) says when a message that could not be sent is sent again. Nothing of a run waits for either.
 import {
   concerns,
   concernToNotice,
