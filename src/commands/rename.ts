@@ -3,7 +3,7 @@ import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { print, printNote } from '../render/print.js';
 import { noteAction, actAs } from '../state/actions.js';
-import { renameKey } from '../sync/operator/rename-record.js';
+import { renameKey } from '../sync/operator/rename-key.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { UsageError } from '../errors/errors.js';
 import { openState } from '../state/database.js';

@@ -10,7 +10,7 @@ import type { Row } from '../../src/streams/config-schema.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { claimObjects } from '../../src/state/records/claim-objects.js';
-import { renameKey } from '../../src/sync/operator/rename-record.js';
+import { renameKey } from '../../src/sync/operator/rename-key.js';
 import { deleteFinishedRuns } from '../support/gated-rooms.js';
 import { COURSES, type Declaration } from '../support/campus.js';
 import {

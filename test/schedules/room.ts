@@ -22,7 +22,7 @@ import { approve } from '../../src/sync/operator/approve.js';
 import { KEYS_OF_A_CHANGE } from '../../src/sync/plan/planned-batches.js';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
-import { renameKey } from '../../src/sync/operator/rename-record.js';
+import { renameKey } from '../../src/sync/operator/rename-key.js';
 import type { SyncDeps } from '../../src/sync/run/sync-deps.js';
 import type { Actor } from './actor.js';
 import { destinationOf, mirrorOf, stateOf } from './clients.js';

@@ -13,7 +13,7 @@
 //
 // Writers, each a file beside this one: claim-records and settle-records for a batch, settle-records (`failRecords`) also for
 // rows that a plan does not send and for a batch out of attempts, transfer-objects where an object gets another owner,
-// link-records, change-key, retry-records, forget-key and gone-rows where the row is gone, adopt-records after the state was
+// link-records, move-record, retry-records, forget-key and gone-rows where the row is gone, adopt-records after the state was
 // lost, wake-waiting when a reference arrives.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';

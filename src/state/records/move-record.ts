@@ -1,4 +1,5 @@
-// A record gets another key: the object follows the row to which an operator says it belongs.
+// Moves a record to another key, with the object that it owns: the object follows the row to which an operator says it belongs.
+// What is checked in the mirror before: sync/operator/rename-key.ts.
 import type { SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
@@ -60,7 +61,7 @@ const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
  * made for the new key meanwhile is kept as an object whose row is gone. All or nothing. The objects of both must be
  * claimed: then no batch begins to write them meanwhile under another key.
  */
-export async function renameRecord(
+export async function moveRecord(
   db: Queries,
   renaming: Renaming,
   { renewClaims, checks }: { renewClaims: (tx: Queries) => Promise<boolean>; checks: readonly SQL[] },

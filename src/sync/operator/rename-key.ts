@@ -1,8 +1,8 @@
 // A row has another key now, and its object is to follow it instead of being retired and made again: with the same number,
-// the same bookings, and the external id it has.
+// the same bookings, and the external id it has. Checks both rows in the mirror; state/records/move-record.ts moves the object.
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
 import { whileClaimed } from '../../state/records/claim-objects.js';
-import { renameRecord, type Renamed, type RenameRefusal } from '../../state/records/change-key.js';
+import { moveRecord, type Renamed, type RenameRefusal } from '../../state/records/move-record.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
@@ -46,7 +46,7 @@ export async function renameKey(
     const both = [from, to].map((localKey) => ({ stream: stream.name, localKey }));
     const referrers = await findReferrers(deps, both);
     const renaming = { stream: stream.name, from, to, templateId };
-    const renamed = await renameRecord(db, renaming, { renewClaims, checks: referrers.checks });
+    const renamed = await moveRecord(db, renaming, { renewClaims, checks: referrers.checks });
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
     await referrers.checkLater();
     return { ...renamed, templateId };
