@@ -1,6 +1,6 @@
 // Values of options as an operator types them: whole numbers and times.
 import { UsageError } from '../errors/errors.js';
-import { parseTime } from '../time/wall-clock.js';
+import { parseTime } from '../time/zoned-time.js';
 
 const MINUTE_MS = 60_000;
 const UNITS_MS: Record<string, number> = { m: MINUTE_MS, h: 60 * MINUTE_MS, d: 24 * 60 * MINUTE_MS };

@@ -1,5 +1,6 @@
 // Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
-// change, converts times without a zone; what is read has times in milliseconds.
+// change, converts times without a zone (`instant`); what is read has times in milliseconds. Times that people write are
+// converted by time/zoned-time.ts.
 import type { KeyFinder } from './find-keys.js';
 import { column, keyExpression, type ColumnTypes, type Described } from './source-sql.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';

@@ -1,5 +1,5 @@
 // The freezes that the configuration declares: times in which nothing of a stream is written.
-import { parseTime } from '../time/wall-clock.js';
+import { parseTime } from '../time/zoned-time.js';
 import type { Fault, ParsedConfig } from './config-schema.js';
 
 /** Nothing of the stream is written from `beginsAt` to `endsAt`. */

@@ -4,7 +4,7 @@
 import { CronExpressionParser } from 'cron-parser';
 import { messageOf } from '../errors/errors.js';
 import type { Schedule } from './schedule.js';
-import { createWallClock } from './wall-clock.js';
+import { createWallClock } from './zoned-time.js';
 
 const HOUR = 60 * 60 * 1000;
 /** More than any clock is put forward or back: Samoa once left out a whole day. */

@@ -80,7 +80,7 @@ describe('start-up', () => {
         'render/wrap',
         'text/format',
         'text/visible-text',
-        'time/wall-clock',
+        'time/zoned-time',
       ]);
     },
   );

@@ -1,7 +1,7 @@
 // Times that an operator types.
 import { describe, expect, it } from 'vitest';
 import { readSince, readUntil } from '../../src/commands/read-options.js';
-import { parseTime } from '../../src/time/wall-clock.js';
+import { parseTime } from '../../src/time/zoned-time.js';
 
 const NOW = new Date('2026-03-28T12:00:00Z');
 const STOCKHOLM = 'Europe/Stockholm';

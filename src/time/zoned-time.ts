@@ -1,4 +1,5 @@
-// Times as the clock of a time zone shows them.
+// Converts between a time and what the clock of a time zone shows: for schedules, and for times in options and in the
+// configuration. Bookings are converted in SQL, by PostgreSQL: `instant` of mirror/read-bookings.ts.
 
 /** The clock of a time zone: what it shows at a time, read as if it were UTC. Milliseconds. */
 export function createWallClock(timeZone: string): (atMs: number) => number {
