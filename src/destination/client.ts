@@ -1,5 +1,6 @@
-// Requests to the service with the current token. Retries belong to the queue, with three exceptions: a 429 (exchange.ts),
-// one renewal of the token, and the reads of commands (patience.ts).
+// Requests to the service with the current token. Renews a token that the service refused (401, 403) and sends the request once
+// more; exchange.ts, which sends, and access-token.ts, which keeps the token, decide nothing of that. All other retries belong to
+// the queue, with two exceptions: a 429 (exchange.ts) and the reads of commands (patience.ts).
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
 import { currentText } from '../config/setting-text.js';

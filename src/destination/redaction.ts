@@ -1,5 +1,6 @@
-// Error texts of the service are shown to operators and stored in the state, and a gateway may repeat the header that it
-// refused. Only such texts are redacted. An object that was read is written back, so it must not be changed.
+// Takes keys and tokens out of error texts of the service. These are shown to operators and stored in the state, and a gateway may
+// repeat the header that it refused. Only such texts are redacted: an object that was read is written back, so it must not be
+// changed. Fields of log lines: process/logger.ts.
 
 /** Secrets that are remembered: an answer may repeat a token that has been renewed since. */
 const MOST_SECRETS = 10;

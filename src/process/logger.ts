@@ -15,7 +15,10 @@ interface TerminalLines {
   hasColours: boolean;
 }
 
-/** Field names that never reach a log line, wherever they stand. The last guard, not the first. */
+/**
+ * Field names that never reach a log line, wherever they stand. The last guard, not the first: destination/redaction.ts has taken
+ * keys and tokens out of the texts of the service before.
+ */
 const SECRET_FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
 
 /** `terminal`: unset for JSON. `dest`: a file descriptor or a path. `mixin`: fields of every line, as it is written. */
