@@ -70,9 +70,18 @@ export const waitsFor = (name: string): SQL =>
   sql.raw(`CASE WHEN ${name}.waits_for IS NOT NULL AND ${name}.status NOT IN ${IN_SYNC}
     THEN jsonb_build_object('stream', ${name}.waits_for::jsonb->0, 'localKey', ${name}.waits_for::jsonb->1) END`);
 
+/**
+ * Columns with facts of the object that a record owns. They pass on with the object as they are (transfer-objects.ts), and a record
+ * without an object has none of them.
+ */
+const OBJECT_FACTS = ['external_id', 'destination_id', 'object_hash', 'synced_at'] as const;
+
+/** The columns of `OBJECT_FACTS` in a statement. `of`: the name of the record there, with a point. */
+export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));
+
 /** A record (named r) after it lost its object. If its row has another external id, the next run sends it. */
-export const WITHOUT_OBJECT = sql`external_id = NULL, destination_id = NULL, source_hash = NULL, object_hash = NULL,
-  in_doubt = false, check_after = NULL, synced_at = NULL, updated_at = now(),
+export const WITHOUT_OBJECT = sql`${sql.raw(OBJECT_FACTS.map((column) => `${column} = NULL`).join(', '))},
+  source_hash = NULL, in_doubt = false, check_after = NULL, updated_at = now(),
   refused_hash = CASE WHEN r.error_code IS DISTINCT FROM ${EXTERNAL_ID_CHANGED} THEN r.refused_hash END,
   status = CASE WHEN r.status IN ('synced', 'retired') THEN 'pending' WHEN r.error_code = ${EXTERNAL_ID_CHANGED} THEN 'failed'
     ELSE r.status END`;

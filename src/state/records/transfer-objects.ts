@@ -7,7 +7,7 @@ import { formerKey } from '../../streams/local-key.js';
 import { addChanges } from '../inbox/add-changes.js';
 import type { Claim } from './claim-records.js';
 import { recordName, type RecordKey } from './outcome-types.js';
-import { IS_FREE, WITHOUT_OBJECT } from './record-state.js';
+import { IS_FREE, objectFacts, WITHOUT_OBJECT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** A record that is to own an object. */
@@ -19,31 +19,24 @@ export interface Taking extends RecordKey {
   isFormerGone?: boolean;
 }
 
-/** The facts of an object, as they pass from record to record. */
+/** The facts of an object by their columns in `records`, as JSON, which keeps times at full precision. */
 interface ObjectFacts {
-  externalId: string;
-  destinationId: string | null;
-  objectHash: string | null;
-  inDoubt: boolean;
-  checkAfter: string | null;
-  syncedAt: string | null;
-  status: string;
+  external_id: string;
+  object_hash: string | null;
 }
 
 /** The facts of the object of a record named r. What a batch that is gone may have sent leaves the object in doubt, whoever owns it. */
-const factsOf = ({
-  token,
-  lateSeconds,
-}: Pick<
-  Claim,
-  'token' | 'lateSeconds'
->) => sql`r.external_id AS "externalId", r.destination_id AS "destinationId",
-  r.object_hash AS "objectHash", r.status, r.synced_at::text AS "syncedAt",
-  r.in_doubt OR coalesce(r.claimed_by <> ${token} OR r.check_after <= now(), false) AS "inDoubt",
-  CASE WHEN r.claimed_by <> ${token} THEN greatest(r.check_after, now() + make_interval(secs => ${lateSeconds}))
-    WHEN r.check_after > now() THEN r.check_after END::text AS "checkAfter"`;
+const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) => sql`(
+  SELECT to_jsonb(f) FROM (SELECT ${objectFacts('r.')}, r.status,
+    r.in_doubt OR coalesce(r.claimed_by <> ${token} OR r.check_after <= now(), false) AS in_doubt,
+    CASE WHEN r.claimed_by <> ${token} THEN greatest(r.check_after, now() + make_interval(secs => ${lateSeconds}))
+      WHEN r.check_after > now() THEN r.check_after END AS check_after) AS f)`;
 
-const recordset = (records: readonly object[]) => sql`jsonb_to_recordset(${JSON.stringify(records)}::jsonb)`;
+const recordset = (rows: readonly object[]) => sql`jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)`;
+
+/** Rows as records are: by the columns of the table. */
+const recordsOf = (rows: readonly object[]) =>
+  sql`jsonb_populate_recordset(NULL::slotsync.records, ${JSON.stringify(rows)}::jsonb)`;
 
 /**
  * Lets records own objects, with all that is known of them. Returns those that could: not where the object has another owner
@@ -61,31 +54,29 @@ export async function takeObjects(
     OR NOT r.stream = ${anyOf(keyed)})`;
   const facts = new Map<string, ObjectFacts>();
   if (passing.length > 0) {
-    const former = await query<ObjectFacts>(tx)`
-      SELECT ${factsOf({ token, lateSeconds })} FROM ${recordset(passing)} AS t("from" jsonb, "externalId" text)
+    const former = await query<{ object: ObjectFacts }>(tx)`
+      SELECT ${factsOf({ token, lateSeconds })} AS object FROM ${recordset(passing)} AS t("from" jsonb, "externalId" text)
       JOIN slotsync.records AS r
         ON r.stream = t."from"->>'stream' AND r.local_key = t."from"->>'localKey' AND r.external_id = t."externalId"
       WHERE ${mayBeTaken} ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
-    for (const object of former) facts.set(object.externalId, object);
+    for (const { object } of former) facts.set(object.external_id, object);
     const passed = passing.filter(({ externalId }) => facts.has(externalId));
     await removeOwners(tx, passed, token);
   }
   const possible = takings.filter(({ from, externalId }) => !from || facts.has(externalId));
   const rows = possible.map(({ stream, localKey, externalId }) => ({
-    stream,
-    localKey,
-    externalId,
     ...facts.get(externalId),
+    stream,
+    local_key: localKey,
+    external_id: externalId,
   }));
   const taken = await query<RecordKey>(tx)`
-    UPDATE slotsync.records AS r SET external_id = t."externalId", row_external_id = NULL,
-      destination_id = t."destinationId", source_hash = NULL, object_hash = t."objectHash",
-      synced_at = t."syncedAt", in_doubt = r.in_doubt OR coalesce(t."inDoubt", false),
-      check_after = greatest(r.check_after, t."checkAfter")
-    FROM ${recordset(rows)} AS t(stream text, "localKey" text, "externalId" text, "destinationId" text,
-      "objectHash" text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
-    WHERE r.stream = t.stream AND r.local_key = t."localKey" AND (r.claimed_by = ${token} OR r.claimed_by IS NULL)
-      AND NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = t."externalId")
+    UPDATE slotsync.records AS r SET (${objectFacts()}) = (${objectFacts('t.')}), row_external_id = NULL, source_hash = NULL,
+      in_doubt = r.in_doubt OR coalesce(t.in_doubt, false),
+      check_after = greatest(r.check_after, t.check_after)
+    FROM ${recordsOf(rows)} AS t
+    WHERE r.stream = t.stream AND r.local_key = t.local_key AND (r.claimed_by = ${token} OR r.claimed_by IS NULL)
+      AND NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = t.external_id)
     RETURNING r.stream, r.local_key AS "localKey"`;
   const names = new Set(taken.map(recordName));
   return takings.filter((taking) => names.has(recordName(taking)));
@@ -121,30 +112,34 @@ export async function letGo(
 ): Promise<void> {
   if (records.length === 0) return;
   const chosen = sql`${recordset(records)} AS t(stream text, "localKey" text, "keptBy" text)`;
-  const facts = await query<ObjectFacts & RecordKey & { keptBy: string }>(tx)`
-    SELECT ${factsOf(claim)}, r.stream, r.local_key AS "localKey", coalesce(t."keptBy", r.stream) AS "keptBy" FROM slotsync.records AS r JOIN ${chosen}
+  const owners = await query<RecordKey & { keptBy: string; object: ObjectFacts }>(tx)`
+    SELECT ${factsOf(claim)} AS object, r.stream, r.local_key AS "localKey", coalesce(t."keptBy", r.stream) AS "keptBy" FROM slotsync.records AS r JOIN ${chosen}
       ON r.stream = t.stream AND r.local_key = t."localKey"
     WHERE r.external_id IS NOT NULL AND (${claim.token} = '' OR r.claimed_by = ${claim.token}) ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
   await query(tx)`
-    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT} FROM ${recordset(facts)} AS t(stream text, "localKey" text)
+    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT} FROM ${recordset(owners)} AS t(stream text, "localKey" text)
     WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
-  const kept = facts.map((object) => ({ ...object, key: formerKey(object.externalId) }));
+  const kept = owners.map(({ object, localKey, keptBy }) => ({
+    ...object,
+    object_hash: object.object_hash ?? '',
+    stream: keptBy,
+    local_key: formerKey(object.external_id),
+    former_key: localKey,
+  }));
   await query(tx)`
-    INSERT INTO slotsync.records (stream, local_key, former_key, external_id, destination_id, source_hash,
-      object_hash, status, in_doubt, check_after, synced_at, gone_since)
-    SELECT "keptBy", key, "localKey", "externalId", "destinationId", CASE WHEN NOT ${undecided} THEN 0 END,
-      coalesce("objectHash", ''),
-      CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt",
+    INSERT INTO slotsync.records
+      (stream, local_key, former_key, ${objectFacts()}, source_hash, status, in_doubt, check_after, gone_since)
+    SELECT stream, local_key, former_key, ${objectFacts()}, CASE WHEN NOT ${undecided} THEN 0 END,
+      CASE WHEN status = 'retired' THEN status ELSE 'synced' END, in_doubt, check_after,
       CASE WHEN ${undecided} THEN now() END
-    FROM ${recordset(kept)} AS t("keptBy" text, key text, "localKey" text, "externalId" text, "destinationId" text,
-      "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
-    ON CONFLICT (stream, local_key) DO UPDATE SET former_key = excluded.former_key, external_id = excluded.external_id,
-      destination_id = excluded.destination_id, source_hash = excluded.source_hash, object_hash = excluded.object_hash,
-      status = excluded.status, in_doubt = excluded.in_doubt, check_after = excluded.check_after,
-      synced_at = excluded.synced_at, gone_since = excluded.gone_since`;
-  if (!undecided) for (const { keptBy, key } of kept) await addChanges(tx, keptBy, [key]);
+    FROM ${recordsOf(kept)}
+    ON CONFLICT (stream, local_key) DO UPDATE SET
+      (former_key, ${objectFacts()}, source_hash, status, in_doubt, check_after, gone_since) = (excluded.former_key,
+        ${objectFacts('excluded.')}, excluded.source_hash, excluded.status, excluded.in_doubt, excluded.check_after,
+        excluded.gone_since)`;
+  if (!undecided) for (const { stream, local_key: key } of kept) await addChanges(tx, stream, [key]);
   await wakeSharers(
     tx,
-    kept.map(({ externalId }) => externalId),
+    kept.map(({ external_id: externalId }) => externalId),
   );
 }
