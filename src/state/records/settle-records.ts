@@ -25,37 +25,48 @@ const hasRecord = ({ outcome }: Outcome) => outcome !== 'forgotten' && outcome !
 const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => localKey);
 
 /**
+ * The columns of a record (named r) that its outcome (named o) sets. `accepted`, `ended` and `shared` stand beside the outcome in
+ * the statement of `writeOutcomes`.
+ */
+const SET_BY_OUTCOME = {
+  status: sql`CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END`,
+  external_id: sql`CASE WHEN NOT shared THEN r.external_id END`,
+  row_external_id: sql`CASE WHEN shared OR o."externalId" <> r.external_id OR r.external_id IS NULL THEN o."externalId" END`,
+  destination_id: sql`coalesce(o."destinationId", r.destination_id)`,
+  source_hash: sql`CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END`,
+  object_hash: sql`CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END`,
+  refused_hash: sql`CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END`,
+  error_code: sql`o.code`,
+  error_message: sql`o.message`,
+  waits_for: sql`o."waitsFor"`,
+  waits_since: sql`CASE WHEN o.outcome = 'deferred' AND o."waitsFor" IS NOT NULL THEN coalesce(r.waits_since, now()) END`,
+  attempts: sql`CASE WHEN accepted THEN 0 ELSE r.attempts + 1 END`,
+  in_doubt: sql`NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false))`,
+  gone_since: sql`CASE WHEN NOT accepted THEN r.gone_since END`,
+  synced_at: sql`CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END`,
+  resend: sql`CASE WHEN NOT ended THEN r.resend END`,
+  resend_since: sql`CASE WHEN NOT ended THEN r.resend_since END`,
+  resend_run: sql`CASE WHEN NOT ended THEN r.resend_run END`,
+  check_after: sql`greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))`,
+};
+
+/**
  * Queries of one statement: `given` has the outcomes as JSON by key, `written` writes them and releases the claims. It has
  * no key whose claim another batch took over.
  */
 export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
   const accepted = kept.filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged');
+  const columns = {
+    ...SET_BY_OUTCOME,
+    counted_as: sql`CASE WHEN o.outcome = 'synced' THEN ${countedAs} ELSE r.counted_as END`,
+  };
   // An object of so many keys would cost more to make than its text.
   const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome))}`).join(',')}}`;
   // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
   return sql`given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
-    UPDATE slotsync.records AS r SET
-      (status, external_id, row_external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
-        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, counted_as, resend, resend_since, resend_run,
-        check_after) = (
-        SELECT CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END,
-          CASE WHEN NOT shared THEN r.external_id END,
-          CASE WHEN shared OR o."externalId" <> r.external_id OR r.external_id IS NULL THEN o."externalId" END,
-          coalesce(o."destinationId", r.destination_id),
-          CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END,
-          CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END,
-          CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END,
-          o.code, o.message, o."waitsFor",
-          CASE WHEN o.outcome = 'deferred' AND o."waitsFor" IS NOT NULL THEN coalesce(r.waits_since, now()) END,
-          CASE WHEN accepted THEN 0 ELSE r.attempts + 1 END,
-          NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false)),
-          CASE WHEN NOT accepted THEN r.gone_since END,
-          CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
-          CASE WHEN o.outcome = 'synced' THEN ${countedAs} ELSE r.counted_as END,
-          CASE WHEN NOT ended THEN r.resend END, CASE WHEN NOT ended THEN r.resend_since END,
-          CASE WHEN NOT ended THEN r.resend_run END,
-          greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))
+    UPDATE slotsync.records AS r SET (${sql.raw(Object.keys(columns).join(', '))}) = (
+        SELECT ${sql.join(Object.values(columns), sql`, `)}
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
           "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
