@@ -3,7 +3,12 @@
 import { createAppBase, type BaseOptions } from './app-base.js';
 import { once } from '../process/lifecycle.js';
 import { createLogger } from '../process/logger.js';
-import { describeSettingsFile, findForeignFiles, readEnvironment } from '../config/environment.js';
+import {
+  describeSettingsFile,
+  findForeignFiles,
+  findMisspelledSettings,
+  readEnvironment,
+} from '../config/environment.js';
 import { loadSettings, type Need } from '../config/settings.js';
 import { canDraw, hasColours } from '../process/terminal.js';
 
@@ -18,14 +23,17 @@ export type App = Awaited<ReturnType<typeof createApp>>;
 
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
 export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
-  const settings = loadSettings(needs, readEnvironment(envFile), describeSettingsFile(envFile));
+  const env = readEnvironment(envFile);
+  const misspelled = findMisspelledSettings(envFile, env);
+  const settings = loadSettings(needs, env, describeSettingsFile(envFile), misspelled);
   const { stderr } = process;
   const shown = canDraw(stderr) ? { timeZone: settings.timeZone, hasColours: hasColours(stderr) } : undefined;
   const mixin = settings.exportsTraces ? (await import('../process/tracing.js')).traceIds : undefined;
   const log = createLogger(settings.logLevel ?? logLevel, shown, undefined, mixin);
   for (const reason of findForeignFiles([envFile, options.configPath ?? settings.configPath]))
     log.warn({ reason }, 'file could have been written by others');
+  for (const reason of misspelled) log.warn({ reason }, 'setting is misspelled');
   const onTimeZone = (timeZone: string) => void (shown && (shown.timeZone = timeZone));
   const base = createAppBase(settings, log, { ...options, onTimeZone });
-  return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
+  return { ...base, misspelled, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }

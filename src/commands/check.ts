@@ -39,6 +39,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     if (!options.json) printLines(describeFinding(finding));
   };
   add({ what: 'settings', result: 'ok', text: describeSettings(app) });
+  for (const text of app.misspelled) add({ what: 'settings', result: 'fault', text, code: 'usage' });
   for (const text of findExposedSecrets(options.envFile)) add({ what: 'secrets', result: 'warning', text });
   for (const [setting, url] of Object.entries({
     MIRROR_DATABASE_URL: app.settings.mirrorUrl,

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { UsageError } from '../errors/errors.js';
 import { findOtherWriters, isReadableByOthers, readTextFile } from '../files/text-file.js';
-import { containsSecret, listSecretFiles } from './settings.js';
+import { containsSecret, findMisspelled, listSecretFiles } from './settings.js';
 
 /**
  * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
@@ -72,10 +72,24 @@ function findUnreadableLine(text: string): number | undefined {
 /** Files with secrets that every user of this machine may read, as sentences: files of `…_FILE` settings, and `.env`. */
 export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
   const files = listSecretFiles(env);
-  // A pipe has been read, and is empty.
-  const isFile = statSync(envFile, { throwIfNoEntry: false })?.isFile() ?? false;
-  if (isFile && containsSecret(parseEnv(readTextFile(envFile)))) files.push(envFile);
+  if (containsSecret(parseSettingsFile(envFile))) files.push(envFile);
   return files
     .filter(isReadableByOthers)
     .map((file) => `${file} may be read by every user of this machine; chmod 600 it`);
+}
+
+/** The settings of the file. A pipe has none: it has been read, and is empty. */
+function parseSettingsFile(file: string): NodeJS.Dict<string> {
+  const isFile = statSync(file, { throwIfNoEntry: false })?.isFile() ?? false;
+  return isFile ? parseEnv(readTextFile(file)) : {};
+}
+
+/** Prefixes of our settings. The environment also holds variables of other programs, which may resemble ours by chance. */
+const OUR_PREFIX = /^(SLOTSYNC|API|MIRROR|STATE|REDIS|ALERT|HTTP)_/;
+
+/** Misspelled settings of the file and of the environment, as sentences. Call it after `readEnvironment`. */
+export function findMisspelledSettings(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
+  const ofFile = Object.keys(parseSettingsFile(envFile));
+  const ofEnvironment = Object.keys(env).filter((name) => OUR_PREFIX.test(name));
+  return findMisspelled(new Set([...ofFile, ...ofEnvironment]), env);
 }

@@ -15,6 +15,7 @@ import {
 } from '../connections/addresses.js';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { isTimeZone } from '../text/format.js';
+import { nearestName } from '../text/nearest-name.js';
 import { readAgain, type SettingText } from './setting-text.js';
 
 /** A text that `check` throws no error for. */
@@ -192,8 +193,32 @@ const textOf = (env: Environment, name: string) =>
 /** Characters of a setting: far more than any key, token or address has. */
 const LONGEST_SETTING = 16_384;
 
-/** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
-export function loadSettings(needs: readonly Need[], env: Environment, file = '.env') {
+/** Letters by which a misspelled setting differs at most. API_URL differs from API_KEY in three, and means another setting. */
+const MISSPELLED_BY = 2;
+/** Read by other programs, although it resembles HTTPS_PROXY. */
+const OTHER_PROGRAMS = 'HTTP_PROXY';
+
+/** The names that resemble a setting that is not set, as sentences. Other unknown names belong to other programs. */
+export function findMisspelled(names: Iterable<string>, env: Environment): string[] {
+  const unset = SETTING_NAMES.filter((known) => textOf(env, known) === undefined);
+  return [...names].flatMap((name) => {
+    if (SETTING_NAMES.includes(name) || name.toUpperCase() === OTHER_PROGRAMS) return [];
+    const spellings = [name, name.replace(/^SLOTSYNC_/i, '')];
+    const near = spellings.map((spelling) => nearestName(spelling, unset, MISSPELLED_BY)).find(Boolean);
+    return near === undefined ? [] : [`${name} is no setting and has no effect; did you mean ${near}?`];
+  });
+}
+
+/**
+ * Reads the settings. Throws UsageError that lists every fault and every missing setting at once, followed by `misspelled`: those
+ * alone are no reason to stop.
+ */
+export function loadSettings(
+  needs: readonly Need[],
+  env: Environment,
+  file = '.env',
+  misspelled: readonly string[] = [],
+) {
   const plain = PLAIN.safeParse(Object.fromEntries(PLAIN_NAMES.map((name) => [name, textOf(env, name)])));
   const faults = (plain.error?.issues ?? []).map(({ path, message }) => `${path.join()}: ${message}`);
   const secrets: { [name in Secret]?: SettingText | undefined } = {};
@@ -215,7 +240,7 @@ export function loadSettings(needs: readonly Need[], env: Environment, file = '.
     faults.push(fault);
   if (!plain.success || faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
-      faults,
+      faults: [...faults, ...misspelled],
       remedy: `Set them in the environment or in ${file}; .env.example explains each.`,
     });
   }

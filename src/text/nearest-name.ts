@@ -6,11 +6,15 @@ const MOST_APART = 3;
 const MOST_LISTED = 12;
 
 /**
- * The known name that differs in so few letters, of their half at most, that it was meant. A name without its schema or
+ * The known name that differs in so few letters (`mostApart`, and half of them at most) that it was meant. A name without its schema or
  * region also means one that has it: `rooms` for `campus.rooms`.
  */
-export function nearestName(name: string, known: readonly string[]): string | undefined {
-  const most = Math.min(MOST_APART, name.length / 2);
+export function nearestName(
+  name: string,
+  known: readonly string[],
+  mostApart = MOST_APART,
+): string | undefined {
+  const most = Math.min(mostApart, name.length / 2);
   let nearest: { name: string; apart: number } | undefined;
   for (const candidate of known) {
     const apart = lettersApart(name, candidate);

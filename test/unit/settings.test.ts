@@ -7,7 +7,12 @@ import { inspect } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
 import { currentText } from '../../src/config/setting-text.js';
-import { findExposedSecrets, findForeignFiles, readEnvironment } from '../../src/config/environment.js';
+import {
+  findExposedSecrets,
+  findForeignFiles,
+  findMisspelledSettings,
+  readEnvironment,
+} from '../../src/config/environment.js';
 import { loadSettings, type Need } from '../../src/config/settings.js';
 
 const ENV = {
@@ -507,5 +512,30 @@ describe('the file .env', () => {
   it('that is there and cannot be read is a fault', () => {
     mkdirSync('.env');
     expect(() => loadSettings([], readEnvironment())).toThrow('.env is a folder');
+  });
+
+  it.each<[string, Record<string, string>, NodeJS.ProcessEnv, string[]]>([
+    [
+      'a letter is missing',
+      { API_REQUEST_PER_SECOND: '5' },
+      {},
+      ['API_REQUEST_PER_SECOND', 'API_REQUESTS_PER_SECOND'],
+    ],
+    ['it is in lower case', { api_region: 'EU' }, {}, ['api_region', 'API_REGION']],
+    ['it has our prefix', { SLOTSYNC_LOG_LEVEL: 'info' }, {}, ['SLOTSYNC_LOG_LEVEL', 'LOG_LEVEL']],
+    ['the environment has it', {}, { HTTP_PROT: '80' }, ['HTTP_PROT', 'HTTP_PORT']],
+    [
+      'it is a name of other programs',
+      { REDIS_PASSWORD: 'p', API_URL: 'u', HTTP_PROXY: 'x', no_proxy: 'y' },
+      {},
+      [],
+    ],
+    ['the environment has one without our prefix', {}, { LOGLEVEL: 'info' }, []],
+    ['the setting it resembles is set', { APP_KEY: 'k', API_KEY: 'k3y' }, {}, []],
+  ])('names a misspelled setting: %s', (_, values, env, [name, meant]) => {
+    write(values);
+    const expected =
+      name === undefined ? [] : [`${name} is no setting and has no effect; did you mean ${meant}?`];
+    expect(findMisspelledSettings('.env', { ...values, ...env })).toEqual(expected);
   });
 });
