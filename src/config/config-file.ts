@@ -5,7 +5,14 @@ import path from 'node:path';
 import type { z } from 'zod';
 import { requireOwnFile } from './environment.js';
 import { completeDialect, DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
-import { hashTexts, importFile, loadAlone, type Exported, type Modules } from './load-file.js';
+import {
+  findSyntaxError,
+  hashTexts,
+  importFile,
+  loadAlone,
+  type Exported,
+  type Modules,
+} from './load-file.js';
 import { readCsvFile } from '../files/csv-file.js';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { AFTER_SYNC, NIGHTLY } from '../time/schedule.js';
@@ -20,6 +27,7 @@ import {
   type ParsedConfig,
   type StreamDeclaration,
 } from '../streams/config-schema.js';
+import { shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
 import { toRule } from '../streams/external-id-rule.js';
 import { fingerprintsOf, type Fingerprints } from '../streams/fingerprints.js';
@@ -40,6 +48,9 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   /** The file, its dialect, what both import, and the lookups beside it. */
   files: readonly string[];
 }
+
+/** Characters of a line with a syntax error that are shown. */
+const LONGEST_LINE = 120;
 
 /** Keys that stand in each other in a configuration. */
 const DEEPEST = 6;
@@ -99,12 +110,14 @@ export async function loadConfiguration(
     return { ...checked, loadedAt: new Date(), isChanged };
   } catch (error) {
     if (error instanceof UsageError) throw error;
+    const syntax = findSyntaxError(error);
     // Node adds which files of this program asked for a module.
-    const reason = messageOf(error)
+    const reason = (syntax?.message ?? messageOf(error))
       .split(/\s*Require stack:/)[0]
       ?.replace(/\s+/g, ' ')
       .trim();
     throw new UsageError(`${name} cannot be loaded: ${reason}`, {
+      faults: syntax ? [shorten(syntax.line, LONGEST_LINE)] : [],
       remedy: 'Correct the file; docs/configuration.md describes it.',
       cause: error,
     });

@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Jiti } from 'jiti';
-import { codeOf } from '../errors/errors.js';
+import { codeOf, messageOf } from '../errors/errors.js';
 import { readTextFile } from '../files/text-file.js';
 
 /** Files whose imports are read; others, such as JSON, import nothing. */
@@ -33,7 +33,8 @@ export interface Exported {
 /** Loads a file of the operator. */
 export async function importFile(file: string): Promise<Exported> {
   const text = readTextFile(file);
-  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: { files: [file], hash: '' } };
+  if (file.endsWith('.json'))
+    return { exported: parseJson(file, text), modules: { files: [file], hash: '' } };
   const { createJiti } = await import('jiti');
   const self = import.meta.url.endsWith('.ts') ? '../index.ts' : '../index.js';
   const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
@@ -46,6 +47,30 @@ export async function importFile(file: string): Promise<Exported> {
   });
   const exported = (await jiti.import<{ default?: unknown }>(file)).default;
   return { exported, modules: readModules(jiti, file) };
+}
+
+/** Throws what jiti throws of code that it cannot parse. */
+function parseJson(file: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const at = Number(/ at position (\d+)/.exec(messageOf(error))?.[1] ?? text.length);
+    const linesBefore = text.slice(0, at).split('\n');
+    const place = `${file}:${linesBefore.length}:${linesBefore.at(-1)?.length}`;
+    throw new SyntaxError(`ParseError: ${messageOf(error)}\n ${place}`, { cause: error });
+  }
+}
+
+/** The form of jiti's errors. Their columns count from 0. */
+const PARSE_ERROR = /^ParseError: (.*?)\s*\n\s*(.*):(\d+):(\d+)$/s;
+
+/** The reason and place of a syntax error, and its line. Undefined: another error. */
+export function findSyntaxError(error: unknown): { message: string; line: string } | undefined {
+  const [, reason, file = '', line = '', column] = PARSE_ERROR.exec(messageOf(error)) ?? [];
+  if (reason === undefined) return undefined;
+  const shown = readTextFile(file).split('\n')[Number(line) - 1] ?? '';
+  const place = `${path.relative(process.cwd(), file)}:${line}:${Number(column) + 1}`;
+  return { message: `${reason}, at ${place}`, line: `line ${line}: ${shown.trim()}` };
 }
 
 function readModules(jiti: Jiti, file: string): Modules {

@@ -234,12 +234,13 @@ describe('a configuration file that cannot be loaded', () => {
     );
   });
 
-  it.each([
+  it.each<[string, string, string, RegExp, string[]?]>([
     [
-      'a syntax error, with its place',
+      'a syntax error, with its place and line',
       'sync.config.ts',
       'export default {\n  streams: {,\n};',
-      /^sync\.config\.ts cannot be loaded: .*sync\.config\.ts:2:\d+$/,
+      /^sync\.config\.ts cannot be loaded: Unexpected token, at .*sync\.config\.ts:2:13$/,
+      ['line 2: streams: {,'],
     ],
     [
       'an error of its own',
@@ -256,14 +257,16 @@ describe('a configuration file that cannot be loaded', () => {
     [
       'JSON that ends too early',
       'sync.config.json',
-      '{ "streams": ',
-      /^sync\.config\.json cannot be loaded: .*JSON/,
+      '{\n"streams": ',
+      /^sync\.config\.json cannot be loaded: .*JSON.*sync\.config\.json:2:12$/,
+      ['line 2: "streams":'],
     ],
     [
       'text that is not JSON',
       'sync.config.json',
       '{ streams: {} }',
       /^sync\.config\.json cannot be loaded: .*JSON/,
+      ['line 1: { streams: {} }'],
     ],
     ['UTF-16', 'sync.config.json', '\0{\0}', /^.*sync\.config\.json is not UTF-8 text$/],
     [
@@ -285,9 +288,10 @@ describe('a configuration file that cannot be loaded', () => {
       'export default { get streams() { throw new Error("none"); } };',
       /: none$/,
     ],
-  ])('names %s, in one line', async (_, name, text, message) => {
+  ])('names %s, in one line', async (_, name, text, message, faults: string[] = []) => {
     const error = await loadRefusal(folderOf({ [name]: text }));
     expect(error.message).toMatch(message);
+    expect(error.faults).toEqual(faults);
     expect(error.message).not.toContain('\n');
   });
 
