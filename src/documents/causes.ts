@@ -300,3 +300,7 @@ export function nextStep(record: UnsettledRecord): string {
   const endName = `${end.stream} '${end.localKey}'`;
   return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
 }
+
+/** The next step of a key that records wait for, and that the state has no record of. */
+export const nextOfAbsent = (stream: string, key: string): string =>
+  nextOfCause(causeOf({ stream, status: 'absent', code: null, records: 1, keys: [key] }));

@@ -1,6 +1,7 @@
 // A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
 import type { FoundObject } from '../destination/destination.js';
 import type { Chain } from '../situation/chains.js';
+import type { Waiting } from '../state/records/read/waiting-chains.js';
 import type { Stream } from '../streams/stream.js';
 import type { RecordExplained } from '../sync/operator/explain.js';
 import { nameOfGate, type Gate } from '../state/gates/gates.js';
@@ -19,12 +20,12 @@ import {
 } from './document.js';
 import { describeDriftFields, DRIFT_MEANINGS } from './drift.js';
 import { commandFor, retryCommand } from '../situation/commands.js';
-import { describeChain, nextStep } from './causes.js';
+import { describeChain, nextOfAbsent, nextStep } from './causes.js';
 
 /** A record as the state knows it. `chain`: what it waits for, up to the end. `held`: the gate that keeps it back. */
 export interface KnownRecord extends Pick<
   RecordExplained,
-  'stream' | 'key' | 'record' | 'link' | 'drift' | 'batches' | 'waitingChanges'
+  'stream' | 'key' | 'record' | 'link' | 'drift' | 'batches' | 'waiting' | 'waitingChanges'
 > {
   former: readonly { externalId: string }[];
   chain?: Chain | undefined;
@@ -43,7 +44,7 @@ export function recordDocument(known: KnownRecord, sides?: RecordExplained): Doc
 }
 
 function inState(
-  { stream, key, record, chain, held, link, former, drift, waitingChanges }: KnownRecord,
+  { stream, key, record, chain, held, link, former, drift, waiting, waitingChanges }: KnownRecord,
   sides?: RecordExplained,
 ): Section {
   const [parentStream, parentKey] = JSON.parse(record?.waitsFor ?? '[]') as string[];
@@ -55,6 +56,7 @@ function inState(
         'Waits for',
         chain ? text`it waits for ${describeChain(chain)}` : linkToRecord(parentStream, parentKey),
       ],
+    ...waiting.map((of): Fact => [`Waited for by ${of.stream}`, describeWaiting(of)]),
     held && ['Held', text`${nameOfGate(held)}, since ${held.since}, by ${linkToRun(held.runId)}`],
     record?.inDoubt && [
       'In doubt',
@@ -112,6 +114,10 @@ function describeRecord({
   return text`${{ status }}${name !== null && `, as ${name}`}${destinationId !== null && `, number ${destinationId}`}${accepted}${attempts > 0 && `, ${plural(attempts, 'attempt')}`}${runId !== null && text`, last changed by ${linkToRun(runId)}`}`;
 }
 
+/** `36 records, since 2026-11-22 07:12 CET, such as courses 'DB-101'`. */
+const describeWaiting = ({ stream, records, since, example }: Waiting[number]): Text =>
+  text`${plural(records, 'record')}${since !== null && text`, since ${since}`}, such as ${linkToRecord(stream, example)}`;
+
 /** The reason why the object is checked again, and the time. */
 function describeCheck({ status, refusedHash }: NonNullable<KnownRecord['record']>, checkAfter: Date): Text {
   return status === 'failed' && refusedHash !== null
@@ -143,12 +149,13 @@ function describeFormer(
   return text`number ${there.id}, ${there.active ? text`active; to deactivate it: ${{ command }}` : 'inactive'}`;
 }
 
-function sidesSections({ row, object, problem, there, externalId, changes }: RecordExplained): Section[] {
+function sidesSections(sides: RecordExplained): Section[] {
+  const { row, readFrom, object, problem, there, externalId, changes } = sides;
   return [
     {
       id: 'row',
       title: 'Row in the mirror',
-      paragraphs: row ? [] : ['None.'],
+      paragraphs: row ? [] : [`None. It would be read from ${readFrom}.`],
       facts: Object.entries(row ?? {}).map(([column, value]) => [column, formatValue(value)]),
     },
     {
@@ -233,8 +240,17 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
 }
 
 /** Undefined: in sync as far as the state knows. */
-function nextOfState({ record, stream, key, chain, held, waitingChanges }: KnownRecord): string | undefined {
+function nextOfState({
+  record,
+  stream,
+  key,
+  chain,
+  held,
+  waiting,
+  waitingChanges,
+}: KnownRecord): string | undefined {
   if (held) return describeHeldNext(held);
+  if (!record && waiting.length > 0) return nextOfAbsent(stream, key);
   if (!record || record.status === 'synced' || record.status === 'retired') return undefined;
   const isInInbox = record.status === 'failed' && waitingChanges > 0;
   return nextStep({ ...record, stream, localKey: key, chain, isInInbox });
@@ -245,7 +261,7 @@ const describeHeldNext = (gate: Gate): string =>
 
 export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain' | 'held'>): string {
   const { stream, key, row, record, chain, held, there, problem } = explained;
-  const { isWaiting, changes, isAccepted, waitingChanges } = explained;
+  const { readFrom, isWaiting, changes, isAccepted, waiting, waitingChanges } = explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (held && !isAccepted) return describeHeldNext(held);
@@ -253,6 +269,8 @@ export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'cha
     return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
   }
   if (!row && record?.status === 'retired') return 'no action needed: it is deactivated';
+  if (!row && !record && waiting.length > 0)
+    return `add the row to ${readFrom}, or correct the rows that refer to it; then: slotsync sync`;
   if (!row) return nextRun('decides');
   if (isWaiting) return 'it is sent by the run after the record that it refers to is accepted: slotsync sync';
   if (problem !== undefined) return nextRun('reports the same');

@@ -9,10 +9,7 @@ import { readChainOf } from '../situation/chains.js';
 import { readHoldingGate } from '../situation/holding-gate.js';
 import { commandFor } from '../situation/commands.js';
 import { readBooking, readBookingEvents } from '../state/bookings/read-reservations.js';
-import { readDriftOf } from '../state/drift/read-drift.js';
-import { readLinks } from '../state/records/links.js';
-import { listFormerObjects } from '../state/records/read/former-objects.js';
-import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read/record-details.js';
+import { readKnown } from '../state/records/read/record-details.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
 import {
@@ -35,21 +32,12 @@ type Params = Readonly<Record<string, string>>;
 const recordPage: Page = async (sources, { params, address }) => {
   const { stream = '', key = '' } = params;
   const known = await sources.read(address, async (db) => {
-    const record = await readRecord(db, stream, key);
-    return {
-      stream,
-      key,
-      record,
-      chain: await readChainOf(db, record),
-      held: await readHoldingGate(db, { stream, localKey: key }),
-      link: (await readLinks(db, stream, [key])).get(key),
-      former: await listFormerObjects(db, stream, [key]),
-      drift: await readDriftOf(db, { stream, localKey: key }),
-      batches: await listBatchesOf(db, stream, key, MOST_OF_ONE),
-      waitingChanges: await countChangesOf(db, stream, key),
-    };
+    const found = await readKnown(db, stream, key, MOST_OF_ONE);
+    const held = await readHoldingGate(db, { stream, localKey: key });
+    return { ...found, held, chain: await readChainOf(db, found.record) };
   });
-  if (!known.record && !known.link && !known.drift && !known.held && known.batches.length === 0)
+  const { record, link, drift, held, batches, waiting } = known;
+  if (!record && !link && !drift && !held && batches.length + waiting.length === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
   const named = { stream, key, address, about: `${stream} ${key}` };
   return (view) =>

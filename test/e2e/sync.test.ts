@@ -110,6 +110,12 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(failures.stdout).toMatch(/rooms 'R2': given up \(.*longer than 40/s);
       expect(failures.stdout).toMatch(/→ Correct the row.* slotsync retry rooms R2/);
       expect(failures.stdout).toContain("rooms 'R900' has no record → 1 record of courses waits for it");
+      const absent = await world.run(['explain', 'rooms', 'R900']);
+      expect(absent.stdout).toMatch(
+        /^Next: add the row to rooms, by its key code, or correct the rows that refer to it; then: slotsync sync$/m,
+      );
+      expect(absent.stdout).toMatch(/Waited for by courses: 1 record, since .*, such as courses '900'/);
+      expect(absent.code).toBe(0);
       const status = await world.run(['status', '--json'], { API_KEY: undefined });
       expect(JSON.parse(status.stdout)).toMatchObject({
         unsettled: 2,

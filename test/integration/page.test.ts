@@ -506,6 +506,9 @@ describe('page: bookings', () => {
     await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', '..', 'dead')`;
     expect((await visit('/records?key=..')).body).toContain('<a href="/records/rooms/~..">');
     expect((await visit('/records/rooms/~..')).status).toBe(200);
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status, waits_for, waits_since)
+      VALUES ('courses', 'c900', 'deferred', '["rooms","r900"]', now())`;
+    expect((await visit('/records/rooms/r900')).body).toContain('Waited for by courses');
 
     world.sandbox.clearArrivals();
     await signIn(TOKEN);

@@ -215,6 +215,7 @@ const record = (value: string) =>
         at: NOW.toISOString(),
       },
     ],
+    waiting: [{ stream: value, records: 2, since: NOW, example: value }],
     waitingChanges: 0,
   }) as unknown as KnownRecord;
 

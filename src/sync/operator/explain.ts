@@ -9,16 +9,9 @@ import type {
 } from '../../destination/destination.js';
 import { refusedContent } from '../../destination/http-errors.js';
 import type { State } from '../../state/database.js';
-import { readDriftOf } from '../../state/drift/read-drift.js';
-import { listFormerObjects } from '../../state/records/read/former-objects.js';
-import { readLinks } from '../../state/records/links.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
-import {
-  countChangesOf,
-  listBatchesOf,
-  readRecord,
-  readRecordKeys,
-} from '../../state/records/read/record-details.js';
+import { readKnown, readRecordKeys } from '../../state/records/read/record-details.js';
+import { readWaiting } from '../../state/records/read/waiting-chains.js';
 import { diffObjects, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdOfRow } from '../identity/row-ids.js';
@@ -51,11 +44,11 @@ export async function explainRecord(
   const { rows, unreadable } = await mirror.readRows(stream, [key]);
   for (const reason of unreadable.values()) throw reason;
   const found = rows.get(key);
-  const record = await readRecord(state.db, stream.name, key);
+  const known = await readKnown(state.db, stream.name, key, MOST_BATCHES);
+  const { record, link, former } = known;
   const rendered = (await renderRows(state, stream, rows)).get(key);
   const object = rendered && 'object' in rendered ? rendered.object : undefined;
   const missing = rendered && 'missing' in rendered ? describeMissing(rendered.missing) : undefined;
-  const link = (await readLinks(state.db, stream.name, [key])).get(key);
   const externalId =
     object?.extId ??
     link?.externalId ??
@@ -63,7 +56,6 @@ export async function explainRecord(
     record?.rowExternalId ??
     (found && externalIdOfRow(stream, found.row)) ??
     undefined;
-  const former = await listFormerObjects(state.db, stream.name, [key]);
   const wanted = [externalId, ...former.map((kept) => kept.externalId)].filter(
     (id) => typeof id === 'string',
   );
@@ -73,21 +65,18 @@ export async function explainRecord(
       : await destination.findObjects(wanted, stream.type, { ...CONTEXT, signal });
   const there = externalId === undefined ? undefined : standing.get(externalId);
   return {
-    stream: stream.name,
-    key,
+    ...known,
     /** Undefined: there is no such row. */
     row: found?.row,
+    readFrom: describeSource(stream),
     object,
     /** Why the row does not become an object now. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
     /** Whether the row only waits for a record that it refers to. */
     isWaiting: missing !== undefined,
-    record,
-    link,
     /** Undefined: the row has none, and the service was not asked. */
     externalId,
     there,
-    drift: await readDriftOf(state.db, { stream: stream.name, localKey: key }),
     /** The objects it had before its external id changed. */
     former: former.map(({ externalId: id, isUndecided }) => ({
       externalId: id,
@@ -100,10 +89,13 @@ export async function explainRecord(
     isAccepted: object !== undefined && record?.objectHash === hashObject(object),
     /** The next plan's decision about it. */
     decision: decideOperation(found?.hash, await readMark(state, stream.name, key)),
-    batches: await listBatchesOf(state.db, stream.name, key, MOST_BATCHES),
-    /** Times it stands in the inbox. */
-    waitingChanges: await countChangesOf(state.db, stream.name, key),
   };
+}
+
+/** `campus.rooms, by its key room_code`. */
+function describeSource({ name, source, key }: Stream): string {
+  const from = 'table' in source ? source.table.join('.') : `the query in streams.${name}.from`;
+  return `${from}, by its key ${key.join(', ')}`;
 }
 
 async function readMark(state: State, stream: string, key: string): Promise<Mark | undefined> {
@@ -174,7 +166,8 @@ type NameDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'>;
 type NamedRecord = { key: string } | { object: FoundObject } | undefined;
 
 /**
- * Finds what is named. A key comes first: a key that reads like a number or an external id is a key. Throws UsageError when
+ * Finds what is named. A key comes first, also one that only others wait for: a key that reads like a number or an external id is a
+ * key. Throws UsageError when
  * the parts are not those of the stream's key.
  */
 export async function findRecordByName(
@@ -201,6 +194,7 @@ async function isKey(
 ): Promise<boolean> {
   const known = await readRecordKeys(state.db, name, [key]);
   if (known.size > 0) return true;
+  if ((await readWaiting(state.db, { stream: name, localKey: key })).length > 0) return true;
   const { rows, unreadable } = await mirror.readRows({ name, ...stream }, [key]);
   return rows.size + unreadable.size > 0;
 }

@@ -1,7 +1,11 @@
 // All the state has about one record: its row, what of it is in the inbox, and the batches that had its key.
 import { and, desc, eq, sql } from 'drizzle-orm';
 import { anyOf, type Queries } from '../../database.js';
+import { readDriftOf } from '../../drift/read-drift.js';
 import { batches, changes, records, runs } from '../../schema.js';
+import { readLinks } from '../links.js';
+import { listFormerObjects } from './former-objects.js';
+import { readWaiting } from './waiting-chains.js';
 
 export type RecordRow = typeof records.$inferSelect;
 
@@ -14,6 +18,24 @@ export async function readRecord(db: Queries, stream: string, localKey: string) 
   return row;
 }
 
+/** All of one key but its gate: `mostBatches` of the batches that had it, latest first. */
+export async function readKnown(db: Queries, stream: string, key: string, mostBatches: number) {
+  const named = { stream, localKey: key };
+  return {
+    stream,
+    key,
+    record: await readRecord(db, stream, key),
+    link: (await readLinks(db, stream, [key])).get(key),
+    former: await listFormerObjects(db, stream, [key]),
+    drift: await readDriftOf(db, named),
+    batches: await listBatchesOf(db, stream, key, mostBatches),
+    /** The records that refer to it and wait for it. */
+    waiting: await readWaiting(db, named),
+    /** Times it stands in the inbox. */
+    waitingChanges: await db.$count(changes, and(eq(changes.stream, stream), eq(changes.localKey, key))),
+  };
+}
+
 /** The keys among these of which the state has a record. */
 export async function readRecordKeys(db: Queries, stream: string, keys: readonly string[]) {
   const isAsked = and(eq(records.stream, stream), sql`${records.localKey} = ${anyOf(keys)}`);
@@ -21,10 +43,8 @@ export async function readRecordKeys(db: Queries, stream: string, keys: readonly
   return new Set(rows.map(({ localKey }) => localKey));
 }
 
-export type RecordBatch = Awaited<ReturnType<typeof listBatchesOf>>[number];
-
 /** The latest batches with this key, latest first, as long as batches are kept. */
-export async function listBatchesOf(db: Queries, stream: string, localKey: string, limit: number) {
+async function listBatchesOf(db: Queries, stream: string, localKey: string, limit: number) {
   const { runId, id: batchId, operation, state, errorCode } = batches;
   const at = sql<string>`coalesce(${batches.finishedAt}, ${batches.createdAt})`;
   return db
@@ -34,9 +54,4 @@ export async function listBatchesOf(db: Queries, stream: string, localKey: strin
     .where(and(eq(batches.stream, stream), sql`${localKey} = ANY (${batches.keys})`))
     .orderBy(desc(batchId))
     .limit(limit);
-}
-
-/** Rows of the inbox with this key. */
-export async function countChangesOf(db: Queries, stream: string, localKey: string): Promise<number> {
-  return db.$count(changes, and(eq(changes.stream, stream), eq(changes.localKey, localKey)));
 }

@@ -4,7 +4,7 @@ import { arrayLiteral } from '../../../text/sql-text.js';
 import { query, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { UNSETTLED, waitsFor } from '../record-state.js';
-import type { RecordKey } from '../outcome-types.js';
+import { recordName, type RecordKey } from '../outcome-types.js';
 
 /** A record that is waited for. */
 export interface ChainLink extends RecordKey {
@@ -35,4 +35,14 @@ export async function readChainLinks(db: Queries, records: readonly RecordKey[])
     SELECT w.stream, w.local_key AS "localKey", r.status, r.error_code AS code, r.error_message AS message,
       ${waitsFor('r')} AS "waitsFor"
     FROM wanted AS w LEFT JOIN ${RECORD_OF_KEY} ON true`;
+}
+
+export type Waiting = Awaited<ReturnType<typeof readWaiting>>;
+
+/** The records that wait for this key, by stream, the most first: how many, since when, and the key of one. */
+export function readWaiting(db: Queries, key: RecordKey) {
+  return query<{ stream: string; records: number; since: Date | null; example: string }>(db)`
+    SELECT r.stream, count(*)::int AS records, min(r.waits_since) AS since, min(r.local_key) AS example
+    FROM slotsync.records AS r WHERE r.waits_for = ${recordName(key)} AND r.${UNSETTLED}
+    GROUP BY r.stream ORDER BY records DESC, r.stream`;
 }
