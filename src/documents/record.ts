@@ -1,8 +1,10 @@
 // A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
+import { remedyFor } from '../errors/error-catalogue.js';
 import type { FoundObject } from '../destination/destination.js';
 import type { Chain } from '../situation/chains.js';
 import type { Waiting } from '../state/records/read/waiting-chains.js';
 import type { Stream } from '../streams/stream.js';
+import { describeRepeatedKeys } from '../streams/local-key.js';
 import type { RecordExplained } from '../sync/operator/explain.js';
 import { nameOfGate, type Gate } from '../state/gates/gates.js';
 import { plural, present } from '../text/format.js';
@@ -261,8 +263,9 @@ const describeHeldNext = (gate: Gate): string =>
 
 export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain' | 'held'>): string {
   const { stream, key, row, record, chain, held, there, problem } = explained;
-  const { readFrom, isWaiting, changes, isAccepted, waiting, waitingChanges } = explained;
+  const { readFrom, repetitions, isWaiting, changes, isAccepted, waiting, waitingChanges } = explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
+  if (repetitions > 0) return `${describeRepeatedKeys(repetitions, [key])}. ${remedyFor('key_not_unique')}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (held && !isAccepted) return describeHeldNext(held);
   if (record && record.status !== 'synced' && record.status !== 'retired') {

@@ -2,6 +2,7 @@
 // `\` inside a part escaped by `\`, so that two different keys never read the same. A key that no index takes is shortened:
 // its record is given up, and has to be found again by a name that stays.
 import { createHash } from 'node:crypto';
+import { plural } from '../text/format.js';
 
 /** Bytes of UTF-8 that a key or an external id may have. An index of the state takes it, with what stands beside it. */
 export const MAX_ID_BYTES = 1024;
@@ -64,3 +65,7 @@ export function splitKey(key: string, count: number): string[] | undefined {
   }
   return parts.length === count ? parts : undefined;
 }
+
+/** The fault of a stream in which `count` rows have the key of a row before them, and some of these keys. */
+export const describeRepeatedKeys = (count: number, keys: readonly string[]): string =>
+  `the key is not unique: ${plural(count, 'row')} ${count === 1 ? 'repeats' : 'repeat'} a key, such as ${keys.map((key) => `'${key}'`).join(', ')}`;

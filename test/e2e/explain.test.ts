@@ -66,6 +66,15 @@ it('explain: a composite key is taken by its parts, or joined as failures shows 
   expect(wrong.stderr).toContain('→ Name one value for each of: id, room.');
 });
 
+it('explain: a key that repeats is said as by the run that sends nothing', async () => {
+  await world.configure(CONFIGURATION.replace("key: 'id'", "key: 'room'"));
+  await world.sql`INSERT INTO courses VALUES (9, 'Another', 'R1')`;
+  const fault = "the key is not unique: 1 row repeats a key, such as 'R1'";
+  expect((await world.run(['sync', 'courses'])).stdout).toContain(fault);
+  const text = await explain('courses', 'R1');
+  expect(text).toContain(`Next: ${fault}. Correct \`key\` in the configuration, or the source`);
+});
+
 it('explain: an object that is missing or changed at the service is said so, with the command that mends it', async () => {
   await world.run(['sync']);
   const fields = [{ fieldId: 'room.name', values: ['By hand'] }];

@@ -1,5 +1,6 @@
 // Rows that could not be sent, found before anything is sent: each reason with its place, its number and its first keys.
 import { expect, it } from 'vitest';
+import { findRisks } from '../../src/sync/operator/check.js';
 import { checkRows } from '../../src/sync/operator/check-rows.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS } from '../support/campus.js';
@@ -106,6 +107,20 @@ it('rows: references into nothing and values that cannot be sent are faults', as
       keys: ['C'],
     },
   ]);
+});
+
+it('rows: the catalogue tells what some of them could fail for', async () => {
+  const world = await open();
+  const risksOf = async (name: string) =>
+    findRisks(world.stream(name), await world.deps().mirror.catalogue.readTables());
+  expect(await risksOf('rooms')).toEqual([
+    'no unique index rules out that the key code repeats or is null, and then nothing is sent',
+  ]);
+  expect(await risksOf('courses')).toEqual([
+    'column data is jsonb, and an object in it cannot be sent; map it with a function of the row',
+  ]);
+  await world.sql`ALTER TABLE rooms ADD UNIQUE (code), ALTER code SET NOT NULL`;
+  expect(await risksOf('rooms')).toEqual([]);
 });
 
 it('rows: keys that repeat or are null are faults', async () => {

@@ -407,7 +407,7 @@ describe('a mirror whose reading cannot be trusted', () => {
 
   it('is read to its end before it is refused, so that the number is the whole number', async () => {
     const { message } = await refusal(['b', 'a', 'c', 'c'].map((key) => copyLine(key, '1')));
-    expect(message).toContain("1 rows repeat a key, such as 'c'");
+    expect(message).toContain("1 row repeats a key, such as 'c'");
   });
 });
 

@@ -4,7 +4,8 @@ import pLimit from 'p-limit';
 import type { Configuration } from '../../config/config-file.js';
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
-import { formatDuration, formatMinute, plural } from '../../text/format.js';
+import { formatDuration, formatMinute, lines, plural } from '../../text/format.js';
+import type { CatalogueTable } from '../../mirror/read-catalogue.js';
 import type { LoadReading, Mirror } from '../../mirror/mirror.js';
 import { type Stream, readsSameLoad } from '../../streams/stream.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
@@ -98,7 +99,8 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     const sources = await collect(checkSources(mirror, configuration));
     yield* sources;
     if (isOk(sources)) yield* checkLoads(mirror, streams, opened);
-    if (isOk(sources)) for (const stream of configuration.streams) yield* await checkReading(mirror, stream);
+    const tables = await mirror.catalogue.readTables();
+    if (isOk(sources)) for (const stream of streams) yield* await checkReading(mirror, stream, tables);
     if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
     else if (deps.mapsRows)
       yield { what: 'rows', result: 'untested', text: 'not mapped: state or sources have a fault' };
@@ -292,13 +294,41 @@ function sourceFindings(what: string, faults: readonly string[], ok: string): Fi
   return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
 }
 
-/** Reads rows as a batch does. Returns what fails. */
-async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> {
-  const findings = await attempt(`source of ${stream.name}`, async () => {
+/** Reads rows as a batch does. Returns what fails, and what could fail with other rows. */
+async function checkReading(
+  mirror: Mirror,
+  stream: Stream,
+  tables: readonly CatalogueTable[],
+): Promise<Finding[]> {
+  const what = `source of ${stream.name}`;
+  const findings = await attempt(what, async () => {
     await mirror.readRows(stream, await mirror.listSomeKeys(stream, keysPerBatch(stream)));
     return '';
   });
-  return isOk(findings) ? [] : findings;
+  if (!isOk(findings)) return findings;
+  const remedy = 'To look at every row: slotsync check --rows';
+  return findRisks(stream, tables).map((text) => ({ what, result: 'warning', text, remedy }));
+}
+
+/** The catalogue's hints that some rows of the stream cannot be sent, as sentences. A query has none. */
+export function findRisks({ source, key, fields }: Stream, tables: readonly CatalogueTable[]): string[] {
+  if ('query' in source) return [];
+  const [name, schema] = source.table.toReversed();
+  // Without a schema, the first of several tables may be another one than that of the search path.
+  const [table, other] = tables.filter((one) => one.name === name && one.schema === (schema ?? one.schema));
+  if (!table || other || table.kind === 'view') return [];
+  const { primaryKey = key.concat('none'), uniqueKeys, columns } = table;
+  const isUnique = [primaryKey, ...uniqueKeys].some((unique) => unique.every((one) => key.includes(one)));
+  const mapped = [...fields.values()].map((from) => (typeof from === 'object' ? from.column : from));
+  const json = columns.filter((column) => column.type.startsWith('json') && mapped.includes(column.name));
+  return lines(
+    !isUnique &&
+      `no unique index rules out that the key ${key.join(', ')} repeats or is null, and then nothing is sent`,
+    json.map(
+      (column) =>
+        `column ${column.name} is ${column.type}, and an object in it cannot be sent; map it with a function of the row`,
+    ),
+  );
 }
 
 async function* checkService(

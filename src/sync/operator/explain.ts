@@ -44,6 +44,8 @@ export async function explainRecord(
   const { rows, unreadable } = await mirror.readRows(stream, [key]);
   for (const reason of unreadable.values()) throw reason;
   const found = rows.get(key);
+  let rowCount = 0;
+  for await (const lines of mirror.readHashes(stream, { keys: [key] })) rowCount += lines.length;
   const known = await readKnown(state.db, stream.name, key, MOST_BATCHES);
   const { record, link, former } = known;
   const rendered = (await renderRows(state, stream, rows)).get(key);
@@ -69,6 +71,8 @@ export async function explainRecord(
     /** Undefined: there is no such row. */
     row: found?.row,
     readFrom: describeSource(stream),
+    /** Further rows with this key. */
+    repetitions: rowCount - 1,
     object,
     /** Why the row does not become an object now. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,

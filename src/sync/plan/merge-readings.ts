@@ -3,7 +3,7 @@
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { SlotsyncError } from '../../errors/errors.js';
-import { isReservedKey, isShortenedKey } from '../../streams/local-key.js';
+import { describeRepeatedKeys, isReservedKey, isShortenedKey } from '../../streams/local-key.js';
 import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
 
 /** A write of one key. */
@@ -227,11 +227,8 @@ function createKeyCheck() {
 
     refuseFaults(): void {
       const { repetitions, nulls, reserved, disorder } = faults;
-      if (repetitions > 0) {
-        const named = [...repeated].map((key) => `'${key}'`).join(', ');
-        const message = `the key is not unique: ${repetitions} rows repeat a key, such as ${named}`;
-        throw new SlotsyncError('key_not_unique', message);
-      }
+      if (repetitions > 0)
+        throw new SlotsyncError('key_not_unique', describeRepeatedKeys(repetitions, [...repeated]));
       if (nulls > 0)
         throw new SlotsyncError('key_null', `the key is null in ${nulls} ${nulls === 1 ? 'row' : 'rows'}`);
       if (reserved > 0) {
