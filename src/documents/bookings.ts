@@ -4,7 +4,9 @@ import type { BookingExplained } from '../sync/operator/explain.js';
 import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from '../text/format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
+import { commandFor, quote } from '../situation/commands.js';
 import { describeProblem } from '../streams/bookings.js';
+import { BOOKINGS } from '../streams/config-schema.js';
 import {
   linkToBooking,
   linkToRecord,
@@ -60,6 +62,7 @@ export function reconcileDocument(
   { timeZone, seconds }: { timeZone: string; seconds: number },
 ): Document {
   const day = (time: number) => new Date(time).toISOString().slice(0, 10);
+  const [first] = discrepancies;
   const counts = Object.entries(verdicts).map(([verdict, count]) => ({ verdict: verdict as Verdict, count }));
   return {
     title: `Run ${runId}`,
@@ -68,7 +71,7 @@ export function reconcileDocument(
       counts.every(({ count }) => count === 0) &&
         'No booking in this window, in the mirror or at the service.',
       problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines below.`,
-      discrepancies.length > 0 && 'The history of one booking: slotsync explain reservations <key>',
+      first && `The history of one booking, here the first: ${commandFor('slotsync explain', BOOKINGS, first.key)}`,
     ),
     sections: [
       verdictsSection(counts),
@@ -236,7 +239,7 @@ export function bookingDocument(
     lead: present<Text>(
       known &&
         text`Verdict of ${known.runId === null ? 'run –' : linkToRun(known.runId)}: ${{ status: known.verdict }}, ${VERDICT_MEANINGS[known.verdict]}`,
-      known && `booking ${key}: ${describeVerdictAndProblem(known, timeZone)}`,
+      known && `booking ${quote(key)}: ${describeVerdictAndProblem(known, timeZone)}`,
       `Next: ${known ? nextOfVerdict(known.verdict) : 'it is not compared yet: slotsync reconcile'}`,
     ),
     sections: [

@@ -1,6 +1,7 @@
 // A document: facts arranged to be read, as sections of paragraphs, facts, points and a table. A terminal, the page, a mail
 // and a ticket show the same document. Programs get the facts themselves.
 
+import { quote } from '../situation/commands.js';
 import { present } from '../text/format.js';
 
 /** A part of a sentence that a surface may show in its own way. A `Date` is shown to the second. */
@@ -141,8 +142,8 @@ export const linkToRecord = (stream: string, localKey: string): Text => ({
 
 export const addressOfBooking = (key: string): string => `/bookings/${partOf(key)}`;
 
-/** `booking 4`: the key as the mirror has it. */
-export const linkToBooking = (key: string): Part => ({ text: `booking ${key}`, href: addressOfBooking(key) });
+/** `booking 4`: the key as a shell takes it. */
+export const linkToBooking = (key: string): Part => ({ text: `booking ${quote(key)}`, href: addressOfBooking(key) });
 
 /** An address with a query, of the values that there are. */
 export function withQuery(path: string, query: Readonly<Record<string, string | undefined | null>>): string {

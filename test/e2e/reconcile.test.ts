@@ -64,8 +64,9 @@ describe('slotsync reconcile', () => {
       'booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00 to 10:00 CEST',
     );
     expect(stdout).toContain('booking 4: objects room_R1 → room_R4');
+    expect(stdout).toMatch(/here the first: slotsync explain reservations (1|'#\d+')\n/);
     expect(stdout).toMatch(
-      /booking #\d+: at the service Tue 2 Jun 2026 09:00 to 10:00 CEST as by_hand, and not in the mirror/,
+      /booking '#\d+': at the service Tue 2 Jun 2026 09:00 to 10:00 CEST as by_hand, and not in the mirror/,
     );
     expect(stdout).toContain('5 verdicts changed');
     expect(code).toBe(0);

@@ -492,7 +492,7 @@ describe('page: bookings', () => {
     await reconcile(world.reconciling());
     const { visit, signIn, readForm } = await serve(world, { token: TOKEN, config });
     const path = '/bookings/a%2Fb';
-    expect((await visit('/bookings')).body).toContain(`<a href="${path}">booking a/b</a>`);
+    expect((await visit('/bookings')).body).toContain(`<a href="${path}">booking &#39;a/b&#39;</a>`);
     expect((await visit('/')).body).toContain('<a href="/bookings">1 booking</a> does not agree');
     expect((await visit('/report')).body).toContain('<a href="/bookings">1</a>');
     const state = (await visit(path)).body;
