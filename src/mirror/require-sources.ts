@@ -1,4 +1,4 @@
-// Before a run exists: the mirror has every table and column the configuration names.
+// Before a run exists: the mirror has every table and column that the configuration names, and the role may read them.
 import { UsageError } from '../errors/errors.js';
 import type { BookingSource } from '../streams/bookings.js';
 import type { Stream } from '../streams/stream.js';
@@ -16,8 +16,8 @@ export async function requireSources(
   const ofBookings = bookings ? await mirror.bookings.check(bookings) : [];
   const faults = [...ofStreams.flat(), ...ofBookings.map((fault) => `reservations.${fault}`)];
   if (faults.length === 0) return;
-  throw new UsageError('the mirror does not have what the configuration names', {
+  throw new UsageError('the mirror cannot be read as the configuration says', {
     faults,
-    remedy: 'Correct the configuration; `slotsync check` shows everything at once.',
+    remedy: 'Correct the configuration, or grant what is missing; slotsync check shows everything at once.',
   });
 }

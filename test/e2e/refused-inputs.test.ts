@@ -127,7 +127,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that leaves a rejection to nobody', program(`${CONFIGURATION} Promise.reject(new Error('no vault'));`), 2, 'sync.config.ts cannot be loaded: no vault'],
     ['that throws later', program("setTimeout(() => { throw new Error('no vault'); }); await new Promise((r) => setTimeout(r, 500));"), 2, 'sync.config.ts cannot be loaded: no vault'],
     ['beside another one', { args: 'plan', files: { 'sync.config.ts': CONFIGURATION, 'sync.config.mjs': CONFIGURATION } }, 2, /^there are sync\.config\.ts and sync\.config\.mjs in /],
-    ['with a query that has a parameter', { ...configuration(CONFIGURATION.replace("from: 'rooms'", "from: { query: 'SELECT * FROM rooms WHERE code = $1' }")) }, 2, 'the mirror does not have what the configuration names'],
+    ['with a query that has a parameter', { ...configuration(CONFIGURATION.replace("from: 'rooms'", "from: { query: 'SELECT * FROM rooms WHERE code = $1' }")) }, 2, 'the mirror cannot be read as the configuration says'],
     ['with a syntax error', configuration('export default {\n  streams: {,\n};'), 2, /^sync\.config\.ts cannot be loaded: Unexpected token, at .*sync\.config\.ts:2:13\b/],
     ['that is a function', configuration('export default () => ({});'), 2, 'sync.config.ts holds a function, not a configuration'],
   ],
