@@ -68,7 +68,9 @@ export async function forget(
     const gate = await readHoldingGate(db, key);
     const first = gate
       ? `Retire it first: it is held (${nameOfGate(gate)}). ${nextOfHeld(gate, localKey)}`
-      : `Retire it first: slotsync sync ${stream}`;
+      : declared?.retire === 'keep'
+        ? `No run retires it: ${stream} has retire: 'keep'. Deactivate it at the service if nobody needs it`
+        : `Retire it first: slotsync sync ${stream}`;
     throw new UsageError(
       `the object of ${stream} '${localKey}' is not retired: nothing would retire it afterwards`,
       {

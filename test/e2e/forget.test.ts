@@ -4,7 +4,7 @@ import path from 'node:path';
 import { createPostgresBackend, Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -88,6 +88,10 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   const early = await world.run(['forget', 'rooms', PERSON]);
   expect(early.code).toBe(2);
   expect(early.stderr).toContain('→ Retire it first: slotsync sync rooms.');
+  await world.configure(CONFIGURATION.replace("retire: 'deactivate'", "retire: 'keep'"));
+  const kept = await world.run(['forget', 'rooms', PERSON]);
+  expect(kept.stderr).toContain("→ No run retires it: rooms has retire: 'keep'.");
+  await world.configure(CONFIGURATION);
   await world.run(['sync']);
   expect(world.sandbox.object(`room_${PERSON}`)?.active).toBe(false);
   const drift = { stream: 'rooms', local_key: PERSON, external_id: `room_${PERSON}`, kind: 'missing' };
