@@ -307,7 +307,12 @@ async function checkReading(
   });
   if (!isOk(findings)) return findings;
   const remedy = 'To look at every row: slotsync check --rows';
-  return findRisks(stream, tables).map((text) => ({ what, result: 'warning', text, remedy }));
+  return findRisks(stream, tables).map((text, at) => ({
+    what,
+    result: 'warning',
+    text,
+    ...(at === 0 && { remedy }),
+  }));
 }
 
 /** The catalogue's hints that some rows of the stream cannot be sent, as sentences. A query has none. */
