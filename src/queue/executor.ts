@@ -99,7 +99,7 @@ export function createExecutor(options: ExecutorOptions) {
       child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
       return attempt.again(decision.afterMs, error);
     }
-    if (mustWait) child.warn({ code: codeOf(error) }, 'job deferred without using up an attempt');
+    if (mustWait) child.warn({ code: codeOf(error) }, 'the service fails for every job: this job is tried again later');
     return attempt.again(decision.afterMs);
   }
 

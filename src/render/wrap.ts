@@ -82,9 +82,9 @@ export function headOf(text: string, columns: number): string {
 /** Begins a command, until the sentence goes on. */
 const COMMAND = /^[`(]?(?:slotsync|npm|SELECT)$/;
 
-/** A number, and the unit after it, which stay on one line: `10 %`, `(3 min)`. */
-const NUMBER = /^\(?\d+$/;
-const UNIT = /^(?:%|(?:ms|s|min|h|d)\b)/;
+/** A number, and its next three digits or the unit after it, which stay on one line: `1 200`, `10 %`, `(3 min)`. */
+const NUMBER = /^\(?\d+(?: \d{3})*$/;
+const UNIT = /^(?:%|(?:ms|s|min|h|d|\d{3})\b)/;
 
 /** Words, and commands as one piece each, and numbers with their units. */
 function piecesOf(text: string): string[] {

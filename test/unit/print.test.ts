@@ -40,6 +40,15 @@ describe('width', () => {
     ]);
   });
 
+  it('number: its digits stay together', () => {
+    const text = '12 300 of 1 200 300 records';
+    expect(layOut(createScreen({ columns: 16 }), [text]).split('\n')).toEqual([
+      '12 300 of',
+      '1 200 300',
+      'records',
+    ]);
+  });
+
   it('command: it is not broken where it fits a line of its own', () => {
     const text = `  → Correct the row in the mirror, then: slotsync retry rooms 'Sal 1, north, 2'`;
     expect(layOut(createScreen({ columns: 50 }), [text]).split('\n')).toEqual([

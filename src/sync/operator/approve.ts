@@ -79,7 +79,7 @@ async function requireApprovable(
   const [frozen] = await listFrozen(db, names);
   if (frozen)
     throw new UsageError(
-      `${frozen.stream} is frozen until ${formatMinute(frozen.endsAt, 'UTC')}, and nothing of it is sent before: ${frozen.reason}`,
+      `${frozen.stream} is frozen until ${formatMinute(frozen.endsAt, configuration.schedule?.timezone ?? 'UTC')}, and nothing of it is sent before: ${frozen.reason}`,
       {
         remedy: frozen.isDeclared
           ? 'Approve it then. The freeze is one of the configuration.'
