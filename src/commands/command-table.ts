@@ -105,6 +105,9 @@ export function addCommands(program: Command): void {
       '--strict',
       'exit with 1 while any record of these streams is failed or given up, whenever it was',
     )
+    .addOption(
+      number('--timeout <minutes>', 'end with 1 then; workers or the next sync go on', { max: 10_000 }),
+    )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./sync.js')).sync));
 
   runOptions(common(program.command('backfill')))

@@ -77,7 +77,11 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
       return work.abort();
     }
     printNote('');
-    printNote('Stopping: finishing the work in flight; a second signal interrupts it.');
+    end('Stopping: finishing the work in flight; a second signal interrupts it.');
+  }
+  /** What the first signal does. */
+  function end(note: string): void {
+    printNote(note);
     void work.stop(graceMs);
     first.abort();
   }
@@ -85,6 +89,7 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
 
   return {
     requested: () => first.signal.aborted,
+    end,
 
     /** Aborts at the first signal. */
     signal,

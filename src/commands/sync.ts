@@ -15,9 +15,10 @@ export async function sync(
   names: string[],
   options: RunOptions & { limit?: number; strict?: boolean },
 ): Promise<number> {
-  if (options.strict && options.detach)
+  const waits = options.strict ? '--strict' : options.timeout === undefined ? undefined : '--timeout';
+  if (waits !== undefined && options.detach)
     throw new UsageError(
-      '--strict waits for the end of the run, and --detach does not; leave out one of them',
+      `${waits} waits for the end of the run, and --detach does not; leave out one of them`,
     );
   const { limit } = options;
   app.state().catch(() => undefined); // it connects meanwhile; a fault of the configuration is said first

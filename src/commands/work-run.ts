@@ -28,6 +28,8 @@ export interface RunOptions {
   detach?: boolean;
   /** Batches in flight. Undefined: as many as the quota needs. */
   concurrency?: number | undefined;
+  /** Minutes after which the command ends, whatever is left. */
+  timeout?: number | undefined;
 }
 
 interface Work {
@@ -42,6 +44,8 @@ interface Work {
 const LOOK_EVERY_MS = 200;
 /** While this process works the run without jobs: it notices its end itself. */
 const LOOK_AT_OWN_EVERY_MS = 1000;
+/** How long the service fails before this is said. */
+const LASTING_MS = 2000;
 /** How often it is looked whether anybody may work it. */
 const LOOK_FOR_WORKERS_EVERY_MS = 5000;
 
@@ -116,7 +120,7 @@ export async function beginAndWork(
 export async function workRun(
   app: App,
   { begin, resumeCommand, extraJson }: Work,
-  { json = false, concurrency }: RunOptions,
+  { json = false, concurrency, timeout }: RunOptions,
 ): Promise<number> {
   const state = await app.state();
   state.prepareCopy();
@@ -126,8 +130,15 @@ export async function workRun(
   const [workers, timeZone] = await Promise.all(opening);
   const readQuotaUse = createQuotaUseReader(await app.limiter());
   const stop = listenForSignals(workers);
+  const timer = timeout === undefined ? undefined : setTimeout(endInTime, timeout * 60_000);
+  function endInTime(): void {
+    stop.end(`Stopping after ${timeout} min, as --timeout says: finishing the work in flight.`);
+  }
   const whyStopped = () => {
-    const stopped = workers.sendingStopped();
+    const failing = workers.failing();
+    // A single failure may be over with the next request.
+    const isLasting = failing !== null && Date.now() - failing.since.getTime() > LASTING_MS;
+    const stopped = workers.sendingStopped() ?? (isLasting ? failing : null);
     return stopped === null
       ? undefined
       : `Nothing has been sent since ${formatTime(stopped.since, timeZone)}: ${stopped.code}: ${stopped.message}`;
@@ -175,6 +186,7 @@ export async function workRun(
     else await printRun(state, run, timeZone);
     return exitCodeOfRun(run);
   } finally {
+    clearTimeout(timer);
     await workers.stop();
     stop.ended();
   }

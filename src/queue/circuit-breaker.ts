@@ -1,7 +1,7 @@
 // Circuit breaker: after several systemic failures in a row this process stops sending, probes at widening gaps, and
 // resumes after a successful probe. Wrong credentials cost a dozen requests, not one for every batch.
 import { errorEntry } from '../errors/error-catalogue.js';
-import { codeOf } from '../errors/errors.js';
+import { codeOf, messageOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 
@@ -36,6 +36,8 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   const counted = new WeakSet<object>();
   /** Since the last success. */
   let isReported = false;
+  /** The first failure of the service since the last success. It opens nothing yet. */
+  let failing: { since: Date; code: string; message: string } | undefined;
 
   function open(cause: unknown): void {
     isOpen = true;
@@ -73,6 +75,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
 
   return {
     isOpen: () => isOpen,
+    failing: () => failing ?? null,
 
     /** A batch was applied. */
     succeeded(job: string): void {
@@ -81,6 +84,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
       failures = 0;
       gapMs = FIRST_GAP_MS;
       isReported = false;
+      failing = undefined;
     },
 
     /** Counts a failure. Returns whether the job should wait without using up an attempt. */
@@ -90,6 +94,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
       if (!systemic || signal.aborted) return false;
       if (isFirst(error)) failures++;
       if (!isOpen && failures >= THRESHOLD) open(error);
+      if (systemic === 'wait') failing ??= { since: new Date(), code, message: messageOf(error) };
       if (systemic !== 'compare') return systemic === 'wait';
       const hadOthers = successes > (comparedAt.get(job) ?? successes);
       comparedAt.set(job, successes);

@@ -99,7 +99,8 @@ export function createExecutor(options: ExecutorOptions) {
       child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
       return attempt.again(decision.afterMs, error);
     }
-    if (mustWait) child.warn({ code: codeOf(error) }, 'the service fails for every job: this job is tried again later');
+    if (mustWait)
+      child.warn({ code: codeOf(error) }, 'the service fails for every job: this job is tried again later');
     return attempt.again(decision.afterMs);
   }
 

@@ -142,6 +142,8 @@ export function createWorkers(options: WorkersOptions) {
     phase: () => phase,
     /** Since when nothing is sent, and why; null: it sends. */
     sendingStopped: () => presence?.stopped() ?? null,
+    /** The same before sending stops: since when the service fails. */
+    failing: breaker.failing,
 
     /** Whether this process may work a run over few changes at once. */
     hasRoom,

@@ -133,6 +133,27 @@ describe.concurrent(
 
 // Guarantee 11
 describe.concurrent('circuit breaker: the service fails while a command waits for its run', () => {
+  it('says within five seconds that the service is down, and ends after --timeout', async () => {
+    const world = await rehearse({ rows: 5 });
+    try {
+      const sync = world.start(['sync', '--timeout', '1'], {
+        API_BASE_URL: `http://127.0.0.1:${await findFreePort()}`,
+      });
+      await until(() => sync.output().includes('"code":"service_unreachable"'), { describe: 'a failure' });
+      const failedAt = performance.now();
+      await until(() => /Nothing has been sent since .*: service_unreachable: /.test(sync.output()), {
+        describe: () => `the reason: ${sync.output()}`,
+      });
+      expect(performance.now() - failedAt).toBeLessThan(5000);
+      const { code, stderr } = await sync.finished;
+      expect(code).toBe(1);
+      expect(stderr).toMatch(/Stopping after 1 min, as --timeout says[^]*slotsync sync goes on from there/);
+      expect((await world.run(['sync'])).code).toBe(0);
+    } finally {
+      await world.close();
+    }
+  });
+
   it('says since when nothing is sent and why, also when it is stopped', async () => {
     const world = await rehearse({ rows: 150 });
     try {
