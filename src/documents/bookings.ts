@@ -1,15 +1,7 @@
 // Bookings: those on which the mirror and the service do not agree, what differs, and what an operator does about it.
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import type { BookingExplained } from '../sync/operator/explain.js';
-import {
-  formatDuration,
-  formatMinute,
-  formatNumber,
-  nameOfZone,
-  plural,
-  lines,
-  present,
-} from '../text/format.js';
+import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from '../text/format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { commandFor, quote } from '../situation/commands.js';
@@ -69,13 +61,12 @@ export function reconcileDocument(
   { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
   { timeZone, seconds }: { timeZone: string; seconds: number },
 ): Document {
-  const minute = (time: number) => formatMinute(new Date(time), timeZone);
   const [first] = discrepancies;
   const counts = Object.entries(verdicts).map(([verdict, count]) => ({ verdict: verdict as Verdict, count }));
   return {
     title: `Run ${runId}`,
     lead: lines(
-      `Run ${runId}: ${minute(from)} to ${minute(to)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
+      `Run ${runId}: ${at(new Date(from), timeZone)} to ${at(new Date(to), timeZone)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
       counts.every(({ count }) => count === 0) &&
         'No booking in this window, in the mirror or at the service.',
       problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines below.`,

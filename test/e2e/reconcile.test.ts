@@ -40,7 +40,7 @@ describe('slotsync reconcile', () => {
     const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict']);
     expect(stdout).toMatch(/agrees +5 +both sides are equal/);
     expect(stdout).toMatch(
-      /Run \d+: 2026-06-01 02:00 CEST to 2026-07-01 02:00 CEST in .*, \d requests; 0 verdicts changed\./,
+      /Run \d+: Mon 1 Jun 2026 02:00 CEST to Wed 1 Jul 2026 02:00 CEST in .*, \d requests; 0 verdicts changed\./,
     );
     expect(code).toBe(0);
   });
