@@ -99,7 +99,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     const sources = await collect(checkSources(mirror, configuration));
     yield* sources;
     if (isOk(sources)) yield* checkLoads(mirror, streams, opened);
-    const tables = await mirror.catalogue.readTables();
+    const tables = await mirror.catalogue.readTables().catch(() => []); // for hints alone
     if (isOk(sources)) for (const stream of streams) yield* await checkReading(mirror, stream, tables);
     if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
     else if (deps.mapsRows)
