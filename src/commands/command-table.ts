@@ -351,6 +351,7 @@ export function addCommands(program: Command): void {
     .description(
       'everything about one record or booking: in the mirror, at the service, in the state, and what happens next',
     )
+    .option('--all', 'also the columns that the mapping does not read')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
 
   common(program.command('reset'))

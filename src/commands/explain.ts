@@ -20,7 +20,7 @@ export async function explain(
   app: App,
   name: string,
   parts: string[],
-  options: CommonOptions,
+  options: CommonOptions & { all?: boolean },
 ): Promise<void> {
   const configuration = await app.configuration();
   const deps = {
@@ -53,7 +53,7 @@ export async function explain(
     printDocument(unownedDocument(stream, named.object), shown, facts);
     return;
   }
-  const found = await explainRecord(deps, stream, named.key);
+  const found = await explainRecord(deps, stream, named.key, { isWhole: options.all === true });
   const { db } = deps.state;
   const held = await readHoldingGate(db, { stream: name, localKey: named.key });
   const explained = { ...found, held, chain: await readChainOf(db, found.record) };

@@ -143,7 +143,10 @@ export const linkToRecord = (stream: string, localKey: string): Text => ({
 export const addressOfBooking = (key: string): string => `/bookings/${partOf(key)}`;
 
 /** `booking 4`: the key as a shell takes it. */
-export const linkToBooking = (key: string): Part => ({ text: `booking ${quote(key)}`, href: addressOfBooking(key) });
+export const linkToBooking = (key: string): Part => ({
+  text: `booking ${quote(key)}`,
+  href: addressOfBooking(key),
+});
 
 /** An address with a query, of the values that there are. */
 export function withQuery(path: string, query: Readonly<Record<string, string | undefined | null>>): string {

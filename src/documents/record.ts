@@ -152,12 +152,16 @@ function describeFormer(
 }
 
 function sidesSections(sides: RecordExplained): Section[] {
-  const { row, readFrom, object, problem, there, externalId, changes } = sides;
+  const { stream, key, row, hiddenColumns, readFrom, object, problem, there, externalId, changes } = sides;
   return [
     {
       id: 'row',
       title: 'Row in the mirror',
-      paragraphs: row ? [] : [`None. It would be read from ${readFrom}.`],
+      paragraphs: present(
+        !row && `None. It would be read from ${readFrom}.`,
+        hiddenColumns > 0 &&
+          `The mapping does not read ${plural(hiddenColumns, 'more column')}. To show all columns: ${commandFor('slotsync explain', stream, key, '--all')}`,
+      ),
       facts: Object.entries(row ?? {}).map(([column, value]) => [column, formatValue(value)]),
     },
     {

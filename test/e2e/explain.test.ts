@@ -66,6 +66,16 @@ it('explain: a composite key is taken by its parts, or joined as failures shows 
   expect(wrong.stderr).toContain('→ Name one value for each of: id, room.');
 });
 
+it('explain: columns that the mapping does not read are shown with --all alone', async () => {
+  await world.sql`ALTER TABLE rooms ADD phone text DEFAULT '0701234567'`;
+  const text = await explain('rooms', 'R1');
+  expect(text).toMatch(/^code: "R1"\nname: "Sal 1"\nseats: 1\n/m);
+  expect(text).not.toContain('0701234567');
+  expect(text).toMatch(/To show all columns: slotsync explain rooms R1 --all$/m);
+  expect(await explain('rooms', 'R1', '--json')).not.toContain('0701234567');
+  expect(await explain('rooms', 'R1', '--all')).toContain('phone: "0701234567"');
+});
+
 it('explain: a key that repeats is said as by the run that sends nothing', async () => {
   await world.configure(CONFIGURATION.replace("key: 'id'", "key: 'room'"));
   await world.sql`INSERT INTO courses VALUES (9, 'Another', 'R1')`;

@@ -12,6 +12,9 @@ import type { State } from '../../state/database.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { readKnown, readRecordKeys } from '../../state/records/read/record-details.js';
 import { readWaiting } from '../../state/records/read/waiting-chains.js';
+import { templateColumns } from '../../streams/external-id.js';
+import type { Row } from '../../streams/config-schema.js';
+import type { MirrorRow } from '../../mirror/mirror.js';
 import { diffObjects, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdOfRow } from '../identity/row-ids.js';
@@ -35,11 +38,12 @@ export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 const CONTEXT = { lane: 'incremental' } as const;
 const MOST_BATCHES = 5;
 
-/** Explains one record of a stream, by its key: its row, the object that the row becomes, and the object at the service. Throws what mirror, state and service throw. */
+/** Explains one record of a stream, by its key: its row (`isWhole`: also the columns that the mapping does not read), the object that the row becomes, and the object at the service. Throws what mirror, state and service throw. */
 export async function explainRecord(
   { mirror, destination, state, signal }: ExplainDeps,
   stream: Stream,
   key: string,
+  { isWhole = false } = {},
 ) {
   const { rows, unreadable } = await mirror.readRows(stream, [key]);
   for (const reason of unreadable.values()) throw reason;
@@ -48,7 +52,10 @@ export async function explainRecord(
   for await (const lines of mirror.readHashes(stream, { keys: [key] })) rowCount += lines.length;
   const known = await readKnown(state.db, stream.name, key, MOST_BATCHES);
   const { record, link, former } = known;
-  const rendered = (await renderRows(state, stream, rows)).get(key);
+  const { columns, watched } = watchColumns(stream, rows);
+  const rendered = (await renderRows(state, stream, watched)).get(key);
+  const all = Object.entries(found?.row ?? {});
+  const shown = all.filter(([column]) => isWhole || columns.has(column));
   const object = rendered && 'object' in rendered ? rendered.object : undefined;
   const missing = rendered && 'missing' in rendered ? describeMissing(rendered.missing) : undefined;
   const externalId =
@@ -68,11 +75,12 @@ export async function explainRecord(
   const there = externalId === undefined ? undefined : standing.get(externalId);
   return {
     ...known,
-    /** Undefined: there is no such row. */
-    row: found?.row,
+    /** Undefined: there is no such row. Other columns may hold personal data that has nothing to do with the object. */
+    row: found && Object.fromEntries(shown),
+    hiddenColumns: all.length - shown.length,
     readFrom: describeSource(stream),
     /** Further rows with this key. */
-    repetitions: rowCount - 1,
+    repetitions: Math.max(0, rowCount - 1),
     object,
     /** Why the row does not become an object now. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
@@ -94,6 +102,18 @@ export async function explainRecord(
     /** The next plan's decision about it. */
     decision: decideOperation(found?.hash, await readMark(state, stream.name, key)),
   };
+}
+
+/** The rows, and the columns that the mapping has read of them: the declared ones, and others as a function reads them. */
+function watchColumns({ key, externalId, fields }: Stream, rows: ReadonlyMap<string, MirrorRow>) {
+  const declared = [...fields.values()].map((from) => (typeof from === 'object' ? from.column : from));
+  const columns = new Set<unknown>([...key, ...templateColumns(externalId), ...declared]);
+  const get = (row: Row, column: string) => {
+    columns.add(column);
+    return row[column];
+  };
+  const watched = new Map([...rows].map(([name, { row }]) => [name, { row: new Proxy(row, { get }) }]));
+  return { columns, watched };
 }
 
 /** `campus.rooms, by its key room_code`. */
