@@ -124,23 +124,23 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       return rows.map(({ value }) => value);
     },
 
-    /** How many of these texts are in the columns, joined by the separator. Reads the whole table. */
-    async countKnown(
+    /** Those of these texts that are in the columns, joined by the separator. Reads the whole table. */
+    async findKnown(
       { schema, name }: RelationName,
       columns: readonly string[],
       separator: string,
       texts: readonly string[],
-    ): Promise<number> {
+    ): Promise<string[]> {
       const parts = columns.map((column) => `${quoteIdentifier(column)}::text`);
       const text = parts.join(` || ${quoteLiteral(separator)} || `);
       const rows = await read(() =>
-        sessions.query<{ known: number }>(
-          `SELECT count(DISTINCT ${text})::int AS known FROM ${quoteIdentifier(schema)}.${quoteIdentifier(name)}
+        sessions.query<{ known: string }>(
+          `SELECT DISTINCT ${text} AS known FROM ${quoteIdentifier(schema)}.${quoteIdentifier(name)}
             WHERE ${text} = ANY (${quoteLiteral(arrayLiteral(texts))}::text[])`,
           A_LOOK,
         ),
       );
-      return rows[0]?.known ?? 0;
+      return rows.map(({ known }) => known);
     },
 
     /** Whether a column has another value in each of the first 10 000 rows, and none is null. */

@@ -1,6 +1,6 @@
 // The TypeScript that `init` and `discover --types` write: a proposed configuration as `sync.config.ts`, in which what is not
 // certain is a comment that begins with "unsure", and the names of a service for `defineConfig<Service>`.
-import type { ProposedConfiguration, ProposedStream } from './propose-configuration.js';
+import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
 import { plural } from '../../text/format.js';
 import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
@@ -38,7 +38,7 @@ export function renderConfiguration(
 function renderStream(stream: ProposedStream): string[] {
   const { name, table, type, key, externalId, cursor } = stream;
   const size = table.rows === undefined ? '' : `, about ${plural(table.rows, 'row')}`;
-  return [
+  const lines = [
     `${name}: {`,
     ...[
       ...unsure(stream.unsure),
@@ -50,7 +50,7 @@ function renderStream(stream: ProposedStream): string[] {
       `key: ${toKey(key.columns)},`,
       `type: ${quote(type.extId)},${type.name === undefined || type.name === type.extId ? '' : ` ${comment(type.name)}`}`,
       ...unsure(externalId.unsure),
-      `externalId: ${quote(externalId.template)},`,
+      `externalId: ${quote(externalId.template ?? '')},`,
       ...renderFields(stream),
       ...renderReferences(stream),
       ...(cursor === undefined ? [] : [`cursor: ${quote(cursor)},`]),
@@ -59,6 +59,11 @@ function renderStream(stream: ProposedStream): string[] {
         : [comment(`columns that fill nothing: ${stream.unusedColumns.join(', ')}`)]),
     ].map((line) => indent(line, 2)),
     '},',
+  ];
+  if (!isDraft(stream)) return lines;
+  return [
+    comment(`draft: complete the externalId of ${name}, then remove the comment marks`),
+    ...lines.map((line) => `// ${line}`),
   ];
 }
 
@@ -140,8 +145,8 @@ export function describeProposal({ streams, leftOut, typesWithoutTable }: Propos
   return [
     `${plural(streams.length, 'stream')}, ${countsOf(fields, references)}`,
     ...streams.map(
-      ({ name, table, type, fields, references }) =>
-        `  ${name}: ${toSource(table)} → ${type.extId}, ${countsOf(fields.length, references.length)}`,
+      (stream) =>
+        `  ${stream.name}: ${toSource(stream.table)} → ${stream.type.extId}, ${isDraft(stream) ? 'a draft without externalId' : countsOf(stream.fields.length, stream.references.length)}`,
     ),
     ...leftOut.map(({ table, why }) => `  left out: ${toSource(table)}: ${why}`),
     ...(typesWithoutTable.length === 0

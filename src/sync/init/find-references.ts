@@ -32,7 +32,7 @@ const SIMILAR = 0.6;
  * of such a name, small numbers would refer to anything.
  */
 export async function findReferences(
-  catalogue: Pick<Catalogue, 'countKnown' | 'sampleValues'>,
+  catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
   child: KeyedTable,
   others: readonly KeyedTable[],
   isWanted: (column: string) => boolean,
@@ -79,15 +79,15 @@ export async function findReferences(
     const values = (await readable(catalogue.sampleValues(child.table, column))) ?? [];
     const shares: { parent: KeyedTable; share: number }[] = [];
     for (const parent of byValue) {
-      const known = (await readable(catalogue.countKnown(parent.table, parent.key, '', values))) ?? 0;
-      shares.push({ parent, share: values.length === 0 ? 0 : known / values.length });
+      const known = (await readable(catalogue.findKnown(parent.table, parent.key, '', values))) ?? [];
+      shares.push({ parent, share: values.length === 0 ? 0 : known.length / values.length });
     }
     const [best] = shares.toSorted((a, b) => b.share - a.share);
     if (!best) continue;
     const isTelling = async () =>
       best.share >= TELLING_SHARE &&
       values.length >= TELLING_VALUES &&
-      (await readable(catalogue.countKnown(best.parent.table, best.parent.key, '', AMOUNTS))) === 0;
+      (await readable(catalogue.findKnown(best.parent.table, best.parent.key, '', AMOUNTS)))?.length === 0;
     if (named.length > 0 ? best.share >= LEAST_SHARE : await isTelling()) {
       const unsure = named.length > 0 ? undefined : `its values are keys of ${best.parent.table.name}`;
       found.push({ ...candidate(best.parent, [name]), unsure });

@@ -51,6 +51,9 @@ export interface ProposedStream {
   emptyFields: { field: NamedField; column: CatalogueColumn | undefined }[];
 }
 
+/** A draft is written as a comment, for a person to complete. */
+export const isDraft = ({ externalId }: ProposedStream): boolean => externalId.template === undefined;
+
 export interface ProposedConfiguration {
   /** Parents first. */
   streams: ProposedStream[];
@@ -218,7 +221,7 @@ function filledBy(field: string, type: NamedType, types: readonly NamedType[]): 
   );
 }
 
-/** Names the streams that are referred to, and leaves out a reference that would make a cycle. */
+/** Names the streams that are referred to. Leaves out a reference that would make a cycle, or that is to a draft. */
 function parentsFirst(
   streams: readonly ProposedStream[],
   byTable: ReadonlyMap<CatalogueTable, ProposedStream>,
@@ -229,15 +232,17 @@ function parentsFirst(
     const references: ProposedStream['references'] = [];
     for (const reference of stream.references) {
       const parent = byTable.get(reference.to.table);
+      const leaveOut = (why: string) =>
+        stream.unplaced.push({ columns: reference.columns, stream: reference.to.table.name, why });
       if (parent === undefined || parent === stream || path.includes(parent)) {
-        stream.unplaced.push({
-          columns: reference.columns,
-          stream: reference.to.table.name,
-          why: 'as a reference it would make a cycle',
-        });
+        leaveOut('as a reference it would make a cycle');
         continue;
       }
       place(parent, [...path, stream]);
+      if (isDraft(parent) && !isDraft(stream)) {
+        leaveOut(`stream ${parent.name} is a draft`);
+        continue;
+      }
       references.push({ ...reference, stream: parent.name });
     }
     stream.references = references;

@@ -3,70 +3,107 @@ import type { Catalogue, CatalogueTable } from '../../mirror/read-catalogue.js';
 import { type NamedType, tokensOf } from './match-names.js';
 
 export interface ProposedExternalId {
-  template: string;
+  /** Undefined: the service holds objects, and no column makes their external ids. The stream is a draft. */
+  template: string | undefined;
   unsure?: string | undefined;
 }
 
 /** External ids that are looked for in the mirror. */
 const MOST_LOOKED_FOR = 200;
-/** The shares of these that a column must hold to be proposed, and to be proposed without a comment. */
+/** Beginnings of these that are tried as the constant part of a template. */
+const MOST_PREFIXES = 8;
+/** The shares of the external ids that a template must make to be proposed, and to be proposed without a comment. */
 const LEAST_SHARE = 0.5;
 const SURE_SHARE = 0.9;
 const SEPARATORS = ['_', '-', '.', ':', '/', '|', ''];
 
 /**
- * The template of the objects that are at the service already, if a column holds what their external ids are made of; otherwise the
- * type's name and the key. Undefined: no template can name the key. Throws what the mirror throws.
+ * The template that makes most external ids of the objects at the service; on a service without objects the type's name and
+ * the key. Undefined: no template can name the key. Throws what the mirror throws.
  */
 export async function proposeExternalId(
-  catalogue: Pick<Catalogue, 'countKnown'>,
+  catalogue: Pick<Catalogue, 'findKnown'>,
   table: CatalogueTable,
   { extId: type, extIds }: NamedType,
   key: readonly string[],
 ): Promise<ProposedExternalId | undefined> {
-  const sample = extIds.slice(0, MOST_LOOKED_FOR);
-  const prefix = commonPrefix(sample);
-  const rests = [...new Set(sample.map((extId) => extId.slice(prefix.length)))].filter((rest) => rest !== '');
-  const isNameable = (columns: readonly string[]) => columns.every((name) => !/[{}]/.test(name));
-  let best: { template: string; share: number } | undefined;
-  if (rests.length > 0 && !/[{}]/.test(prefix)) {
-    const single = table.columns.filter(({ isText, type }) => isText && !type.endsWith('[]'));
-    const options = [
-      { columns: key, separators: key.length > 1 ? SEPARATORS : [''] },
-      ...single
-        .filter(({ name }) => key.length > 1 || name !== key[0])
-        .map(({ name }) => ({ columns: [name], separators: [''] })),
-    ].filter(({ columns }) => isNameable(columns));
-    for (const { columns, separators } of options) {
-      for (const separator of separators) {
-        const share = (await catalogue.countKnown(table, columns, separator, rests)) / rests.length;
-        const template = prefix + columns.map((column) => `{${column}}`).join(separator);
-        if (share > (best?.share ?? 0)) best = { template, share };
-        if (share >= SURE_SHARE) return { template };
-      }
-    }
+  const isNameable = key.every(isPlaceholder);
+  if (extIds.length === 0) {
+    const parts = key.map((column) => `{${column}}`).join('_');
+    return isNameable ? { template: `${type.replaceAll(/[{}]/g, '')}_${parts}` } : undefined;
   }
-  if (best && best.share >= LEAST_SHARE) {
-    const percent = Math.round(best.share * 100);
-    return { template: best.template, unsure: `${percent} % of the external ids at the service are made so` };
-  }
-  if (!isNameable(key)) return undefined;
-  const start = prefix !== '' && !/[{}]/.test(prefix) ? prefix : `${type.replaceAll(/[{}]/g, '')}_`;
-  const template = start + key.map((column) => `{${column}}`).join('_');
-  if (rests.length === 0) return { template };
+  const tried = await tryTemplates(catalogue, table, extIds.slice(0, MOST_LOOKED_FOR), key);
+  const [best] = tried;
+  const percent = (share: number) => `${Math.round(share * 100)} %`;
+  if (best && best.share >= SURE_SHARE) return { template: best.template };
+  if (best && best.share >= LEAST_SHARE)
+    return {
+      template: best.template,
+      unsure: `${percent(best.share)} of the external ids at the service are made so`,
+    };
+  const named = tried.slice(0, 3).map(({ template, share }) => `${template} (${percent(share)})`);
   return {
-    template,
-    unsure:
-      'no column holds a part of the external ids at the service; slotsync match links objects by their fields',
+    template: undefined,
+    unsure: `no column holds a part of the external ids at the service, such as ${extIds[0]}; tried: ${named.join(', ')}`,
   };
 }
 
-/** The common beginning of all external ids, up to a separator. */
-function commonPrefix(extIds: readonly string[]): string {
-  const [first = ''] = extIds;
-  let length = first.length;
-  for (const extId of extIds) while (!extId.startsWith(first.slice(0, length))) length -= 1;
-  return /^.*[^\p{L}\p{N}]/su.exec(first.slice(0, length))?.[0] ?? '';
+/**
+ * Templates by the share of the external ids that they make, the best first. Each column is tried with each prefix: the common
+ * beginning of all external ids may be a part of the column's values. Of templates that are sure, a shorter prefix explains more.
+ */
+async function tryTemplates(
+  catalogue: Pick<Catalogue, 'findKnown'>,
+  table: CatalogueTable,
+  extIds: readonly string[],
+  key: readonly string[],
+): Promise<{ template: string; share: number }[]> {
+  const prefixes = prefixesOf(extIds);
+  const rests = [...new Set(extIds.flatMap((extId) => restsOf(extId, prefixes)))];
+  const single = table.columns.filter(
+    ({ name, isText, type }) => isText && !type.endsWith('[]') && (key.length > 1 || name !== key[0]),
+  );
+  const options = [
+    { columns: key, separators: key.length > 1 ? SEPARATORS : [''] },
+    ...single.map(({ name }) => ({ columns: [name], separators: [''] })),
+  ].filter(({ columns }) => columns.every(isPlaceholder));
+  const tried: { template: string; prefix: string; share: number }[] = [];
+  for (const { columns, separators } of options) {
+    for (const separator of separators) {
+      const known = new Set(await catalogue.findKnown(table, columns, separator, rests));
+      for (const prefix of prefixes) {
+        const made = extIds.filter((extId) => restsOf(extId, [prefix]).some((rest) => known.has(rest)));
+        const template = prefix + columns.map((column) => `{${column}}`).join(separator);
+        tried.push({ template, prefix, share: made.length / extIds.length });
+      }
+    }
+  }
+  const rank = ({ share }: { share: number }) => Math.min(share, SURE_SHARE);
+  return tried.toSorted((a, b) => rank(b) - rank(a) || a.prefix.length - b.prefix.length);
+}
+
+const isPlaceholder = (column: string) => !/[{}]/.test(column);
+
+/** Parts of an external id behind the prefixes that it begins with. */
+const restsOf = (extId: string, prefixes: readonly string[]) =>
+  prefixes
+    .filter((prefix) => extId.length > prefix.length && extId.startsWith(prefix))
+    .map((prefix) => extId.slice(prefix.length));
+
+/** Beginnings that many external ids have, up to a separator or a digit, the shortest first; the first is empty. */
+function prefixesOf(extIds: readonly string[]): string[] {
+  const counts = new Map<string, number>([['', extIds.length]]);
+  for (const extId of extIds) {
+    for (const { index } of extId.matchAll(/(?<=[^\p{L}\p{N}])|(?<=\p{L})(?=\p{N})/gu)) {
+      const prefix = extId.slice(0, index);
+      counts.set(prefix, (counts.get(prefix) ?? 0) + 1);
+    }
+  }
+  return [...counts]
+    .filter(([prefix, count]) => count >= extIds.length * LEAST_SHARE && isPlaceholder(prefix))
+    .map(([prefix]) => prefix)
+    .toSorted((a, b) => a.length - b.length)
+    .slice(0, MOST_PREFIXES);
 }
 
 export interface ProposedKey {
