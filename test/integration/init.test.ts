@@ -302,6 +302,45 @@ describe('init: tables as they come', () => {
     expect(text).toContain("// no column is like 'room.colour'");
   });
 
+  it('offers a column for a field that any type may have, and says once what no column is like', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, name text, comment text);
+      CREATE TABLE courses (code text PRIMARY KEY, name text, comment text);`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'course' }],
+      fields: [
+        { extId: 'name' },
+        { extId: 'comment' },
+        { extId: 'colour' },
+        { extId: 'room.a' },
+        { extId: 'room.b' },
+      ],
+    });
+    const { text } = await propose();
+    for (const { fields } of await readStreams(text)) expect([...fields]).toEqual([['name', 'name']]);
+    expect(
+      text.match(/\/\/ unsure: any type may have 'comment'.*\n +\/\/ comment: 'comment',/g),
+    ).toHaveLength(2);
+    expect(text.match(/no column is like .*/g)).toEqual([
+      "no column is like 'room.a', 'room.b'",
+      "no column is like 'colour'",
+    ]);
+  });
+
+  it('proposes which rows are current', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, name text, valid_from date, "validTo" timestamptz, is_active boolean, deleted int);`);
+    const { text } = await propose();
+    expect(text).toContain(
+      '// unsure: valid_from, validTo, is_active, deleted may say which rows are current; ',
+    );
+    const [, where = ''] = /\/\/ where: (.*)/.exec(text) ?? [];
+    await world.sql.unsafe(`
+      INSERT INTO rooms VALUES ('now', NULL, '2020-01-01', NULL, true), ('ended', NULL, NULL, '2020-01-01', true),
+        ('inactive', NULL, NULL, NULL, false), ('later', NULL, '9020-01-01', NULL, NULL)`);
+    expect(await world.sql.unsafe(`SELECT code FROM rooms WHERE ${where}`)).toEqual([{ code: 'now' }]);
+  });
+
   it('says of a key with a time that rows do not keep it, and takes another where there is one', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (since timestamptz, building text, name text, PRIMARY KEY (since, building));`);

@@ -89,7 +89,8 @@ describe('names in a written configuration', () => {
                 ],
                 references: [],
                 cursor: column,
-                currency: [column],
+                offers: [{ field: { ...named, extId: `${field}-` }, columns: [column] }],
+                currency: [{ column, condition: title }],
                 unplaced: [{ columns: [column], stream: table, why: title }],
                 unusedColumns: [column],
                 emptyFields: [{ field: named, column: undefined }],
@@ -97,6 +98,7 @@ describe('names in a written configuration', () => {
             ],
             leftOut: [{ table: { schema, name: table }, why: title }],
             typesWithoutTable: [],
+            fieldsWithoutColumn: [named],
           },
           { service: title, database: table, types: undefined },
         );

@@ -1,6 +1,7 @@
 // The TypeScript that `init` and `discover --types` write: a proposed configuration as `sync.config.ts`, in which what is not
 // certain is a comment that begins with "unsure", and the names of a service for `defineConfig<Service>`.
 import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
+import type { NamedField } from './match-names.js';
 import { plural } from '../../text/format.js';
 import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
@@ -14,7 +15,7 @@ interface FileFacts {
 }
 
 export function renderConfiguration(
-  { streams, leftOut, typesWithoutTable }: ProposedConfiguration,
+  { streams, leftOut, typesWithoutTable, fieldsWithoutColumn }: ProposedConfiguration,
   { service, database, types }: FileFacts,
 ): string {
   return [
@@ -29,6 +30,7 @@ export function renderConfiguration(
     ...streams.flatMap(renderStream).map((line) => indent(line, 4)),
     ...leftOut.map(({ table, why }) => indent(comment(`${toSource(table)}: ${why}`), 4)),
     ...typesWithoutTable.map((type) => indent(comment(`type ${nameOf(type)}: no table is chosen for it`), 4)),
+    ...withoutColumn(fieldsWithoutColumn).map((line) => indent(line, 4)),
     '  },',
     '});',
     '',
@@ -43,9 +45,7 @@ function renderStream(stream: ProposedStream): string[] {
     ...[
       ...unsure(stream.unsure),
       `from: ${quote(toSource(table))}, // ${table.kind}${size}`,
-      ...stream.currency.map((column) =>
-        comment(`unsure: ${column} may say which rows are current; a query as source can leave others out`),
-      ),
+      ...renderCurrency(stream),
       ...unsure(key.unsure),
       `key: ${toKey(key.columns)},`,
       `type: ${quote(type.extId)},${type.name === undefined || type.name === type.extId ? '' : ` ${comment(type.name)}`}`,
@@ -67,24 +67,43 @@ function renderStream(stream: ProposedStream): string[] {
   ];
 }
 
-function renderFields({ fields, emptyFields }: ProposedStream): string[] {
-  if (fields.length + emptyFields.length === 0) return ['fields: {},'];
+/** The columns that may say which rows are current, and the end of a query for those rows. */
+function renderCurrency({ currency }: ProposedStream): string[] {
+  if (currency.length === 0) return [];
+  const columns = currency.map(({ column }) => column).join(', ');
+  const conditions = currency.flatMap(({ condition }) => condition ?? []);
+  return [
+    ...unsure(`${columns} may say which rows are current; a query as source can leave others out`),
+    ...(conditions.length === 0 ? [] : [comment(`where: ${conditions.join(' AND ')}`)]),
+  ];
+}
+
+/** The fields that no column is like, in one line. */
+const withoutColumn = (fields: readonly NamedField[]) =>
+  fields.length === 0 ? [] : [comment(`no column is like ${fields.map(nameOf).join(', ')}`)];
+
+function renderFields({ fields, offers, emptyFields }: ProposedStream): string[] {
+  if (fields.length + offers.length + emptyFields.length === 0) return ['fields: {},'];
   return [
     'fields: {',
     ...fields.flatMap(({ field, columns, unsure: reason }) => [
       ...unsure(reason).map((line) => indent(line, 2)),
       indent(`${toProperty(field.extId)}: ${toValue(columns)},`, 2),
     ]),
-    ...emptyFields.map(({ field, column }) =>
-      indent(
-        comment(
-          column === undefined
-            ? `no column is like ${nameOf(field)}`
-            : `unsure: ${nameOf(field)} is like column ${column.name}, ${column.isText ? 'which refers to another row' : `which is ${column.type}: a function can make text of it, (row) => …`}`,
-        ),
-        2,
+    ...[
+      ...offers.flatMap(({ field, columns }) => [
+        ...unsure(`any type may have ${nameOf(field)}, as far as the service shows`),
+        comment(`${toProperty(field.extId)}: ${toValue(columns)},`),
+      ]),
+      ...emptyFields.flatMap(({ field, column }) =>
+        column === undefined
+          ? []
+          : unsure(
+              `${nameOf(field)} is like column ${column.name}, ${column.isText ? 'which refers to another row' : `which is ${column.type}: a function can make text of it, (row) => …`}`,
+            ),
       ),
-    ),
+      ...withoutColumn(emptyFields.filter(({ column }) => column === undefined).map(({ field }) => field)),
+    ].map((line) => indent(line, 2)),
     '},',
   ];
 }

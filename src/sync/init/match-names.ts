@@ -32,6 +32,8 @@ export interface ProposedReference<T> {
 
 interface FieldMatch<T> {
   fields: ProposedField[];
+  /** Columns for fields that any type may have. They are written as comments. */
+  offers: ProposedField[];
   references: ProposedReference<T>[];
   /** Candidates for which there is no field. */
   unplaced: ReferenceCandidate<T>[];
@@ -92,7 +94,7 @@ export function matchFields<T>(
     return [...fromColumns, ...fromReferences].filter(({ likeness }) => likeness >= least);
   });
 
-  const result: FieldMatch<T> = { fields: [], references: [], unplaced: [] };
+  const result: FieldMatch<T> = { fields: [], offers: [], references: [], unplaced: [] };
   const usedFields = new Set<string>();
   const usedColumns = new Set<string>();
   const referring = new Set(candidates.flatMap(({ columns }) => columns));
@@ -112,6 +114,7 @@ export function matchFields<T>(
     const unsure = likeness < SURE ? 'the names are only similar' : undefined;
     if (candidate)
       result.references.push({ field, columns, to: candidate.to, unsure: candidate.unsure ?? unsure });
+    else if (isOfAnyType(field, type)) result.offers.push({ field, columns });
     else result.fields.push({ field, columns, unsure });
   }
   const placed = new Set(result.references.flatMap(({ columns }) => columns.join('\0')));
@@ -152,6 +155,11 @@ function belongsTo({ extId }: NamedField, type: NamedType): boolean {
 
 function leastLikeness(field: NamedField, type: NamedType): number {
   return belongsTo(field, type) || field.types.includes(type.extId) ? LEAST_OF_FIELD : LEAST_OF_ANY_TYPE;
+}
+
+/** Whether nothing shows that the type has the field, such as `comment`. A name is a field of every type. */
+export function isOfAnyType(field: NamedField, type: NamedType): boolean {
+  return leastLikeness(field, type) === LEAST_OF_ANY_TYPE && !isName(namesOf(field, type));
 }
 
 /** The words of a field without those that only repeat its type, and of its name at the service. */

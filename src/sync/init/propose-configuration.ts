@@ -7,6 +7,7 @@ import type {
   RelationName,
 } from '../../mirror/read-catalogue.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
+import { quoteIdentifier } from '../../text/sql-text.js';
 import { nearestName } from '../../text/nearest-name.js';
 import {
   declaredKey,
@@ -19,6 +20,7 @@ import { findReferences, readable, type KeyedTable, type UnusableReference } fro
 import {
   columnLike,
   fieldsOf,
+  isOfAnyType,
   matchFields,
   type NamedField,
   type ProposedField,
@@ -39,10 +41,12 @@ export interface ProposedStream {
   key: ProposedKey;
   externalId: ProposedExternalId;
   fields: ProposedField[];
+  /** Fields that any type may have, with a column of their name. */
+  offers: ProposedField[];
   references: (ProposedReference<KeyedTable> & { stream: string })[];
   cursor: string | undefined;
-  /** Columns that say which rows are current. */
-  currency: string[];
+  /** Columns that say which rows are current, and the SQL condition of a current row where the type of the column allows one. */
+  currency: { column: string; condition: string | undefined }[];
   /** Columns that refer to a stream, and are no reference. */
   unplaced: UnusableReference[];
   /** Columns that nothing is filled from. */
@@ -61,6 +65,8 @@ export interface ProposedConfiguration {
   leftOut: { table: RelationName; why: string }[];
   /** Types of the service that no stream is of. */
   typesWithoutTable: NamedType[];
+  /** Fields that any type may have, and that no table has a column for. */
+  fieldsWithoutColumn: NamedField[];
 }
 
 /**
@@ -87,6 +93,9 @@ export async function proposeConfiguration(
     if (!matched.some((match) => match.table === table))
       leftOut.push({ table, why: 'no type of the service is like it' });
 
+  const unfilled = new Set(
+    namedFields.filter((field) => namedTypes.every((type) => isOfAnyType(field, type))),
+  );
   const names = createNames();
   const streams = new Map<CatalogueTable, ProposedStream>();
   const waiting = [...chosen].filter((table) => keyed.has(table));
@@ -111,10 +120,11 @@ export async function proposeConfiguration(
     const toItself = new Set(
       otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns),
     );
-    const { fields, references, unplaced } = matchFields(table, type, ofType, candidates, toItself);
+    const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, toItself);
     for (const { to } of references) waiting.push(to.table);
     const filled = new Set([...fields, ...references].map(({ field }) => field.extId));
-    const used = new Set([...fields, ...references].flatMap(({ columns }) => columns));
+    const used = new Set([...fields, ...offers, ...references].flatMap(({ columns }) => columns));
+    for (const { field } of [...offers, ...references]) unfilled.delete(field);
     const cursor = findCursor(table);
     streams.set(table, {
       name: names(table, type),
@@ -124,9 +134,12 @@ export async function proposeConfiguration(
       key,
       externalId,
       fields: inOrderOf(table, fields),
+      offers,
       references: references.map((reference) => ({ ...reference, stream: '' })),
       cursor,
-      currency: table.columns.filter(isCurrency).map(({ name }) => name),
+      currency: table.columns
+        .filter(isCurrency)
+        .map((column) => ({ column: column.name, condition: conditionOf(column) })),
       unplaced: [
         ...otherwise,
         ...unplaced.map(({ columns, to }) => ({
@@ -139,7 +152,8 @@ export async function proposeConfiguration(
         .map(({ name }) => name)
         .filter((name) => !used.has(name) && !key.columns.includes(name) && name !== cursor),
       emptyFields: ofType
-        .filter(({ extId }) => !filled.has(extId) && filledBy(extId, type, namedTypes))
+        .filter((field) => !filled.has(field.extId) && !isOfAnyType(field, type))
+        .filter(({ extId }) => filledBy(extId, type, namedTypes))
         .map((field) => {
           const left = table.columns.filter(
             ({ name, isText }) => toItself.has(name) || (!isText && !used.has(name)),
@@ -150,7 +164,8 @@ export async function proposeConfiguration(
   }
   const sorted = parentsFirst([...streams.values()], streams);
   const used = new Set(sorted.map(({ type }) => type.extId));
-  return { streams: sorted, leftOut, typesWithoutTable: namedTypes.filter(({ extId }) => !used.has(extId)) };
+  const typesWithoutTable = namedTypes.filter(({ extId }) => !used.has(extId));
+  return { streams: sorted, leftOut, typesWithoutTable, fieldsWithoutColumn: [...unfilled] };
 }
 
 function isNamed<T extends { extId: string | undefined }>(one: T): one is T & { extId: string } {
@@ -201,11 +216,21 @@ function findCursor({ columns }: CatalogueTable): string | undefined {
   )?.name;
 }
 
-/** `left_on`, `deleted_at`, `is_active`: rows that a query may have to leave out. */
-function isCurrency({ name }: { name: string }): boolean {
-  return tokensOf(name).some((word) =>
-    /^(left|deleted|removed|archived|retired|active|inactive|obsolete)$/.test(word),
+/** `left_on`, `deleted_at`, `is_active`, `valid_to`: rows that a query may have to leave out. */
+function isCurrency({ name }: CatalogueColumn): boolean {
+  return /\b(left|deleted|removed|archived|retired|active|inactive|obsolete|(valid|effective|employed) (from|to|until|through|since))\b/.test(
+    tokensOf(name).join(' '),
   );
+}
+
+/** The condition of a current row. A null says nothing against the row. */
+function conditionOf({ name, type }: CatalogueColumn): string | undefined {
+  const column = quoteIdentifier(name);
+  const words = tokensOf(name);
+  if (type === 'boolean') return `${column} IS NOT ${words.includes('active') ? 'FALSE' : 'TRUE'}`;
+  if (!/^(date|timestamp)\b(?!.*\[\])/.test(type)) return undefined;
+  const isBegin = words.some((word) => ['from', 'since', 'active'].includes(word));
+  return `(${column} IS NULL OR ${column} ${isBegin ? '<=' : '>'} now())`;
 }
 
 function inOrderOf({ columns }: CatalogueTable, fields: ProposedField[]): ProposedField[] {
