@@ -38,7 +38,7 @@ export function addCommands(program: Command): void {
 
   common(program.command('init'))
     .description('write a first sync.config.ts from the mirror’s tables and the service’s types')
-    .option('--tables <tables>', 'these tables and those they refer to, separated by commas')
+    .option('--tables <tables>', 'these tables, or table=type, and those they refer to, separated by commas')
     .option('--yes', 'every table that is like a type, without asking')
     .option('--out <file>', 'the file to write; it must not exist', 'sync.config.ts')
     .addHelpText(

@@ -57,13 +57,13 @@ export async function init(app: App, options: InitOptions): Promise<void> {
     throw new UsageError(`${service} knows no type with an external id`, {
       remedy: 'Types are defined at the service, with their external ids. See: slotsync discover',
     });
-  const named = options.tables === undefined ? [] : findTables(options.tables, tables);
+  const named = options.tables === undefined ? new Map() : findTables(options.tables, tables, types);
   const matched = matchTables(tables, types, named);
   const chosen = isAsked
     ? await askForTables(tables, matched)
     : options.tables === undefined
       ? tables.filter((table) => matched.some((match) => match.table === table))
-      : named;
+      : named.keys();
   const proposal = await proposeConfiguration(catalogue, survey, matched, new Set(chosen));
   if (proposal.streams.length === 0) {
     const faults = proposal.leftOut.map(({ table, why }) => `${toSource(table)}: ${why}`);
@@ -121,23 +121,42 @@ async function askForTables(
   }
 }
 
-/** The tables of a list of names, with or without their schema. Throws UsageError for one that does not exist. */
-function findTables(list: string, tables: readonly CatalogueTable[]): CatalogueTable[] {
-  return list
-    .split(',')
-    .map((name) => name.trim())
-    .filter((name) => name !== '')
-    .map((wanted) => {
-      const found = tables.filter((table) => [table.name, toSource(table)].includes(wanted));
-      const [table, another] = found;
-      if (table !== undefined && another === undefined) return table;
-      if (table !== undefined)
-        throw new UsageError(`--tables ${wanted}: there are several`, {
-          remedy: `Name the schema too: ${found.map(toSource).join(', ')}.`,
-        });
-      const near = nearestTable(wanted, tables);
-      throw new UsageError(`--tables ${wanted}: there is no such table that may be read`, {
-        remedy: near ? `Did you mean ${toSource(near)}?` : `There are: ${listNames(tables.map(toSource))}.`,
+/**
+ * The tables of a list of names, with or without their schema, and the type of each that is written `table=type`. Throws
+ * UsageError for a table or a type that does not exist.
+ */
+function findTables(
+  list: string,
+  tables: readonly CatalogueTable[],
+  types: readonly NamedType[],
+): Map<CatalogueTable, NamedType | undefined> {
+  const chosen = new Map<CatalogueTable, NamedType | undefined>();
+  for (const part of list.split(',')) {
+    const whole = part.trim();
+    if (whole === '') continue;
+    const at = tables.some(({ name }) => name === whole) ? -1 : whole.lastIndexOf('=');
+    const typeName = at === -1 ? undefined : whole.slice(at + 1).trim();
+    const table = findTable(at === -1 ? whole : whole.slice(0, at).trim(), tables);
+    const type = types.find(({ extId }) => extId === typeName);
+    if (typeName !== undefined && type === undefined)
+      throw new UsageError(`--tables ${whole}: the service has no type ${typeName}`, {
+        remedy: `There are: ${listNames(types.map(({ extId }) => extId))}.`,
       });
+    chosen.set(table, type);
+  }
+  return chosen;
+}
+
+function findTable(wanted: string, tables: readonly CatalogueTable[]): CatalogueTable {
+  const found = tables.filter((table) => [table.name, toSource(table)].includes(wanted));
+  const [table, another] = found;
+  if (table !== undefined && another === undefined) return table;
+  if (table !== undefined)
+    throw new UsageError(`--tables ${wanted}: there are several`, {
+      remedy: `Name the schema too: ${found.map(toSource).join(', ')}.`,
     });
+  const near = nearestTable(wanted, tables);
+  throw new UsageError(`--tables ${wanted}: there is no such table that may be read`, {
+    remedy: near ? `Did you mean ${toSource(near)}?` : `There are: ${listNames(tables.map(toSource))}.`,
+  });
 }

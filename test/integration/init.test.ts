@@ -23,15 +23,23 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** The proposal for these tables, or for all that are like a type. */
+/** The proposal for these tables, as `table` or `table=type`, or for all that are like a type. */
 async function propose(...names: string[]) {
   const { catalogue } = world.mirror;
   const tables = await catalogue.readTables();
   const survey = await surveyService(world.destination, { isWhole: false });
   const types = survey.types.filter((type): type is NamedType => type.extId !== undefined);
-  const named = tables.filter(({ name }) => names.includes(name));
+  const named = new Map(
+    names
+      .map((name) => name.split('='))
+      .flatMap(([wanted, typeName]) =>
+        tables
+          .filter((table) => table.name === wanted)
+          .map((table) => [table, types.find(({ extId }) => extId === typeName)] as const),
+      ),
+  );
   const matched = matchTables(tables, types, named);
-  const chosen = new Set(names.length > 0 ? named : matched.map(({ table }) => table));
+  const chosen = new Set(names.length > 0 ? named.keys() : matched.map(({ table }) => table));
   const proposal = await proposeConfiguration(catalogue, survey, matched, chosen);
   const text = renderConfiguration(proposal, { service: 'service', database: 'db', types: undefined });
   return { ...proposal, text };
@@ -388,12 +396,30 @@ describe('init: tables as they come', () => {
     expect(tables.map(({ schema, name }) => `${schema}.${name}`)).toEqual(['public.rooms']);
   });
 
+  it('finds a table whose words are joined, and takes a table of any name as the type that is stated', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE meetingroominfo (id int PRIMARY KEY, name text); CREATE TABLE lokaler (id int PRIMARY KEY);
+      CREATE TABLE meetingroombookings (id int PRIMARY KEY);`);
+    world.sandbox.defineSchema({ types: [{ extId: 'room.mr', name: 'Meeting room' }], fields: [] });
+    const { streams } = await propose();
+    expect(streams.map(({ name, unsure }) => [name, unsure])).toEqual([
+      ['meetingroominfo', 'meetingroominfo and room.mr are only similar'],
+    ]);
+    const stated = await propose('lokaler=room.mr', 'meetingroominfo=room.mr');
+    expect(stated.streams.map(({ name, unsure }) => [name, unsure])).toEqual([
+      ['lokaler', undefined],
+      ['meetingroominfo', undefined],
+    ]);
+  });
+
   it('says which tables and types have no counterpart', async () => {
     await world.sql.unsafe(`CREATE TABLE rooms (code text PRIMARY KEY); CREATE TABLE invoices (id int);`);
     world.sandbox.defineSchema({ types: [{ extId: 'room' }, { extId: 'vehicle' }], fields: [] });
     const { text, leftOut } = await propose('rooms', 'invoices');
     expect(leftOut).toMatchObject([{ table: { name: 'invoices' } }]);
-    expect(text).toContain('// public.invoices: no type of the service is like it');
+    expect(text).toContain(
+      '// public.invoices: no type of the service is like it; state its type: --tables invoices=<type>',
+    );
     expect(text).toContain("// type 'vehicle': no table is chosen for it");
     expect(await readStreams(text)).toHaveLength(1);
   });

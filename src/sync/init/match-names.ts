@@ -199,22 +199,27 @@ const LEAST_OF_TABLE = 0.6;
 /** A view beside a table of the same likeness is not taken. */
 const VIEW_HANDICAP = 0.01;
 
-/** Each table and each type at most once, the most alike first; `preferred` tables before the others. */
+/**
+ * Each table and each type at most once, the most alike first. `chosen` tables come before the others; the type of a
+ * chosen table may be stated, and then the names do not matter.
+ */
 export function matchTables(
   tables: readonly CatalogueTable[],
   types: readonly NamedType[],
-  preferred: readonly CatalogueTable[] = [],
+  chosen: ReadonlyMap<CatalogueTable, NamedType | undefined> = new Map(),
 ): TableOfType[] {
   const pairs = tables.flatMap((table) =>
     types.map((type) => ({ table, type, likeness: compareTable(table, type) })),
   );
   const rank = ({ table, likeness }: TableOfType) =>
-    likeness + (preferred.includes(table) ? 1 : 0) - (table.kind === 'view' ? VIEW_HANDICAP : 0);
-  const matched: TableOfType[] = [];
+    likeness + (chosen.has(table) ? 1 : 0) - (table.kind === 'view' ? VIEW_HANDICAP : 0);
+  const matched = [...chosen].flatMap(([table, type]): TableOfType[] =>
+    type === undefined ? [] : [{ table, type, likeness: 1 }],
+  );
   const inOrder = pairs.toSorted((a, b) => rank(b) - rank(a) || (b.table.rows ?? 0) - (a.table.rows ?? 0));
   for (const pair of inOrder) {
     if (pair.likeness < LEAST_OF_TABLE) continue;
-    if (pair.table.isChild && !preferred.includes(pair.table)) continue;
+    if (pair.table.isChild && !chosen.has(pair.table)) continue;
     const taken = matched.find(({ table, type }) => table === pair.table || type === pair.type);
     if (!taken) matched.push(pair);
     else if (taken.table !== pair.table && rank(taken) === rank(pair)) taken.rival ??= pair.table;
@@ -232,8 +237,25 @@ export function doubtOf({ table, type, likeness, rival }: TableOfType): string |
 function compareTable({ name, schema }: CatalogueTable, { extId, name: title }: NamedType): number {
   const words = tokensOf(name);
   const context = new Set(tokensOf(schema));
-  const names = [extId, extId.split('.').at(-1) ?? extId, title ?? extId];
-  return names.reduce((most, one) => Math.max(most, compareNames(words, tokensOf(one), context)), 0);
+  return [extId, extId.split('.').at(-1) ?? extId, title ?? extId]
+    .map(tokensOf)
+    .reduce((most, one) => Math.max(most, compareNames(words, one, context), compareJoined(words, one)), 0);
+}
+
+/** Parts of a table's name that say nothing of its rows. */
+const AFFIXES = /^(tbl?|t|tab|table|vw?|view|info|data|list|master|record|entity|obj|all)$/;
+/** The share of a joined name that a type's name must be. */
+const LEAST_SHARE = 0.6;
+
+/** The likeness of names whose words are joined: `meetingroominfo` begins with `Meeting room`, and is only similar. */
+function compareJoined(words: readonly string[], type: readonly string[]): number {
+  const [long, short] = [words.join(''), type.join('')];
+  if (short.length < LEAST_STEM || !(long.startsWith(short) || long.endsWith(short))) return 0;
+  if (long === short) return 1;
+  const rest = long.startsWith(short) ? long.slice(short.length) : long.slice(0, -short.length);
+  const share = short.length / long.length;
+  const isSimilar = AFFIXES.test(rest) || share >= LEAST_SHARE;
+  return isSimilar ? LEAST_OF_TABLE + (SURE - LEAST_OF_TABLE) * share : 0;
 }
 
 // Names as people and databases write them: `wheelchairAccess`, `course_codes`, `Number of places`. They are compared by

@@ -91,7 +91,10 @@ export async function proposeConfiguration(
   }
   for (const table of chosen)
     if (!matched.some((match) => match.table === table))
-      leftOut.push({ table, why: 'no type of the service is like it' });
+      leftOut.push({
+        table,
+        why: `no type of the service is like it; state its type: --tables ${table.name}=<type>`,
+      });
 
   const unfilled = new Set(
     namedFields.filter((field) => namedTypes.every((type) => isOfAnyType(field, type))),
