@@ -11,8 +11,8 @@ import {
   toSource,
   TYPES_MARKER,
 } from '../sync/init/configuration-file.js';
-import { doubtOf, matchTables, type NamedType, type TableOfType } from '../sync/init/match-names.js';
-import { nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
+import { doubtOf, type NamedType, type TableOfType } from '../sync/init/match-names.js';
+import { chooseTables, nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
 import { surveyService } from '../sync/run/survey-service.js';
 import { readTextFile, requireWritableFolder, writeNewFile } from '../files/text-file.js';
 import { visibleInLine } from '../text/visible-text.js';
@@ -58,7 +58,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
       remedy: 'Types are defined at the service, with their external ids. See: slotsync discover',
     });
   const named = options.tables === undefined ? new Map() : findTables(options.tables, tables, types);
-  const matched = matchTables(tables, types, named);
+  const matched = await chooseTables(catalogue, tables, types, named);
   const chosen = isAsked
     ? await askForTables(tables, matched)
     : options.tables === undefined

@@ -10,8 +10,8 @@ import { renderConfiguration } from '../../src/sync/init/configuration-file.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
 import type { FieldSource } from '../../src/streams/lookups.js';
 import type { Stream } from '../../src/streams/stream.js';
-import { matchTables, type NamedType } from '../../src/sync/init/match-names.js';
-import { proposeConfiguration } from '../../src/sync/init/propose-configuration.js';
+import type { NamedType } from '../../src/sync/init/match-names.js';
+import { chooseTables, proposeConfiguration } from '../../src/sync/init/propose-configuration.js';
 import { surveyService } from '../../src/sync/run/survey-service.js';
 import { ROOMS } from '../support/campus.js';
 import { isForMirrorAlone } from '../support/services.js';
@@ -38,7 +38,7 @@ async function propose(...names: string[]) {
           .map((table) => [table, types.find(({ extId }) => extId === typeName)] as const),
       ),
   );
-  const matched = matchTables(tables, types, named);
+  const matched = await chooseTables(catalogue, tables, types, named);
   const chosen = new Set(names.length > 0 ? named.keys() : matched.map(({ table }) => table));
   const proposal = await proposeConfiguration(catalogue, survey, matched, chosen);
   const text = renderConfiguration(proposal, { service: 'service', database: 'db', types: undefined });
@@ -145,6 +145,20 @@ describe('init: objects that are at the service', () => {
     for (const number of [1001, 1002, 1003])
       world.sandbox.putObject({ extId: `person_SE2321-${number}`, typeId: 'person' });
     expect((await propose()).streams[0]?.externalId).toEqual({ template: 'person_{hsa_id}' });
+  });
+
+  it('takes the table that makes their external ids, though the name and the rows of another fit better', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, name text);
+      CREATE TABLE room_info (nr int PRIMARY KEY, name text);
+      INSERT INTO rooms SELECT 'x' || i FROM generate_series(1, 50) AS i;
+      INSERT INTO room_info SELECT i FROM generate_series(7, 9) AS i;
+      ANALYZE rooms, room_info`);
+    world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] });
+    const tablesOf = async () => (await propose()).streams.map(({ table, unsure }) => [table.name, unsure]);
+    expect(await tablesOf()).toEqual([['rooms', undefined]]);
+    for (const nr of [7, 8]) world.sandbox.putObject({ extId: `room_${nr}`, typeId: 'room' });
+    expect(await tablesOf()).toEqual([['room_info', undefined]]);
   });
 
   it('writes a draft when no column makes their external ids, and no reference to the draft', async () => {
@@ -371,7 +385,7 @@ describe('init: tables as they come', () => {
     expect(await tablesOf('students')).toEqual(['students']);
   });
 
-  it('takes the one with more rows where two tables are as much like a type, and names the other', async () => {
+  it('takes the table that others refer to, then the one with more rows, where two are as much like a type', async () => {
     await world.sql.unsafe(`
       CREATE SCHEMA archive; CREATE SCHEMA campus;
       CREATE TABLE archive.rooms (code text PRIMARY KEY);
@@ -383,6 +397,8 @@ describe('init: tables as they come', () => {
       const { streams, text } = await propose();
       expect(streams.map(({ table }) => table.schema)).toEqual(['campus']);
       expect(text).toContain('// unsure: archive.rooms is as much like room\n');
+      await world.sql.unsafe('CREATE TABLE lessons (id int PRIMARY KEY, room text REFERENCES archive.rooms)');
+      expect((await propose()).streams.map(({ table }) => table.schema)).toEqual(['archive']);
     } finally {
       await world.sql.unsafe('DROP SCHEMA archive, campus CASCADE');
     }

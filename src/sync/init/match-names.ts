@@ -190,36 +190,67 @@ export interface TableOfType {
   table: CatalogueTable;
   type: NamedType;
   likeness: number;
+  /** The share of the type's external ids at the service that a template can make from the table. Absent: no other table competes. */
+  made?: number | undefined;
+  /** Whether another table refers to it. */
+  isReferenced?: boolean;
   /** Another table that is as much like the type. */
   rival?: CatalogueTable | undefined;
 }
 
 /** From here on, names are taken to mean the same. */
 const LEAST_OF_TABLE = 0.6;
-/** A view beside a table of the same likeness is not taken. */
+/** A view beside a table of the same likeness is not taken; a table that others refer to is. */
 const VIEW_HANDICAP = 0.01;
+const REFERENCED_BONUS = 0.1;
+/** From this share of the external ids on, a table holds what the service knows, whatever the names say. */
+const LEAST_MADE = 0.5;
 
-/**
- * Each table and each type at most once, the most alike first. `chosen` tables come before the others; the type of a
- * chosen table may be stated, and then the names do not matter.
- */
-export function matchTables(
+/** Every table with every type that it is like. Of a chosen table the type may be stated; then the names do not matter. */
+export function pairTables(
   tables: readonly CatalogueTable[],
   types: readonly NamedType[],
-  chosen: ReadonlyMap<CatalogueTable, NamedType | undefined> = new Map(),
+  chosen: ReadonlyMap<CatalogueTable, NamedType | undefined>,
 ): TableOfType[] {
-  const pairs = tables.flatMap((table) =>
-    types.map((type) => ({ table, type, likeness: compareTable(table, type) })),
-  );
-  const rank = ({ table, likeness }: TableOfType) =>
-    likeness + (chosen.has(table) ? 1 : 0) - (table.kind === 'view' ? VIEW_HANDICAP : 0);
-  const matched = [...chosen].flatMap(([table, type]): TableOfType[] =>
-    type === undefined ? [] : [{ table, type, likeness: 1 }],
-  );
-  const inOrder = pairs.toSorted((a, b) => rank(b) - rank(a) || (b.table.rows ?? 0) - (a.table.rows ?? 0));
+  const isReferenced = (table: CatalogueTable) =>
+    tables.some(
+      (other) =>
+        other !== table &&
+        other.foreignKeys.some(({ of }) => of.schema === table.schema && of.name === table.name),
+    );
+  return tables.flatMap((table) => {
+    const stated = chosen.get(table);
+    if (stated) return [{ table, type: stated, likeness: 1 }];
+    if (table.isChild && !chosen.has(table)) return [];
+    return types
+      .map((type) => ({
+        table,
+        type,
+        likeness: compareTable(table, type),
+        isReferenced: isReferenced(table),
+      }))
+      .filter(({ likeness }) => likeness >= LEAST_OF_TABLE);
+  });
+}
+
+/**
+ * Each table and each type at most once: chosen tables first, then by external ids at the service, names and references, at
+ * last by rows.
+ */
+export function matchTables(
+  pairs: readonly TableOfType[],
+  chosen: ReadonlyMap<CatalogueTable, NamedType | undefined>,
+): TableOfType[] {
+  const rank = (pair: TableOfType) =>
+    (chosen.has(pair.table) ? 10 : 0) +
+    (isMade(pair) ? 1 + (pair.made ?? 0) : 0) +
+    pair.likeness +
+    (pair.isReferenced ? REFERENCED_BONUS : 0) -
+    (pair.table.kind === 'view' ? VIEW_HANDICAP : 0);
+  const matched = pairs.filter(({ table, type }) => chosen.get(table) === type);
+  const others = pairs.filter((pair) => !matched.includes(pair));
+  const inOrder = others.toSorted((a, b) => rank(b) - rank(a) || (b.table.rows ?? 0) - (a.table.rows ?? 0));
   for (const pair of inOrder) {
-    if (pair.likeness < LEAST_OF_TABLE) continue;
-    if (pair.table.isChild && !chosen.has(pair.table)) continue;
     const taken = matched.find(({ table, type }) => table === pair.table || type === pair.type);
     if (!taken) matched.push(pair);
     else if (taken.table !== pair.table && rank(taken) === rank(pair)) taken.rival ??= pair.table;
@@ -227,9 +258,12 @@ export function matchTables(
   return matched;
 }
 
+const isMade = ({ made = 0 }: TableOfType) => made >= LEAST_MADE;
+
 /** Why a table may not hold the records of its type; undefined: nothing speaks against it. */
-export function doubtOf({ table, type, likeness, rival }: TableOfType): string | undefined {
-  if (likeness < SURE) return `${table.name} and ${type.extId} are only similar`;
+export function doubtOf(pair: TableOfType): string | undefined {
+  const { table, type, likeness, rival } = pair;
+  if (!isMade(pair) && likeness < SURE) return `${table.name} and ${type.extId} are only similar`;
   return rival && `${rival.schema}.${rival.name} is as much like ${type.extId}`;
 }
 

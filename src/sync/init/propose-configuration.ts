@@ -14,6 +14,7 @@ import {
   guessKeys,
   type ProposedKey,
   proposeExternalId,
+  shareMade,
   type ProposedExternalId,
 } from './propose-key.js';
 import { findReferences, readable, type KeyedTable, type UnusableReference } from './find-references.js';
@@ -22,6 +23,8 @@ import {
   fieldsOf,
   isOfAnyType,
   matchFields,
+  matchTables,
+  pairTables,
   type NamedField,
   type ProposedField,
   type ProposedReference,
@@ -67,6 +70,26 @@ export interface ProposedConfiguration {
   typesWithoutTable: NamedType[];
   /** Fields that any type may have, and that no table has a column for. */
   fieldsWithoutColumn: NamedField[];
+}
+
+/**
+ * The table of each type. Where several tables are like a type, or several types like a table, the external ids at the service
+ * are looked for in the tables. `chosen` tables come first, with the type that is stated.
+ */
+export async function chooseTables(
+  catalogue: Catalogue,
+  tables: readonly CatalogueTable[],
+  types: readonly NamedType[],
+  chosen: ReadonlyMap<CatalogueTable, NamedType | undefined> = new Map(),
+): Promise<TableOfType[]> {
+  const pairs = pairTables(tables, types, chosen);
+  for (const pair of pairs) {
+    const isAlone = pairs.every(
+      (other) => other === pair || (other.table !== pair.table && other.type !== pair.type),
+    );
+    if (!isAlone) pair.made = await readable(shareMade(catalogue, pair.table, pair.type));
+  }
+  return matchTables(pairs, chosen);
 }
 
 /**

@@ -48,6 +48,18 @@ export async function proposeExternalId(
   };
 }
 
+/** The share of the external ids of a type's objects that the best template makes. Throws what the mirror throws. */
+export async function shareMade(
+  catalogue: Pick<Catalogue, 'findKnown'>,
+  table: CatalogueTable,
+  { extIds }: NamedType,
+): Promise<number> {
+  if (extIds.length === 0) return 0;
+  const key = declaredKey(table)?.columns ?? [];
+  const [best] = await tryTemplates(catalogue, table, extIds.slice(0, MOST_LOOKED_FOR), key);
+  return best?.share ?? 0;
+}
+
 /**
  * Templates by the share of the external ids that they make, the best first. Each column is tried with each prefix: the common
  * beginning of all external ids may be a part of the column's values. Of templates that are sure, a shorter prefix explains more.
@@ -66,7 +78,7 @@ async function tryTemplates(
   const options = [
     { columns: key, separators: key.length > 1 ? SEPARATORS : [''] },
     ...single.map(({ name }) => ({ columns: [name], separators: [''] })),
-  ].filter(({ columns }) => columns.every(isPlaceholder));
+  ].filter(({ columns }) => columns.length > 0 && columns.every(isPlaceholder));
   const tried: { template: string; prefix: string; share: number }[] = [];
   for (const { columns, separators } of options) {
     for (const separator of separators) {
