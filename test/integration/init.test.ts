@@ -349,6 +349,22 @@ describe('init: tables as they come', () => {
     ]);
   });
 
+  it('takes the only text column beside the key for the name', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, designation text, seats int);
+      CREATE TABLE courses (code text PRIMARY KEY, designation text, remark text);`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'course' }],
+      fields: [{ extId: 'room.name' }, { extId: 'course.name' }],
+    });
+    const { streams, text } = await propose();
+    expect(Object.fromEntries(streams.map(({ name, fields }) => [name, fields.length]))).toEqual({
+      rooms: 1,
+      courses: 0,
+    });
+    expect(text).toMatch(/\/\/ unsure: the only text column beside the key\n +'room.name': 'designation',/);
+  });
+
   it('proposes which rows are current', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name text, valid_from date, "validTo" timestamptz, is_active boolean, deleted int);`);

@@ -1,7 +1,7 @@
 // Finds which columns of a table refer to which other table: by foreign keys, and without them by names and values.
 import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
-import { type ReferenceCandidate, compareNames, tokensOf } from './match-names.js';
+import { type ReferenceCandidate, compareNames, isTextual, tokensOf } from './match-names.js';
 
 /** A table that is a stream, with its key. */
 export interface KeyedTable {
@@ -120,7 +120,7 @@ function isComparable({ type }: CatalogueColumn, { table, key }: KeyedTable): bo
 
 function kindOf(type: string): string {
   if (/^(smallint|integer|bigint|numeric)$/.test(type)) return 'number';
-  return /^(text|character|character varying|bpchar|citext)$/.test(type) ? 'text' : type;
+  return isTextual({ type }) ? 'text' : type;
 }
 
 /** The result of a reading. Undefined: its table or view cannot be read, and nothing is known of its values. */

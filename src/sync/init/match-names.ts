@@ -173,6 +173,22 @@ function namesOf(field: NamedField, type: NamedType): string[][] {
 const isName = (names: readonly (readonly string[])[]) =>
   names.some((words) => ['name', 'full name'].includes(words.join(' ')));
 
+/** The only text column beside `others`, for the name of an object. */
+export function nameFromOnlyText(
+  { columns }: CatalogueTable,
+  type: NamedType,
+  fields: readonly NamedField[],
+  others: readonly string[],
+): ProposedField | undefined {
+  const [only, another] = columns.filter((column) => isTextual(column) && !others.includes(column.name));
+  const field = fields.find((one) => isName(namesOf(one, type)));
+  if (!field || !only || another) return undefined;
+  return { field, columns: [only.name], unsure: 'the only text column beside the key' };
+}
+
+export const isTextual = ({ type }: Pick<CatalogueColumn, 'type'>): boolean =>
+  /^(text|character|character varying|bpchar|citext)$/.test(type);
+
 /** Given and family name; empty unless there are both, and no column is the whole name. */
 function namePartsOf(columns: readonly CatalogueColumn[]): string[] {
   if (columns.some(({ name }) => /^(full_?)?name$/i.test(name))) return [];

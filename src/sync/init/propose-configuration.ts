@@ -24,6 +24,7 @@ import {
   isOfAnyType,
   matchFields,
   matchTables,
+  nameFromOnlyText,
   pairTables,
   type NamedField,
   type ProposedField,
@@ -147,6 +148,12 @@ export async function proposeConfiguration(
       otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns),
     );
     const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, toItself);
+    const referring = [...candidates, ...otherwise].flatMap(({ columns }) => columns);
+    const name = nameFromOnlyText(table, type, ofType, [...key.columns, ...referring]);
+    const isFree = [...fields, ...offers].every(
+      (one) => one.field !== name?.field && one.columns[0] !== name?.columns[0],
+    );
+    if (name && isFree) fields.push(name);
     for (const { to } of references) waiting.push(to.table);
     const filled = new Set([...fields, ...references].map(({ field }) => field.extId));
     const used = new Set([...fields, ...offers, ...references].flatMap(({ columns }) => columns));
@@ -179,7 +186,6 @@ export async function proposeConfiguration(
         .filter((name) => !used.has(name) && !key.columns.includes(name) && name !== cursor),
       emptyFields: ofType
         .filter((field) => !filled.has(field.extId) && !isOfAnyType(field, type))
-        .filter(({ extId }) => filledBy(extId, type, namedTypes))
         .map((field) => {
           const left = table.columns.filter(
             ({ name, isText }) => toItself.has(name) || (!isText && !used.has(name)),
@@ -262,14 +268,6 @@ function conditionOf({ name, type }: CatalogueColumn): string | undefined {
 function inOrderOf({ columns }: CatalogueTable, fields: ProposedField[]): ProposedField[] {
   const place = ({ columns: [first] }: ProposedField) => columns.findIndex(({ name }) => name === first);
   return fields.toSorted((a, b) => place(a) - place(b));
-}
-
-/** A field that could be any type's is not missed at each of them. */
-function filledBy(field: string, type: NamedType, types: readonly NamedType[]): boolean {
-  const [first = ''] = tokensOf(field);
-  return (
-    tokensOf(type.extId).includes(first) || !types.some((other) => tokensOf(other.extId).includes(first))
-  );
 }
 
 /** Names the streams that are referred to. Leaves out a reference that would make a cycle, or that is to a draft. */
