@@ -349,6 +349,23 @@ describe('init: tables as they come', () => {
     ]);
   });
 
+  it('reads only the columns that a stream needs, and leaves out secrets, even for a field of that name', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE persons ("Id" int PRIMARY KEY, name text, ssn text, "passwordHash" text, shoe_size int, updated_at timestamptz)`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'person' }],
+      fields: [{ extId: 'person.name' }, { extId: 'person.ssn' }],
+    });
+    const { text } = await propose();
+    expect(text).toContain('// left out, because they look like secrets: ssn, passwordHash');
+    expect(text).toContain(
+      'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },',
+    );
+    const [stream] = await readStreams(text);
+    expect(stream?.source).toEqual({ query: expect.stringMatching(/SELECT "Id", "name", "updated_at"\n/) });
+    if (stream) expect(await world.mirror.checkStream(stream)).toEqual([]);
+  });
+
   it('takes the only text column beside the key for the name', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, designation text, seats int);

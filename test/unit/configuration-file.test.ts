@@ -2,6 +2,7 @@
 import { runInThisContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { quoteIdentifier } from '../../src/text/sql-text.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { renderConfiguration, quote, renderServiceTypes } from '../../src/sync/init/configuration-file.js';
 
@@ -60,9 +61,10 @@ describe('names in a written configuration', () => {
       type: trimmed,
       field: trimmed,
       title: name,
+      isWhole: fc.boolean(),
     });
     fc.assert(
-      fc.property(names, ({ schema, table, key, column, type, field, title }) => {
+      fc.property(names, ({ schema, table, key, column, type, field, title, isWhole }) => {
         const named = { id: '1', extId: field, name: title, types: [], filled: 0 };
         const text = renderConfiguration(
           {
@@ -92,7 +94,9 @@ describe('names in a written configuration', () => {
                 offers: [{ field: { ...named, extId: `${field}-` }, columns: [column] }],
                 currency: [{ column, condition: title }],
                 unplaced: [{ columns: [column], stream: table, why: title }],
+                columns: isWhole ? undefined : [column, key],
                 unusedColumns: [column],
+                secrets: [column],
                 emptyFields: [{ field: named, column: undefined }],
               },
             ],
@@ -104,7 +108,11 @@ describe('names in a written configuration', () => {
         );
         const [stream] = checkConfiguration(evaluate(text)).streams;
         expect(stream).toMatchObject({
-          source: { table: [schema, table] },
+          source: isWhole
+            ? { table: [schema, table] }
+            : {
+                query: `\n          SELECT ${[column, key].map(quoteIdentifier).join(', ')}\n          FROM ${[schema, table].map(quoteIdentifier).join('.')}`,
+              },
           key: [key],
           type,
           cursor: column,

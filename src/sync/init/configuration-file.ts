@@ -3,6 +3,7 @@
 import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
 import type { NamedField } from './match-names.js';
 import { plural } from '../../text/format.js';
+import { quoteIdentifier } from '../../text/sql-text.js';
 import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
 
@@ -44,7 +45,7 @@ function renderStream(stream: ProposedStream): string[] {
     `${name}: {`,
     ...[
       ...unsure(stream.unsure),
-      `from: ${quote(toSource(table))}, // ${table.kind}${size}`,
+      ...renderSource(stream, `// ${table.kind}${size}`),
       ...renderCurrency(stream),
       ...unsure(key.unsure),
       `key: ${toKey(key.columns)},`,
@@ -57,6 +58,10 @@ function renderStream(stream: ProposedStream): string[] {
       ...(stream.unusedColumns.length === 0
         ? []
         : [comment(`columns that fill nothing: ${stream.unusedColumns.join(', ')}`)]),
+      ...(stream.secrets.length === 0
+        ? []
+        : [comment(`left out, because they look like secrets: ${stream.secrets.join(', ')}`)]),
+      LIMITS,
     ].map((line) => indent(line, 2)),
     '},',
   ];
@@ -64,6 +69,29 @@ function renderStream(stream: ProposedStream): string[] {
   return [
     comment(`draft: complete the externalId of ${name}, then remove the comment marks`),
     ...lines.map((line) => `// ${line}`),
+  ];
+}
+
+/** Limits of a stream: those of deactivations are the defaults, updates have none by default. */
+const LIMITS = 'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },';
+
+/** The table, or a query for the columns that the stream needs: a change in another column does not make a run read the row. */
+function renderSource({ table, columns }: ProposedStream, size: string): string[] {
+  if (columns === undefined) return [`from: ${quote(toSource(table))}, ${size}`];
+  const sql = (names: readonly string[], separator: string) =>
+    names
+      .map(quoteIdentifier)
+      .join(separator)
+      .replaceAll(/[\\`]|\$(?=\{)/g, '\\$&')
+      .replaceAll('\n', String.raw`\n`)
+      .replaceAll('\r', String.raw`\r`);
+  return [
+    'from: {',
+    `  ${size}`,
+    '  query: `',
+    `    SELECT ${sql(columns, ', ')}`,
+    `    FROM ${sql([table.schema, table.name], '.')}\`,`,
+    '},',
   ];
 }
 

@@ -186,6 +186,10 @@ export function nameFromOnlyText(
   return { field, columns: [only.name], unsure: 'the only text column beside the key' };
 }
 
+/** Whether a column is named like a secret, which no field is filled from. */
+export const looksSecret = (name: string): boolean =>
+  tokensOf(name).some((word) => /passw(or)?d|personnummer|secret|token|^(pwd|ssn)$/.test(word));
+
 export const isTextual = ({ type }: Pick<CatalogueColumn, 'type'>): boolean =>
   /^(text|character|character varying|bpchar|citext)$/.test(type);
 

@@ -22,6 +22,7 @@ import {
   columnLike,
   fieldsOf,
   isOfAnyType,
+  looksSecret,
   matchFields,
   matchTables,
   nameFromOnlyText,
@@ -53,8 +54,12 @@ export interface ProposedStream {
   currency: { column: string; condition: string | undefined }[];
   /** Columns that refer to a stream, and are no reference. */
   unplaced: UnusableReference[];
+  /** Columns that the stream needs, for a query; of a draft all but secrets. Undefined: all columns of the table. */
+  columns: string[] | undefined;
   /** Columns that nothing is filled from. */
   unusedColumns: string[];
+  /** Columns that look like secrets, and that the query leaves out. */
+  secrets: string[];
   /** Fields of the type that nothing fills, and the column that is named like it but cannot. */
   emptyFields: { field: NamedField; column: CatalogueColumn | undefined }[];
 }
@@ -147,9 +152,12 @@ export async function proposeConfiguration(
     const toItself = new Set(
       otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns),
     );
-    const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, toItself);
+    const isSecret = ({ name }: CatalogueColumn) => looksSecret(name) && !key.columns.includes(name);
+    const secrets = table.columns.filter(isSecret).map(({ name }) => name);
+    const without = new Set([...toItself, ...secrets]);
+    const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, without);
     const referring = [...candidates, ...otherwise].flatMap(({ columns }) => columns);
-    const name = nameFromOnlyText(table, type, ofType, [...key.columns, ...referring]);
+    const name = nameFromOnlyText(table, type, ofType, [...key.columns, ...referring, ...secrets]);
     const isFree = [...fields, ...offers].every(
       (one) => one.field !== name?.field && one.columns[0] !== name?.columns[0],
     );
@@ -159,6 +167,12 @@ export async function proposeConfiguration(
     const used = new Set([...fields, ...offers, ...references].flatMap(({ columns }) => columns));
     for (const { field } of [...offers, ...references]) unfilled.delete(field);
     const cursor = findCursor(table);
+    const inTemplate = [...(externalId.template ?? '').matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name);
+    const needed = table.columns
+      .map(({ name }) => name)
+      .filter((name) => used.has(name) || name === cursor || [...key.columns, ...inTemplate].includes(name));
+    const all = table.columns.map(({ name }) => name).filter((name) => !secrets.includes(name));
+    const columns = externalId.template === undefined ? all : needed;
     streams.set(table, {
       name: names(table, type),
       table,
@@ -181,9 +195,11 @@ export async function proposeConfiguration(
           why: 'no field is like it',
         })),
       ],
+      columns: columns.length === table.columns.length ? undefined : columns,
       unusedColumns: table.columns
         .map(({ name }) => name)
-        .filter((name) => !used.has(name) && !key.columns.includes(name) && name !== cursor),
+        .filter((name) => !needed.includes(name) && !secrets.includes(name)),
+      secrets: secrets.filter((name) => !needed.includes(name)),
       emptyFields: ofType
         .filter((field) => !filled.has(field.extId) && !isOfAnyType(field, type))
         .map((field) => {
