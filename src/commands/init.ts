@@ -64,7 +64,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
     : options.tables === undefined
       ? tables.filter((table) => matched.some((match) => match.table === table))
       : named.keys();
-  const proposal = await proposeConfiguration(catalogue, survey, matched, new Set(chosen));
+  const proposal = await proposeConfiguration(catalogue, survey, matched, new Set(chosen), tables);
   if (proposal.streams.length === 0) {
     const faults = proposal.leftOut.map(({ table, why }) => `${toSource(table)}: ${why}`);
     throw new UsageError('no table is like a type of the service: there is nothing to write', {

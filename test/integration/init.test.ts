@@ -40,7 +40,7 @@ async function propose(...names: string[]) {
   );
   const matched = await chooseTables(catalogue, tables, types, named);
   const chosen = new Set(names.length > 0 ? named.keys() : matched.map(({ table }) => table));
-  const proposal = await proposeConfiguration(catalogue, survey, matched, chosen);
+  const proposal = await proposeConfiguration(catalogue, survey, matched, chosen, tables);
   const text = renderConfiguration(proposal, { service: 'service', database: 'db', types: undefined });
   return { ...proposal, text };
 }
@@ -364,6 +364,26 @@ describe('init: tables as they come', () => {
     const [stream] = await readStreams(text);
     expect(stream?.source).toEqual({ query: expect.stringMatching(/SELECT "Id", "name", "updated_at"\n/) });
     if (stream) expect(await world.mirror.checkStream(stream)).toEqual([]);
+  });
+
+  it.each([
+    ['a foreign key', 'CREATE TABLE teachers (id int PRIMARY KEY REFERENCES persons, title text)', 'id'],
+    ['a key of the same name', 'CREATE TABLE teachers (person_id int PRIMARY KEY, title text)', 'person_id'],
+  ])('offers a join with the table that shares the key by %s, for the name', async (_, teachers, key) => {
+    await world.sql.unsafe(`
+      CREATE TABLE persons (person_id int PRIMARY KEY, title text, given_name text, family_name text);
+      CREATE TABLE buildings (id int PRIMARY KEY, name text);
+      ${teachers};
+      INSERT INTO persons VALUES (1, 'Dr', 'Ada', 'Berg');
+      INSERT INTO buildings VALUES (1, 'Main');
+      INSERT INTO teachers VALUES (1, 'Professor')`);
+    world.sandbox.defineSchema({ types: [{ extId: 'teacher' }], fields: [{ extId: 'teacher.name' }] });
+    const { text } = await propose();
+    expect(text).toContain('// unsure: persons shares the key, and has columns for more fields');
+    expect(text).toContain("// 'teacher.name': (row) => [row.given_name, row.family_name]");
+    const [, sql = ''] = /\/\/ from: \{ query: '(.*)' \},/.exec(text) ?? [];
+    expect(await world.sql.unsafe(sql)).toEqual([{ [key]: 1, given_name: 'Ada', family_name: 'Berg' }]);
+    expect((await readStreams(text))[0]?.fields.size).toBe(0);
   });
 
   it('takes the only text column beside the key for the name', async () => {

@@ -66,21 +66,22 @@ describe('names in a written configuration', () => {
     fc.assert(
       fc.property(names, ({ schema, table, key, column, type, field, title, isWhole }) => {
         const named = { id: '1', extId: field, name: title, types: [], filled: 0 };
+        const relation = {
+          schema,
+          name: table,
+          kind: 'table' as const,
+          rows: 1,
+          columns: [],
+          primaryKey: undefined,
+          uniqueKeys: [],
+          foreignKeys: [],
+        };
         const text = renderConfiguration(
           {
             streams: [
               {
                 name: 'rooms',
-                table: {
-                  schema,
-                  name: table,
-                  kind: 'table',
-                  rows: 1,
-                  columns: [],
-                  primaryKey: undefined,
-                  uniqueKeys: [],
-                  foreignKeys: [],
-                },
+                table: relation,
                 type: { id: '1', extId: type, name: title, objects: 0, withoutExtId: 0, extIds: [] },
                 unsure: title,
                 key: { columns: [key], unsure: title },
@@ -92,6 +93,7 @@ describe('names in a written configuration', () => {
                 references: [],
                 cursor: column,
                 offers: [{ field: { ...named, extId: `${field}-` }, columns: [column] }],
+                join: { table: relation, on: [column, key], fields: [{ field: named, columns: [column] }] },
                 currency: [{ column, condition: title }],
                 unplaced: [{ columns: [column], stream: table, why: title }],
                 columns: isWhole ? undefined : [column, key],

@@ -3,6 +3,7 @@
 import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
 import type { NamedField } from './match-names.js';
 import { plural } from '../../text/format.js';
+import type { RelationName } from '../../mirror/read-catalogue.js';
 import { quoteIdentifier } from '../../text/sql-text.js';
 import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
@@ -47,6 +48,7 @@ function renderStream(stream: ProposedStream): string[] {
       ...unsure(stream.unsure),
       ...renderSource(stream, `// ${table.kind}${size}`),
       ...renderCurrency(stream),
+      ...renderJoin(stream),
       ...unsure(key.unsure),
       `key: ${toKey(key.columns)},`,
       `type: ${quote(type.extId)},${type.name === undefined || type.name === type.extId ? '' : ` ${comment(type.name)}`}`,
@@ -103,6 +105,30 @@ function renderCurrency({ currency }: ProposedStream): string[] {
   return [
     ...unsure(`${columns} may say which rows are current; a query as source can leave others out`),
     ...(conditions.length === 0 ? [] : [comment(`where: ${conditions.join(' AND ')}`)]),
+  ];
+}
+
+/** Another source and its fields, which a person may use instead. */
+function renderJoin({ table, columns, join }: ProposedStream): string[] {
+  if (!join) return [];
+  const isTaken = (name: string) => table.columns.some((column) => column.name === name);
+  const rename = (name: string) => (isTaken(name) ? `${join.table.name}_${name}` : name);
+  const theirs = join.fields.flatMap(({ columns: names }) => names);
+  const selected = [
+    ...(columns?.map((name) => `own.${quoteIdentifier(name)}`) ?? ['own.*']),
+    ...theirs.map((name) => `other.${quoteIdentifier(name)} AS ${quoteIdentifier(rename(name))}`),
+  ];
+  const [there, key] = join.on.map(quoteIdentifier);
+  const relation = (one: RelationName) => [one.schema, one.name].map(quoteIdentifier).join('.');
+  const sql = `SELECT ${selected.join(', ')} FROM ${relation(table)} AS own LEFT JOIN ${relation(join.table)} AS other ON other.${there} = own.${key}`;
+  return [
+    ...unsure(
+      `${join.table.name} shares the key, and has columns for more fields; source and fields would be`,
+    ),
+    comment(`from: { query: ${quote(sql)} },`),
+    ...join.fields.map(({ field, columns: names }) =>
+      comment(`${toProperty(field.extId)}: ${toValue(names.map(rename))},`),
+    ),
   ];
 }
 

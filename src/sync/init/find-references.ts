@@ -1,7 +1,13 @@
 // Finds which columns of a table refer to which other table: by foreign keys, and without them by names and values.
 import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
-import { type ReferenceCandidate, compareNames, isTextual, tokensOf } from './match-names.js';
+import {
+  type ProposedField,
+  type ReferenceCandidate,
+  compareNames,
+  isTextual,
+  tokensOf,
+} from './match-names.js';
 
 /** A table that is a stream, with its key. */
 export interface KeyedTable {
@@ -94,6 +100,58 @@ export async function findReferences(
     }
   }
   return { candidates: found, otherwise };
+}
+
+/** A table that has a row for the same key, and the columns there for fields that the stream's own table does not fill. */
+export interface ProposedJoin {
+  table: CatalogueTable;
+  /** The column there that holds the key, and the key. */
+  on: readonly [string, string];
+  fields: ProposedField[];
+}
+
+/** The table that shares the key and fills most of the fields. `fill` matches the columns of a table with the fields. */
+export async function findJoin(
+  catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
+  { table: own, key: [key = '', ...more] }: KeyedTable,
+  tables: readonly CatalogueTable[],
+  fill: (table: CatalogueTable) => ProposedField[],
+): Promise<ProposedJoin | undefined> {
+  if (more.length > 0) return undefined;
+  const keyColumn = own.columns.find(({ name }) => name === key);
+  const joins = tables
+    .filter((table) => table !== own)
+    .map((table) => ({ table, fields: fill(table) }))
+    .filter(({ fields }) => fields.length > 0)
+    .toSorted((a, b) => b.fields.length - a.fields.length);
+  for (const { table, fields } of joins) {
+    const declared = columnOfForeignKey(own, key, table) ?? columnOfOwnKey(table, own, key);
+    if (declared !== undefined) return { table, on: [declared, key], fields };
+    // A key that is only called id or code has the same name in tables that have nothing in common.
+    const isSameKey =
+      table.primaryKey?.length === 1 && table.primaryKey[0] === key && tokensOf(key).length > 1;
+    if (!isSameKey || !keyColumn) continue;
+    const values = (await readable(catalogue.sampleValues(own, keyColumn))) ?? [];
+    const known = (await readable(catalogue.findKnown(table, [key], '', values))) ?? [];
+    if (known.length > 0 && known.length >= values.length * LEAST_SHARE)
+      return { table, on: [key, key], fields };
+  }
+  return undefined;
+}
+
+/** The column that a foreign key of one column refers to in another table. */
+function columnOfForeignKey(from: CatalogueTable, column: string, to: CatalogueTable): string | undefined {
+  return from.foreignKeys.find(
+    ({ columns, of }) =>
+      columns.length === 1 && columns[0] === column && of.schema === to.schema && of.name === to.name,
+  )?.targets[0];
+}
+
+/** The primary key of a table whose rows extend those of another one. */
+function columnOfOwnKey(from: CatalogueTable, to: CatalogueTable, key: string): string | undefined {
+  const [column, ...more] = from.primaryKey ?? [];
+  if (column === undefined || more.length > 0) return undefined;
+  return columnOfForeignKey(from, column, to) === key ? column : undefined;
 }
 
 function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCandidate<KeyedTable> {

@@ -17,7 +17,14 @@ import {
   shareMade,
   type ProposedExternalId,
 } from './propose-key.js';
-import { findReferences, readable, type KeyedTable, type UnusableReference } from './find-references.js';
+import {
+  findJoin,
+  findReferences,
+  readable,
+  type ProposedJoin,
+  type KeyedTable,
+  type UnusableReference,
+} from './find-references.js';
 import {
   columnLike,
   fieldsOf,
@@ -50,6 +57,8 @@ export interface ProposedStream {
   offers: ProposedField[];
   references: (ProposedReference<KeyedTable> & { stream: string })[];
   cursor: string | undefined;
+  /** A table whose columns fill fields that the stream's own table does not fill. */
+  join: ProposedJoin | undefined;
   /** Columns that say which rows are current, and the SQL condition of a current row where the type of the column allows one. */
   currency: { column: string; condition: string | undefined }[];
   /** Columns that refer to a stream, and are no reference. */
@@ -99,7 +108,8 @@ export async function chooseTables(
 }
 
 /**
- * Proposes streams for the chosen tables and for those they refer to. `matched` are all tables that are like a type.
+ * Proposes streams for the chosen tables and for those they refer to. `matched` are all tables that are like a type;
+ * `tables` are all of the mirror.
  * Throws what the mirror throws, except for a view that cannot be read: that is left out.
  */
 export async function proposeConfiguration(
@@ -107,6 +117,7 @@ export async function proposeConfiguration(
   { types, fields }: ServiceSurvey,
   matched: readonly TableOfType[],
   chosen: ReadonlySet<CatalogueTable>,
+  tables: readonly CatalogueTable[],
 ): Promise<ProposedConfiguration> {
   const namedTypes = types.flatMap((type) => (isNamed(type) ? [type] : []));
   const namedFields = fields.flatMap((field) => (isNamed(field) ? [field] : []));
@@ -152,18 +163,28 @@ export async function proposeConfiguration(
     const toItself = new Set(
       otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns),
     );
-    const isSecret = ({ name }: CatalogueColumn) => looksSecret(name) && !key.columns.includes(name);
-    const secrets = table.columns.filter(isSecret).map(({ name }) => name);
+    const secrets = [...secretsOf(table)].filter((name) => !key.columns.includes(name));
     const without = new Set([...toItself, ...secrets]);
     const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, without);
+    const empty = ofType.filter(
+      (field) => !isOfAnyType(field, type) && ![...fields, ...references].some((one) => one.field === field),
+    );
+    const join = await findJoin(
+      catalogue,
+      own,
+      tables,
+      (other) => matchFields(other, type, empty, [], secretsOf(other)).fields,
+    );
     const referring = [...candidates, ...otherwise].flatMap(({ columns }) => columns);
     const name = nameFromOnlyText(table, type, ofType, [...key.columns, ...referring, ...secrets]);
-    const isFree = [...fields, ...offers].every(
+    const isFree = [...fields, ...offers, ...(join?.fields ?? [])].every(
       (one) => one.field !== name?.field && one.columns[0] !== name?.columns[0],
     );
     if (name && isFree) fields.push(name);
     for (const { to } of references) waiting.push(to.table);
-    const filled = new Set([...fields, ...references].map(({ field }) => field.extId));
+    const filled = new Set(
+      [...fields, ...references, ...(join?.fields ?? [])].map(({ field }) => field.extId),
+    );
     const used = new Set([...fields, ...offers, ...references].flatMap(({ columns }) => columns));
     for (const { field } of [...offers, ...references]) unfilled.delete(field);
     const cursor = findCursor(table);
@@ -182,6 +203,7 @@ export async function proposeConfiguration(
       externalId,
       fields: inOrderOf(table, fields),
       offers,
+      join,
       references: references.map((reference) => ({ ...reference, stream: '' })),
       cursor,
       currency: table.columns
@@ -270,6 +292,9 @@ function isCurrency({ name }: CatalogueColumn): boolean {
     tokensOf(name).join(' '),
   );
 }
+
+const secretsOf = ({ columns }: CatalogueTable) =>
+  new Set(columns.map(({ name }) => name).filter(looksSecret));
 
 /** The condition of a current row. A null says nothing against the row. */
 function conditionOf({ name, type }: CatalogueColumn): string | undefined {
