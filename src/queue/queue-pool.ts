@@ -49,6 +49,18 @@ class Backend extends PostgresQueueBackend {
   override get maximumBlockTimeout(): number {
     return LOOK_AGAIN_SECONDS;
   }
+
+  /**
+   * Asks first whether the connection that listens still answers. If the answer is late, pg closes it and BullMQ listens over
+   * another one. Otherwise each job of an idle worker would wait until the worker looks again.
+   */
+  override async waitForJob(blockTimeout: number) {
+    if (!this.connection.isClosing && !this.closing) {
+      const listening = await this.connection.getListenClient();
+      listening.query('SELECT 1').catch(() => undefined); // BullMQ hears of the closed connection
+    }
+    return super.waitForJob(blockTimeout);
+  }
 }
 
 /** A backend for BullMQ whose queues and workers share their connections. `schema` holds BullMQ's tables. */

@@ -146,9 +146,11 @@ it('a transaction of the state that rests is ended by the server in minutes: it 
 });
 
 describe('the queue in PostgreSQL, whose connections have fallen silent', () => {
-  it('opens others: jobs are added and worked', async () => {
+  it('opens others: jobs are added and worked, and new ones are listened for', async () => {
     await migrateQueue({ postgresUrl: database.url });
-    const hop = await startHop(database.url);
+    let listening = 0;
+    const countListening = () => (chunk: Buffer) => void (chunk.includes('LISTEN') && listening++);
+    const hop = await startHop(database.url, { onConnection: countListening });
     const backend = createSharedBackend(hop.through(database.url), QUEUE_SCHEMA, 1000) as never;
     const names: string[] = [];
     const queue = new Queue('silent', { connection: {} }, backend);
@@ -162,8 +164,10 @@ describe('the queue in PostgreSQL, whose connections have fallen silent', () => 
     };
     try {
       await until(() => isWorked('before'), { describe: 'a job' });
+      await until(() => listening > 0, { describe: 'the worker to listen' });
       hop.forget();
       await until(() => isWorked('after'), { describe: 'a job after the silence', intervalMs: 500 });
+      await until(() => listening > 1, { describe: 'a connection that listens again' });
     } finally {
       await worker.close(true);
       await queue.close();
