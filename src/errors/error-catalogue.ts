@@ -196,6 +196,10 @@ export const ERRORS = {
     'a statement failed at the state database',
     `${NEXT_RUN}. If it happens again, read the log of the state database’s server.`,
   ),
+  state_timeout: retry(
+    'a statement took too long at the state database, or was cancelled there',
+    `${NEXT_RUN}. If it happens again, another session keeps a lock (pg_blocking_pids), or the server is too slow: docs/deployment.md has the limits.`,
+  ),
   state_read_only: retry(
     'the state database permits no writes: it is a standby, or default_transaction_read_only is on',
     `Name the primary in STATE_DATABASE_URL. If it is one, switch default_transaction_read_only off for the server, the database or the role. Nothing is lost. Then: slotsync sync`,

@@ -22,6 +22,9 @@ import { inTransaction, type Transaction } from '../connections/transactions.js'
 import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 
+/** Longer than a statement of a large state takes, such as one over a million held records. */
+const STATE_ANSWER_MS = 10 * 60_000;
+
 /** Numbers of types in PostgreSQL. */
 const TIMESTAMPTZ = 1184;
 /** The lists that statements of the state answer, and what their elements are: text, names, and numbers of three types. */
@@ -54,12 +57,12 @@ export function openState({
   /** A statement may take half an hour, as one over all rows of a table. */
   takesLong?: boolean;
 }) {
-  const limit = takesLong ? { answerWithinMs: LONG_ANSWER_MS } : {};
-  const client = connectPostgres(url, duty, { max: connections }, limit);
+  const answerWithinMs = takesLong ? LONG_ANSWER_MS : STATE_ANSWER_MS;
+  const client = connectPostgres(url, duty, { max: connections }, { answerWithinMs });
   for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
   // A statement that needs microseconds asks for ::text.
   client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);
-  const db = queriesOver(client);
+  const db = queriesOver(client, answerWithinMs);
   const copies = openCopies(() => connectPostgres(url, 'plan', {}, { answerWithinMs: LONG_ANSWER_MS }));
   return {
     db,
@@ -124,20 +127,24 @@ interface Place {
 }
 
 /**
- * The server ends a transaction that rests for longer, as one whose connection was closed without its hearing of it. Otherwise its
- * locks would stay for hours.
+ * The limits of a transaction at the server. One that rests for longer is ended, because its connection may be closed without
+ * the server's hearing of it: otherwise its locks would stay for hours. A statement ends a minute before the client takes the
+ * connection for silent, so that its failure has a reason. Nothing that counts as a query, before which a transaction may
+ * still choose its isolation level.
  */
-const LIMIT_REST = `SET LOCAL idle_in_transaction_session_timeout = '5min'`;
+const limitTransaction = (answerWithinMs: number) =>
+  `SET LOCAL idle_in_transaction_session_timeout = '1min'; SET LOCAL statement_timeout = ${answerWithinMs - 60_000}`;
 
 /** drizzle's queries over a client. drizzle's own session would throw errors that hold the statement and its values. */
-export function queriesOver(client: postgres.Sql): Queries {
+export function queriesOver(client: postgres.Sql, answerWithinMs = LONG_ANSWER_MS): Queries {
+  const limits = limitTransaction(answerWithinMs);
   const session = new Session({
     send: (statement) => waitWhileFull(async () => statement(client)),
     begin: (work) =>
       waitWhileFull(() =>
         inTransaction(client, (tx) => {
           // Not waited for: it is sent together with the first statement.
-          tx.send((within) => within.unsafe(LIMIT_REST)).catch(() => undefined);
+          tx.send((within) => within.unsafe(limits)).catch(() => undefined);
           return work(tx);
         }),
       ),
@@ -210,7 +217,7 @@ class Statement<T extends PreparedQueryConfig> extends PgPreparedQuery<T> {
     try {
       return await this.#send(writeParameters(this.query));
     } catch (error) {
-      throw asStateError(error);
+      throw asStateError(error, this.query.sql);
     }
   }
 }
@@ -224,25 +231,42 @@ function toObject(fields: SelectedFieldsOrdered, row: readonly unknown[]) {
   return Object.fromEntries(values) as Record<string, unknown>;
 }
 
+/** PostgreSQL's code of a statement that took too long, or that somebody has cancelled. */
+const CANCELLED = '57014';
+
 /** PostgreSQL's codes of failures that an operator mends: each has a remedy of its own. */
-const OWN_CODES: Readonly<Record<string, ErrorCode>> = { 42501: 'state_rights', 25006: 'state_read_only' };
+const OWN_CODES: Readonly<Record<string, ErrorCode>> = {
+  42501: 'state_rights',
+  25006: 'state_read_only',
+  [CANCELLED]: 'state_timeout',
+};
 
 /** Whether a statement of the state names a table that is not there. */
 export const isNoTable = (error: unknown) =>
   error instanceof SlotsyncError && error.facts['sqlstate'] === '42P01';
 
-/** For clients that are not the state's own: the failure as a SlotsyncError `state_…`. */
-export function asStateError(thrown: unknown): unknown {
+/** The failure as a SlotsyncError `state_…`. `statement`: where it is known. */
+export function asStateError(thrown: unknown, statement = ''): unknown {
   if (thrown instanceof SlotsyncError) return thrown;
   // drizzle wraps the driver's error in one whose message holds the parameters.
   const error = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   const code = codeOf(error);
   const fault = readConnectionFault(error);
+  const failed =
+    code === CANCELLED ? `ended a statement (${describeStatement(statement)})` : 'could not answer';
   return new SlotsyncError(
     fault === undefined ? (OWN_CODES[code] ?? 'state_failed') : `state_${fault.kind}`,
-    `the state database ${fault?.said ?? `could not answer: ${messageOf(error)}`}`,
+    `the state database ${fault?.said ?? `${failed}: ${messageOf(error)}`}`,
     { facts: { sqlstate: code }, cause: error },
   );
+}
+
+/** The kind of a statement and its tables, such as `UPDATE of runs, batches`. It holds no value. */
+function describeStatement(statement: string): string {
+  const [kind = 'SELECT'] =
+    /\b(INSERT|UPDATE|DELETE)(?=( INTO| FROM)?\s+"?slotsync\b)/i.exec(statement) ?? [];
+  const tables = [...statement.matchAll(/\bslotsync"?\."?(\w+)/g)].map(([, table]) => table);
+  return [kind.toUpperCase(), [...new Set(tables)].join(', ')].filter(Boolean).join(' of ');
 }
 
 /** Runs a statement: `query<Row>(db)\`SELECT …\``. The rows are as it names its columns. */

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { query, queryOne, type Queries, type State } from './database.js';
-import { causeOf, changeSchema, describeHolders, tryLock, type Waiting } from './locks.js';
+import { causeOf, changeSchema, describeHolders, tryLock, whileHolding, type Waiting } from './locks.js';
 import { ALIVE_SECONDS, type Process } from './processes.js';
 import { destination } from './schema.js';
 
@@ -94,7 +94,7 @@ export async function dropState(
           },
         );
       }
-      await before();
+      await whileHolding(tx, before);
     },
     waiting,
   );

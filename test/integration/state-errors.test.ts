@@ -79,6 +79,20 @@ describe.each([
 });
 
 describe('a transaction', () => {
+  it('with a statement that takes too long names its kind and its tables', async () => {
+    const work = state.db.transaction(async (tx) => {
+      await tx.execute(`SET LOCAL statement_timeout = '50ms'`);
+      await query(tx)`UPDATE slotsync.streams SET cursor = ${SECRET} WHERE (SELECT pg_sleep(5)) IS NOT NULL`;
+    });
+    const error = await errorOf(() => work);
+    expect(error).toMatchObject({
+      code: 'state_timeout',
+      disposition: 'retry',
+      message: expect.stringContaining('ended a statement (UPDATE of streams)'),
+    });
+    expect(JSON.stringify(error)).not.toMatch(/Ragnhild/);
+  });
+
   it.each([
     ['an error of ours', new SlotsyncError('claimed', 'another batch is writing some of these records')],
     ['any other error', new Error('the worker is stopping')],

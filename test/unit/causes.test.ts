@@ -265,6 +265,7 @@ const OF_RUNS: Record<string, Turn> = {
   state_failed: 'retry',
   state_refused: 'person',
   state_rights: 'person',
+  state_timeout: 'retry',
   state_unreachable: 'retry',
   throttled: 'retry',
   unauthorized: 'person',
