@@ -92,8 +92,11 @@ export async function planRun(
   try {
     const isIncremental = run.kind === 'incremental';
     const isPruned = !isIncremental || runId % PRUNE_EVERY === 0;
-    const pruning = isPruned ? pruneRuns(state.db) : undefined;
-    pruning?.catch(() => undefined); // met when the streams are planned
+    const pruning = isPruned
+      ? pruneRuns(state.db).catch((error: unknown) =>
+          log.warn({ code: codeOf(error) }, 'old runs were not deleted'),
+        )
+      : undefined;
     await deps.recognize?.(isIncremental ? MINUTE : JUST_NOW);
     await compareIdsAsConfigured(deps);
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
