@@ -9,6 +9,7 @@ import {
   findMisspelledSettings,
   readEnvironment,
 } from '../config/environment.js';
+import { beforeGivingUp } from '../connections/watchdog.js';
 import { loadSettings, type Need } from '../config/settings.js';
 import { canDraw, hasColours } from '../process/terminal.js';
 
@@ -34,6 +35,7 @@ export async function createApp({ needs, envFile, logLevel = 'warn', ...options 
     log.warn({ reason }, 'file could have been written by others');
   for (const reason of misspelled) log.warn({ reason }, 'setting is misspelled');
   const onTimeZone = (timeZone: string) => void (shown && (shown.timeZone = timeZone));
+  beforeGivingUp((server) => log.fatal({ server }, 'silent server: the process ends, and nothing is lost'));
   const base = createAppBase(settings, log, { ...options, onTimeZone });
   return { ...base, misspelled, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }

@@ -31,28 +31,37 @@ export function createSockets(
       setImmediate(() => failed.destroy(reason));
       return failed;
     }
-    const isFolder = host.startsWith('/');
-    const socket = isFolder ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
-    const onClose = (hadError: boolean) => {
-      if (!hadError) hungUp = notPostgresql('it closed the connection without an answer');
-    };
-    socket.once('close', onClose);
+    const socket = connectPlain();
     first ??= socket;
-    watchdog.tries(server);
-    socket.once('error', (error) => {
-      if (codeOf(error) !== 'ETIMEDOUT') watchdog.answers(server);
-    });
-    socket.once('data', (bytes: Buffer) => {
-      watchdog.answers(server);
-      socket.off('close', onClose);
-      if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
-      else endWithoutError(socket);
+    socket.once('data', () => {
+      if (!socket.destroyed) endWithoutError(socket);
     });
     watchdog.watch(socket, server, silence);
     for (const former of opened) if (former.destroyed) opened.delete(former);
     opened.add(socket);
     // The driver asks for this name when it starts TLS.
     return Object.assign(socket, { host });
+  }
+
+  function connectPlain(): Socket {
+    const socket = host.startsWith('/') ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
+    let isAnswered = false;
+    const answers = () => {
+      isAnswered = true;
+      watchdog.answers(server);
+    };
+    socket.once('error', (error) => codeOf(error) !== 'ETIMEDOUT' && answers());
+    // Emitted if the other side closes the connection, not if we do.
+    socket.once('end', () => {
+      if (!isAnswered) hungUp = notPostgresql('it closed the connection without an answer');
+      answers();
+    });
+    socket.once('data', (bytes: Buffer) => {
+      answers();
+      if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
+    });
+    socket.once('close', () => !isAnswered && watchdog.unanswered(server));
+    return socket;
   }
 
   return {

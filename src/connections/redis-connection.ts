@@ -74,14 +74,20 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
   return client;
 }
 
-/** Each connection that is not answered counts as one that was tried. The nodes of a Cluster watch each other. */
+/** Tells it of each connection that falls silent or is not answered. The nodes of a Cluster watch each other. */
 function tellWatchdog(client: Redis, { nodes }: RedisAddress): void {
   const server = `Redis at ${nodes.map(({ host, port }) => `${host}:${port}`).join(', ')}`;
-  client.on('ready', () => watchdog.answers(server));
+  let isAnswered = false;
+  const answers = () => {
+    isAnswered = true;
+    watchdog.answers(server);
+  };
+  client.on('connecting', () => (isAnswered = false));
+  client.on('connect', () => client.stream.on('data', answers));
   client.on('error', (error: Error) => {
     if (!/ETIMEDOUT|Socket timeout/.test(error.message)) return watchdog.answers(server);
-    watchdog.silent(server);
-    watchdog.tries(server);
+    if (isAnswered) watchdog.silent(server);
+    else watchdog.unanswered(server);
   });
 }
 

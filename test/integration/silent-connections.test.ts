@@ -134,6 +134,17 @@ it('a reading whose rows are not taken for longer than an answer may take goes o
     expect(bytes).toBeGreaterThan(99_000 * 1000);
   }));
 
+it('a server that says nothing for a while: the next connection works', () =>
+  overHop(
+    async (client, hop) => {
+      hop.silence();
+      await expect(client`SELECT 1`).rejects.toMatchObject({ code: 'CONNECT_TIMEOUT' });
+      hop.speak();
+      await client`SELECT 1`;
+    },
+    { connect_timeout: 0.5 },
+  ));
+
 it.each([
   [false, '9min'],
   [true, '30min'],
@@ -188,6 +199,7 @@ it.skipIf(redisUrl() === undefined)(
     const url = redisUrl() ?? '';
     const hop = await startHop(url);
     const notes = [vi.spyOn(watchdog, 'silent'), vi.spyOn(watchdog, 'answers')] as const;
+    const unanswered = vi.spyOn(watchdog, 'unanswered');
     const client = openRedis(hop.through(url), 'silent', {
       maxRetriesPerRequest: 3,
       onPostponed: () => undefined,
@@ -199,6 +211,7 @@ it.skipIf(redisUrl() === undefined)(
       hop.forget();
       expect(await client.ping()).toBe('PONG'); // it is sent again over the next connection
       for (const note of notes) expect(note).toHaveBeenCalled();
+      expect(unanswered).not.toHaveBeenCalled();
     } finally {
       client.disconnect();
       await hop.close();
