@@ -21,7 +21,7 @@ const POOLING_ATTEMPTS = 12;
 /** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
-/** A connection over which nothing arrives for this time is closed: longer than any usual statement of the state takes. */
+/** A connection over which nothing arrives for this time is closed: longer than short statements take. */
 const ANSWER_WITHIN_MS = 2 * 60_000;
 /** The same for statements that may take long: a schema is changed, or a reader of many rows pauses. */
 export const LONG_ANSWER_MS = 31 * 60_000;
@@ -43,13 +43,15 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
   }: Partial<Silence> & { reconnects?: boolean } = {},
 ) {
   const server = serverOf(address);
-  const sockets = createSockets(server, { ...silence, answerWithinMs, reconnects });
+  const connectWithinMs = options.connect_timeout ? options.connect_timeout * 1000 : CONNECT_WITHIN_MS;
+  const sockets = createSockets(server, { ...silence, answerWithinMs, connectWithinMs, reconnects });
   const client = postgres<T>({
     ...server,
+    ssl: false, // the sockets are encrypted
     socket: sockets.open,
     keep_alive: KEEP_ALIVE_MS / 1000,
     max: 1,
-    connect_timeout: CONNECT_WITHIN_MS / 1000,
+    connect_timeout: connectWithinMs / 1000,
     idle_timeout: IDLE_MS / 1000,
     // A pooler may send the next statement over another connection, which does not know a prepared one.
     prepare: false,

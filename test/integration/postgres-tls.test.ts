@@ -1,6 +1,8 @@
 // TLS to PostgreSQL against a real server with a certificate of a private authority. Both drivers must decide alike.
+import { once } from 'node:events';
 import { chown, copyFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
@@ -125,12 +127,45 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     let sent = 0;
     const hop = await startHop(server.url, { onConnection: () => () => void sent++ });
     const url = hop.through(`${server.url}?sslmode=require`);
-    const sql = connectPostgres(url, 'test', { idle_timeout: 1 }, { lookMs: 200, answerWithinMs: 2000 });
+    const times = { lookMs: 200, answerWithinMs: 600_000, closeWithinMs: 500 };
+    const sql = connectPostgres(url, 'test', { idle_timeout: 1 }, times);
     try {
       await sql.unsafe(ENCRYPTED);
       const before = sent;
       hop.forget();
       await until(() => sent > before, { describe: 'the driver to end the connection' });
+      expect(await sql.unsafe(ENCRYPTED)).toMatchObject([{ ssl: true }]);
+    } finally {
+      await sql.end({ timeout: 0 });
+      await hop.close();
+    }
+  });
+
+  it('postgres: an encrypted reading whose rows are not taken for longer than an answer may take goes on', async () => {
+    const times = { lookMs: 200, answerWithinMs: 1000 };
+    const sql = connectPostgres(`${server.url}?sslmode=require`, 'test', {}, times);
+    try {
+      const rows =
+        await sql`COPY (SELECT repeat('x', 1000) FROM generate_series(1, 100000)) TO STDOUT`.readable();
+      await once(rows, 'readable');
+      await pause(3000);
+      let bytes = 0;
+      for await (const chunk of rows) bytes += (chunk as Buffer).length;
+      expect(bytes).toBe(100_000 * 1001);
+    } finally {
+      await sql.end({ timeout: 0 });
+    }
+  });
+
+  it('postgres: a server that says nothing for a while: the next encrypted connection works', async () => {
+    const hop = await startHop(server.url);
+    const sql = connectPostgres(hop.through(`${server.url}?sslmode=require`), 'test', {
+      connect_timeout: 0.5,
+    });
+    try {
+      hop.silence();
+      await expect(sql.unsafe(ENCRYPTED)).rejects.toMatchObject({ code: 'CONNECT_TIMEOUT' });
+      hop.speak();
       expect(await sql.unsafe(ENCRYPTED)).toMatchObject([{ ssl: true }]);
     } finally {
       await sql.end({ timeout: 0 });
