@@ -1,6 +1,7 @@
 // Guarantee 3
 // Connections to PostgreSQL over which nothing arrives any more, though nobody has closed them.
 import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import type { Readable } from 'node:stream';
 import { Queue, Worker } from 'bullmq';
 import postgres from 'postgres';
@@ -144,6 +145,32 @@ it('a server that says nothing for a while: the next connection works', () =>
     },
     { connect_timeout: 0.5 },
   ));
+
+it('a server that closes connections for a while: the next connection works', async () => {
+  let isBroken = true;
+  const { hostname, port } = new URL(database.url);
+  const proxy = createServer((socket) => {
+    if (isBroken) return void socket.end();
+    const onward = connect(Number(port), hostname);
+    onward.on('error', () => socket.destroy()).on('close', () => socket.destroy());
+    socket
+      .on('error', () => onward.destroy())
+      .pipe(onward)
+      .pipe(socket);
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  const url = new URL(database.url);
+  url.host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const client = connectPostgres(url.href, 'silent', { connect_timeout: 2 });
+  try {
+    await expect(client`SELECT 1`).rejects.toMatchObject({ code: 'NOT_POSTGRESQL' });
+    isBroken = false;
+    await client`SELECT 1`;
+  } finally {
+    await client.end({ timeout: 0 });
+    proxy.close();
+  }
+});
 
 it.each([
   [false, '9min'],
