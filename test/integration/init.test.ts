@@ -388,11 +388,11 @@ describe('init: tables as they come', () => {
 
   it('takes the only text column beside the key for the name', async () => {
     await world.sql.unsafe(`
-      CREATE TABLE rooms (code text PRIMARY KEY, designation text, seats int);
+      CREATE TABLE rooms (code text PRIMARY KEY, designation text, seats int, comment text);
       CREATE TABLE courses (code text PRIMARY KEY, designation text, remark text);`);
     world.sandbox.defineSchema({
       types: [{ extId: 'room' }, { extId: 'course' }],
-      fields: [{ extId: 'room.name' }, { extId: 'course.name' }],
+      fields: [{ extId: 'room.name' }, { extId: 'course.name' }, { extId: 'comment' }],
     });
     const { streams, text } = await propose();
     expect(Object.fromEntries(streams.map(({ name, fields }) => [name, fields.length]))).toEqual({

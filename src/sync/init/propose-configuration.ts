@@ -157,36 +157,12 @@ export async function proposeConfiguration(
       continue;
     }
     const ofType = fieldsOf(type, namedFields, namedTypes);
-    const plain = matchFields(table, type, ofType, []);
-    const isWanted = (column: string) => plain.fields.some(({ columns }) => columns.includes(column));
-    const { candidates, otherwise } = await findReferences(catalogue, own, [...keyed.values()], isWanted);
-    const toItself = new Set(
-      otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns),
-    );
-    const secrets = [...secretsOf(table)].filter((name) => !key.columns.includes(name));
-    const without = new Set([...toItself, ...secrets]);
-    const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, without);
-    const empty = ofType.filter(
-      (field) => !isOfAnyType(field, type) && ![...fields, ...references].some((one) => one.field === field),
-    );
-    const join = await findJoin(
-      catalogue,
-      own,
-      tables,
-      (other) => matchFields(other, type, empty, [], secretsOf(other)).fields,
-    );
-    const referring = [...candidates, ...otherwise].flatMap(({ columns }) => columns);
-    const name = nameFromOnlyText(table, type, ofType, [...key.columns, ...referring, ...secrets]);
-    const isFree = [...fields, ...offers, ...(join?.fields ?? [])].every(
-      (one) => one.field !== name?.field && one.columns[0] !== name?.columns[0],
-    );
-    if (name && isFree) fields.push(name);
+    const parents = [...keyed.values()];
+    const { secrets, ...filled } = await fillFields(catalogue, own, type, ofType, parents, tables);
+    const { fields, offers, references } = filled;
     for (const { to } of references) waiting.push(to.table);
-    const filled = new Set(
-      [...fields, ...references, ...(join?.fields ?? [])].map(({ field }) => field.extId),
-    );
-    const used = new Set([...fields, ...offers, ...references].flatMap(({ columns }) => columns));
     for (const { field } of [...offers, ...references]) unfilled.delete(field);
+    const used = new Set([...fields, ...offers, ...references].flatMap(({ columns }) => columns));
     const cursor = findCursor(table);
     const inTemplate = [...(externalId.template ?? '').matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name);
     const needed = table.columns
@@ -201,41 +177,71 @@ export async function proposeConfiguration(
       unsure: doubtOf(match),
       key,
       externalId,
-      fields: inOrderOf(table, fields),
-      offers,
-      join,
+      ...filled,
       references: references.map((reference) => ({ ...reference, stream: '' })),
       cursor,
       currency: table.columns
         .filter(isCurrency)
         .map((column) => ({ column: column.name, condition: conditionOf(column) })),
-      unplaced: [
-        ...otherwise,
-        ...unplaced.map(({ columns, to }) => ({
-          columns,
-          stream: to.table.name,
-          why: 'no field is like it',
-        })),
-      ],
       columns: columns.length === table.columns.length ? undefined : columns,
       unusedColumns: table.columns
         .map(({ name }) => name)
         .filter((name) => !needed.includes(name) && !secrets.includes(name)),
       secrets: secrets.filter((name) => !needed.includes(name)),
-      emptyFields: ofType
-        .filter((field) => !filled.has(field.extId) && !isOfAnyType(field, type))
-        .map((field) => {
-          const left = table.columns.filter(
-            ({ name, isText }) => toItself.has(name) || (!isText && !used.has(name)),
-          );
-          return { field, column: columnLike(field, type, left) };
-        }),
     });
   }
   const sorted = parentsFirst([...streams.values()], streams);
   const used = new Set(sorted.map(({ type }) => type.extId));
   const typesWithoutTable = namedTypes.filter(({ extId }) => !used.has(extId));
   return { streams: sorted, leftOut, typesWithoutTable, fieldsWithoutColumn: [...unfilled] };
+}
+
+/** Everything that fills the fields of a type from a table, and the fields that nothing fills. */
+async function fillFields(
+  catalogue: Catalogue,
+  own: KeyedTable,
+  type: NamedType,
+  ofType: readonly NamedField[],
+  parents: readonly KeyedTable[],
+  tables: readonly CatalogueTable[],
+) {
+  const { table, key } = own;
+  const plain = matchFields(table, type, ofType, []);
+  const isWanted = (column: string) => plain.fields.some(({ columns }) => columns.includes(column));
+  const { candidates, otherwise } = await findReferences(catalogue, own, parents, isWanted);
+  const toItself = otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns);
+  const secrets = secretsOf(table).filter((name) => !key.includes(name));
+  const without = new Set([...toItself, ...secrets]);
+  const { fields, offers, references, unplaced } = matchFields(table, type, ofType, candidates, without);
+
+  const filled = [...fields, ...references].map(({ field }) => field);
+  const missing = ofType.filter((field) => !isOfAnyType(field, type) && !filled.includes(field));
+  const fill = (other: CatalogueTable) =>
+    matchFields(other, type, missing, [], new Set(secretsOf(other))).fields;
+  const join = await findJoin(catalogue, own, tables, fill);
+  let empty = missing.filter((field) => !join?.fields.some((one) => one.field === field));
+  const taken = [...candidates, ...otherwise, ...offers].flatMap(({ columns }) => columns);
+  const name = nameFromOnlyText(table, type, empty, [...key, ...taken, ...secrets]);
+  if (name && !fields.some(({ columns }) => columns[0] === name.columns[0])) {
+    fields.push(name);
+    empty = empty.filter((field) => field !== name.field);
+  }
+  const used = [...fields, ...offers, ...references].flatMap(({ columns }) => columns);
+  const left = table.columns.filter(
+    ({ name, isText }) => toItself.includes(name) || (!isText && !used.includes(name)),
+  );
+  return {
+    fields: inOrderOf(table, fields),
+    offers,
+    references,
+    join,
+    secrets,
+    unplaced: [
+      ...otherwise,
+      ...unplaced.map(({ columns, to }) => ({ columns, stream: to.table.name, why: 'no field is like it' })),
+    ],
+    emptyFields: empty.map((field) => ({ field, column: columnLike(field, type, left) })),
+  };
 }
 
 function isNamed<T extends { extId: string | undefined }>(one: T): one is T & { extId: string } {
@@ -293,8 +299,7 @@ function isCurrency({ name }: CatalogueColumn): boolean {
   );
 }
 
-const secretsOf = ({ columns }: CatalogueTable) =>
-  new Set(columns.map(({ name }) => name).filter(looksSecret));
+const secretsOf = ({ columns }: CatalogueTable) => columns.map(({ name }) => name).filter(looksSecret);
 
 /** The condition of a current row. A null says nothing against the row. */
 function conditionOf({ name, type }: CatalogueColumn): string | undefined {
