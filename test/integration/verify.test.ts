@@ -25,10 +25,11 @@ import {
   rooms,
   roomsAndCourses,
 } from '../support/room-worlds.js';
-import { deleteFinishedRuns } from '../support/gated-rooms.js';
+import { deleteFinishedRuns, startRunOf } from '../support/gated-rooms.js';
 import { statusOf } from '../support/status.js';
 import { until } from '../support/wait.js';
-import type { World } from '../support/world.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import type { World, WorldOptions } from '../support/world.js';
 import { reasonHeld } from '../support/held-reason.js';
 
 const open = keepRoomWorlds();
@@ -36,6 +37,13 @@ const open = keepRoomWorlds();
 /** Objects written at another time than they are looked at: nothing has to be asked for again. */
 const settle = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+
+/** A world in which these rooms were synced, an hour ago. */
+async function openSynced(config: SlotsyncConfig, synced: readonly string[], options: WorldOptions = {}) {
+  const world = await open(config, { ...options, synced });
+  await settle(world);
+  return world;
+}
 
 async function sync(world: World): Promise<void> {
   await world.sync();
@@ -57,139 +65,64 @@ const eventsOf = ({ sql }: World) =>
   sql`SELECT local_key, from_kind, to_kind, run_id::int FROM slotsync.drift_events ORDER BY id`;
 const verifiedOf = ({ sql }: World) =>
   sql`SELECT stream, objects::int, run_id::int FROM slotsync.verifications ORDER BY stream`;
+const toField = (extId: string) => ({ extId });
 const finds = ({ sandbox }: World) => sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
 const change = (world: World, code: string, name: string) =>
   world.sandbox.changeObject(`room_${code}`, { fields: [{ fieldId: 'room.name', values: [name] }] });
 
 describe('verify: an object of a record', () => {
   it('as it should be: nothing is said, and the stream is verified', async () => {
-    const world = await open(rooms());
-    await addRooms(world, ...codes(3));
-    await sync(world);
+    const world = await openSynced(rooms(), codes(3));
     expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 3, waiting: 0, requests: 1 });
     expect(await driftOf(world)).toEqual([]);
     expect(await verifiedOf(world)).toEqual([{ stream: 'rooms', objects: 3, run_id: 2 }]);
     expect(await readRun(world.state.db, 2)).toMatchObject({ kind: 'verify', status: 'succeeded' });
   });
 
-  it('does not drift by properties that nobody here knows, and no sync sends it', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
-    world.sandbox.changeObject('room_A', { properties: { members: [{ objectId: 'person_1' }] } });
-    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 1 });
-    await world.sync();
-    expect(world.writes()).toEqual([]);
-  });
-
-  it('changed: both values of what the mapping owns; of other fields nothing', async () => {
-    const world = await open(rooms(), {
-      sandbox: {
-        schema: {
-          types: [{ extId: 'room' }],
-          fields: [{ extId: 'room.name' }, { extId: 'room.seats' }, { extId: 'room.note' }],
-        },
-      },
-    });
-    await addRooms(world, 'A', 'B');
-    await sync(world);
-    change(world, 'A', 'Aula');
-    world.sandbox.changeObject('room_B', { fields: [{ fieldId: 'room.note', values: ['projector'] }] });
-    expect(await verifyRooms(world)).toMatchObject({ drifting: 1, compared: 2, changed: 1 });
-    expect(await driftOf(world)).toEqual([
-      {
-        stream: 'rooms',
-        local_key: 'A',
-        external_id: 'room_A',
-        kind: 'changed',
-        fields: { 'room.name': { here: ['Room A'], there: ['Aula'] } },
-      },
-    ]);
-  });
-
-  it('owned whole: a field that the mapping does not fill is a change too', async () => {
-    const schema = {
-      types: [{ extId: 'room' }],
-      fields: [{ extId: 'room.name' }, { extId: 'room.seats' }, { extId: 'room.note' }],
-    };
-    const world = await open(rooms({ owns: 'object' }), { sandbox: { schema } });
-    await addRooms(world, 'A');
-    await sync(world);
-    world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.note', values: ['projector'] }] });
-    await verifyRooms(world);
+  it('changed, missing, inactive, or of another type: both values of what the mapping owns, and of others nothing', async () => {
+    const config = roomsAndCourses();
+    const note = { extId: 'room.note' };
+    const fields = [...['room.name', 'room.seats', 'course.name', 'course.room'].map(toField), note];
+    const schema = { types: [{ extId: 'room' }, { extId: 'course' }], fields };
+    const world = await openSynced(config, ['A', 'B', 'C', 'D', 'E', 'F'], { sandbox: { schema } });
+    const { sandbox } = world;
+    sandbox.removeObject('room_A');
+    sandbox.changeObject('room_B', { active: false });
+    sandbox.removeObject('room_C');
+    sandbox.addObject({ extId: 'room_C', typeId: 'course' });
+    change(world, 'D', 'Aula');
+    sandbox.changeObject('room_E', { fields: [{ fieldId: 'room.note', values: ['projector'] }] });
+    sandbox.changeObject('room_F', { properties: { members: [{ objectId: 'person_1' }] } });
+    const counts = { missing: 1, inactive: 1, wrong_type: 1, changed: 1 };
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 4, compared: 6, ...counts });
     expect(await driftOf(world)).toMatchObject([
-      { kind: 'changed', fields: { 'room.note': { here: [], there: ['projector'] } } },
-    ]);
-  });
-
-  it('missing, inactive, or of another type', async () => {
-    const world = await open(roomsAndCourses());
-    await addRooms(world, 'A', 'B', 'C', 'D');
-    await sync(world);
-    world.sandbox.removeObject('room_A');
-    world.sandbox.changeObject('room_B', { active: false });
-    world.sandbox.removeObject('room_C');
-    world.sandbox.addObject({ extId: 'room_C', typeId: 'course' });
-    expect(await verifyRooms(world)).toMatchObject({
-      drifting: 3,
-      compared: 4,
-      missing: 1,
-      inactive: 1,
-      wrong_type: 1,
-    });
-    expect(await driftOf(world)).toMatchObject([
-      { local_key: 'A', kind: 'missing', fields: null },
+      { stream: 'rooms', local_key: 'A', external_id: 'room_A', kind: 'missing', fields: null },
       { local_key: 'B', kind: 'inactive', fields: { active: { here: ['true'], there: ['false'] } } },
       { local_key: 'C', kind: 'wrong_type' },
-    ]);
-  });
-
-  it('retired: as it should be while it is inactive or gone, and drift once it is active again', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, ...codes(30));
-    await sync(world);
-    await world.sql`DELETE FROM rooms WHERE code IN ('r000', 'r001', 'r002')`;
-    await sync(world);
-    world.sandbox.removeObject('room_r001');
-    world.sandbox.changeObject('room_r002', { active: true });
-    expect(await verifyRooms(world)).toMatchObject({ drifting: 1, changed: 1 });
-    expect(await driftOf(world)).toMatchObject([
-      { local_key: 'r002', kind: 'changed', fields: { active: { here: ['false'], there: ['true'] } } },
+      { local_key: 'D', kind: 'changed', fields: { 'room.name': { here: ['Room D'], there: ['Aula'] } } },
     ]);
   });
 });
 
 describe('verify: what a sync has to do with is no drift', () => {
-  it('a row that changed, came or went since the last sync waits', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B', 'C', 'D');
-    await sync(world);
+  it('a row that changed, came or went waits, and so does a record that is given up, in doubt or claimed', async () => {
+    const world = await openSynced(rooms(), ['A', 'B', 'C', 'D', 'F', 'G']);
     await rename(world, 'A', 'Hall');
     await world.sql`DELETE FROM rooms WHERE code = 'B'`;
     await addRooms(world, 'E');
     world.sandbox.addObject({ extId: 'room_E', typeId: 'room' });
-    change(world, 'A', 'Aula');
+    for (const code of ['A', 'D', 'F', 'G']) change(world, code, 'Aula');
     world.sandbox.removeObject('room_B');
-    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 2, waiting: 3 });
+    await world.sql`UPDATE slotsync.records SET status = 'dead' WHERE local_key = 'D'`;
+    await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = 'F'`;
+    await world.sql`UPDATE slotsync.records SET claimed_by = 'x', claimed_until = now() + interval '1 hour'
+      WHERE local_key = 'G'`;
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 1, waiting: 6 });
     expect(await driftOf(world)).toEqual([]);
   });
 
-  it('a record that is given up, in doubt or claimed waits', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B', 'C');
-    await sync(world);
-    for (const code of ['A', 'B', 'C']) change(world, code, 'Aula');
-    await world.sql`UPDATE slotsync.records SET status = 'dead' WHERE local_key = 'A'`;
-    await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = 'B'`;
-    await world.sql`UPDATE slotsync.records SET claimed_by = 'x', claimed_until = now() + interval '1 hour'
-      WHERE local_key = 'C'`;
-    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 0, waiting: 3 });
-  });
-
   it('a record written while its page was read: the object is asked for again, and waits where that is as old', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'Aula');
     // Written after every answer, however long the verify takes to begin.
     await world.sql`UPDATE slotsync.records SET updated_at = now() + interval '1 hour' WHERE local_key = 'A'`;
@@ -198,9 +131,7 @@ describe('verify: what a sync has to do with is no drift', () => {
   });
 
   it('a record written after its page was asked for, and before the pages read ahead: the object is asked for again', async () => {
-    const world = await open({ ...rooms(), service: { pageSize: 1 } });
-    await addRooms(world, 'A', 'B', 'C');
-    await sync(world);
+    const world = await openSynced({ ...rooms(), service: { pageSize: 1 } }, ['A', 'B', 'C']);
     change(world, 'A', 'Aula');
     world.sandbox.closeGate({ path: '/objects/find', hold: 'answer' });
     let clock = 0;
@@ -216,18 +147,14 @@ describe('verify: what a sync has to do with is no drift', () => {
   });
 
   it('a record written just before the verify: the object is asked for again a moment later, and its drift is reported', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'Aula');
     await world.sql`UPDATE slotsync.records SET updated_at = clock_timestamp()`;
     expect(await verifyRooms(world)).toMatchObject({ drifting: 1, compared: 2, waiting: 0 });
   });
 
   it('a sync that mends the object while the verify is at work: no drift is written', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     world.sandbox.removeObject('room_A');
     // The answer to the question by external id is held, while the record is written.
     world.sandbox.closeGate({ path: '/objects/find', hold: 'answer', after: 1 });
@@ -242,9 +169,7 @@ describe('verify: what a sync has to do with is no drift', () => {
 
 it('verify: a row that is as it was and becomes another object: it is in doubt, and the next sync sends it', async () => {
   let name = 'Old';
-  const world = await open(rooms({ fields: { 'room.name': () => name } }));
-  await addRooms(world, 'A', 'B');
-  await sync(world);
+  const world = await openSynced(rooms({ fields: { 'room.name': () => name } }), ['A', 'B']);
   expect(await verifyRooms(world)).toMatchObject({ compared: 2, inDoubt: 0 });
   name = 'New';
   await sync(world);
@@ -257,22 +182,8 @@ it('verify: a row that is as it was and becomes another object: it is in doubt, 
   expect(await verifyRooms(world)).toMatchObject({ compared: 2, waiting: 0, inDoubt: 0 });
 });
 
-it('verify: a retired record whose row is back waits, whatever stands there', async () => {
-  const world = await open(rooms({ retire: 'deactivate' }));
-  await addRooms(world, ...codes(20));
-  await sync(world);
-  await world.sql`DELETE FROM rooms WHERE code = 'r000'`;
-  await sync(world);
-  await addRooms(world, 'r000');
-  world.sandbox.changeObject('room_r000', { active: true });
-  expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 19, waiting: 1 });
-  expect(await driftOf(world)).toEqual([]);
-});
-
 it('verify: an object that drifted, and whose record was given up since, is not passed over', async () => {
-  const world = await open(rooms());
-  await addRooms(world, ...codes(3));
-  await sync(world);
+  const world = await openSynced(rooms(), codes(3));
   const [code = ''] = codes(1);
   change(world, code, 'by hand');
   expect(await verifyRooms(world)).toMatchObject({ drifting: 1, notComparedAgain: 0 });
@@ -283,9 +194,7 @@ it('verify: an object that drifted, and whose record was given up since, is not 
 
 describe('verify: objects that are nobody’s record', () => {
   it('extras: counted always, listed only where they are asked for, and never drift', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     const { id } = world.sandbox.addObject({ typeId: 'room' });
     world.sandbox.addObject({ extId: 'room_Z', typeId: 'room' });
     expect(await verifyRooms(world)).toMatchObject({ drifting: 0, extra: 2 });
@@ -307,9 +216,7 @@ describe('verify: objects that are nobody’s record', () => {
   });
 
   it('extras: a pass that does not ask for them keeps what is true of them, and deletes the rest', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     const [kept, removed, gone] = [1, 2, 3].map(() => world.sandbox.addObject({ typeId: 'room' }).id);
     await verifyRooms(world, { extras: true });
     world.sandbox.removeObject(removed ?? 0);
@@ -343,9 +250,7 @@ describe('verify: objects that are nobody’s record', () => {
 
 describe('verify: what is said changes', () => {
   it('events: one for each change of what is said, and one when it is mended', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     change(world, 'A', 'Aula');
     await verifyRooms(world);
     await verifyRooms(world);
@@ -366,9 +271,7 @@ describe('verify: what is said changes', () => {
   });
 
   it('a write that is accepted later mends it; a sync that sends nothing does not', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'Aula');
     await verifyRooms(world);
     await sync(world);
@@ -382,9 +285,7 @@ describe('verify: what is said changes', () => {
 
 describe('verify: what is expected no more, and what nobody can name', () => {
   it('a row that is gone from a stream that retires nothing: what was said of its object goes too', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'By hand');
     world.sandbox.removeObject('room_B');
     expect(await verifyRooms(world)).toMatchObject({ drifting: 2 });
@@ -409,9 +310,7 @@ describe('verify: what is expected no more, and what nobody can name', () => {
   });
 
   it('an external id that the state cannot hold is nobody’s', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     for (const extId of ['room_\0', 'room_\uD800', `room_${'x'.repeat(2000)}`])
       world.sandbox.addObject({ extId, typeId: 'room', fields: [] });
     expect(await verifyRooms(world, { extras: true })).toMatchObject({ compared: 1, extra: 3 });
@@ -421,9 +320,7 @@ describe('verify: what is expected no more, and what nobody can name', () => {
 
 describe('verify: a pass', () => {
   it('a sample: by external id alone, and the stream is not verified by it', async () => {
-    const world = await open(rooms());
-    await addRooms(world, ...codes(20));
-    await sync(world);
+    const world = await openSynced(rooms(), codes(20));
     for (const code of codes(20)) change(world, code, 'Aula');
     expect(await verifyRooms(world, { sample: 5 })).toMatchObject({ drifting: 5, compared: 5, requests: 1 });
     expect(await verifiedOf(world)).toEqual([]);
@@ -432,18 +329,14 @@ describe('verify: a pass', () => {
 
   it('pages: each is compared, and what was not met is asked for once', async () => {
     const config = rooms();
-    const world = await open({ ...config, service: { pageSize: 4 } });
-    await addRooms(world, ...codes(10));
-    await sync(world);
+    const world = await openSynced({ ...config, service: { pageSize: 4 } }, codes(10));
     world.sandbox.removeObject('room_r003');
     change(world, 'r009', 'Aula');
     expect(await verifyRooms(world)).toMatchObject({ compared: 10, missing: 1, changed: 1, requests: 4 });
   });
 
   it('a service that answers fewer pages than it promised: the run fails, nothing is called missing', async () => {
-    const world = await open({ ...rooms(), service: { pageSize: 4 } });
-    await addRooms(world, ...codes(10));
-    await sync(world);
+    const world = await openSynced({ ...rooms(), service: { pageSize: 4 } }, codes(10));
     world.sandbox.setMissingPages(1);
     await expect(verifyRooms(world)).rejects.toMatchObject({ code: 'answer_invalid' });
     expect(await driftOf(world)).toEqual([]);
@@ -452,9 +345,7 @@ describe('verify: a pass', () => {
   });
 
   it('runs one at a time: a second one is refused, and one that was interrupted is closed by the next', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     const second = await whileReadingAlone(world.state, 'verify', async () =>
       verifyRooms(world).catch((error: unknown) => error),
     );
@@ -471,9 +362,7 @@ describe('verify: a pass', () => {
   });
 
   it('a run that is cancelled ends at its next page', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A']);
     world.sandbox.closeGate({ path: '/objects/find' });
     const verifying = verifyRooms(world).catch((error: unknown) => error);
     await expect.poll(() => world.sandbox.gate().held).toBe(1);
@@ -491,23 +380,19 @@ describe('verify: a pass', () => {
 });
 
 /** The second half of `verify --repair`: a run over what drifts. */
+async function planRepair(world: World, range?: RunRange) {
+  const streams = [...world.verifying().streams.keys()];
+  const runId = await startRunOf(world, { kind: 'repair', lane: 'verify', streams, range });
+  return { runId, ...(await world.planRun(runId)) };
+}
 async function repair(world: World, range?: RunRange) {
-  const { run } = await startRun(world.state.db, {
-    kind: 'repair',
-    lane: 'verify',
-    startedBy: 'command',
-    streams: [...world.verifying().streams.keys()],
-    range,
-  });
-  const { queue } = await world.planRun(run.id);
-  return world.finish(run.id, queue);
+  const { runId, queue } = await planRepair(world, range);
+  return world.finish(runId, queue);
 }
 
 describe('repair', () => {
   it('changed, missing and inactive objects are sent again, and what is equal by then is not', async () => {
-    const world = await open(rooms());
-    await addRooms(world, ...codes(30));
-    await sync(world);
+    const world = await openSynced(rooms(), codes(30));
     change(world, 'r000', 'Aula');
     world.sandbox.removeObject('room_r001');
     world.sandbox.changeObject('room_r002', { active: false });
@@ -599,9 +484,7 @@ describe('repair', () => {
   it.each(['was as it should be after the repair', 'was not sent by the repair'])(
     'an object that is changed again in the same way, and %s, is drift',
     async (what) => {
-      const world = await open(rooms());
-      await addRooms(world, 'A');
-      await sync(world);
+      const world = await openSynced(rooms(), ['A']);
       change(world, 'A', 'Aula');
       await verifyRooms(world);
       if (what.startsWith('was not')) change(world, 'A', 'Room A');
@@ -614,9 +497,7 @@ describe('repair', () => {
   );
 
   it('a retired object that is active again is retired again, unless its row is back or it is booked', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, ...codes(40));
-    await sync(world);
+    const world = await openSynced(rooms({ retire: 'deactivate' }), codes(40));
     await world.sql`DELETE FROM rooms WHERE code IN ('r000', 'r001')`;
     await sync(world);
     for (const code of ['r000', 'r001']) world.sandbox.changeObject(`room_${code}`, { active: true });
@@ -635,28 +516,20 @@ describe('repair', () => {
   });
 
   it('a retired object is retired again after what else drifts was sent', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, ...codes(20));
-    await sync(world);
+    const world = await openSynced(rooms({ retire: 'deactivate' }), codes(20));
     await world.sql`DELETE FROM rooms WHERE code = 'r000'`;
     await sync(world);
     world.sandbox.changeObject('room_r000', { active: true });
     change(world, 'r001', 'Aula');
     await verifyRooms(world);
-    const { run } = await startRun(world.state.db, {
-      kind: 'repair',
-      lane: 'verify',
-      startedBy: 'command',
-      streams: ['rooms'],
-    });
-    const { queue } = await world.planRun(run.id);
+    const { runId, queue } = await planRepair(world);
     expect(queue).toHaveLength(1);
     const next = await world.apply(queue[0] ?? 0);
     expect([world.fieldsOf('room_r001')?.['room.name'], world.sandbox.object('room_r000')?.active]).toEqual([
       'Room r001',
       true,
     ]);
-    await world.finish(run.id, next.queue);
+    await world.finish(runId, next.queue);
     expect(world.sandbox.object('room_r000')?.active).toBe(false);
   });
 
@@ -677,9 +550,7 @@ describe('repair', () => {
   });
 
   it('an object of another type, and one that is nobody’s, are left alone', async () => {
-    const world = await open(roomsAndCourses());
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced(roomsAndCourses(), ['A']);
     world.sandbox.removeObject('room_A');
     world.sandbox.addObject({ extId: 'room_A', typeId: 'course' });
     world.sandbox.addObject({ typeId: 'room' });
@@ -689,12 +560,8 @@ describe('repair', () => {
     expect(world.writes()).toEqual([]);
   });
 
-  const held = async (limits: Declaration['limits'] = { repair: { count: 2, percent: 10 } }) => {
-    const world = await open(rooms({ limits }));
-    await addRooms(world, ...codes(20));
-    await sync(world);
-    return world;
-  };
+  const held = (limits: Declaration['limits'] = { repair: { count: 2, percent: 10 } }) =>
+    openSynced(rooms({ limits }), codes(20));
 
   it('beyond its limit it is held, with what it looks like', async () => {
     const world = await held();
@@ -739,9 +606,7 @@ describe('repair', () => {
   });
 
   it('a row that has changed since is left to a sync, which may have to hold it', async () => {
-    const world = await open(rooms({ limits: { update: { count: 0, percent: 0 } } }));
-    await addRooms(world, 'A', 'B');
-    await sync(world);
+    const world = await openSynced(rooms({ limits: { update: { count: 0, percent: 0 } } }), ['A', 'B']);
     for (const code of ['A', 'B']) change(world, code, 'By hand');
     await verifyRooms(world);
     await rename(world, 'A', 'A load that went wrong');
@@ -753,21 +618,13 @@ describe('repair', () => {
   });
 
   it('rows that change or go after the repair was planned are left to the next sync, which sends them', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, 'A', 'B', 'C');
-    await sync(world);
+    const world = await openSynced(rooms({ retire: 'deactivate' }), ['A', 'B', 'C']);
     for (const code of ['A', 'B']) change(world, code, 'By hand');
     await verifyRooms(world);
-    const { run } = await startRun(world.state.db, {
-      kind: 'repair',
-      lane: 'verify',
-      startedBy: 'command',
-      streams: ['rooms'],
-    });
-    const { queue } = await world.planRun(run.id);
+    const { runId, queue } = await planRepair(world);
     await rename(world, 'A', 'Aula');
     await world.sql`DELETE FROM rooms WHERE code = 'B'`;
-    await world.finish(run.id, queue);
+    await world.finish(runId, queue);
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
     const { run: next } = await world.sync();
     expect(next).toMatchObject({ status: 'succeeded', plan: { rooms: { update: 1, retire: 1 } } });
@@ -821,9 +678,7 @@ describe('adopt: the state was lost', () => {
   });
 
   it('a state that is there: nothing of it is changed', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await sync(world);
+    const world = await openSynced(rooms(), ['A', 'B']);
     await world.sql`DELETE FROM slotsync.records WHERE local_key = 'B'`;
     change(world, 'A', 'Aula');
     const before = await world.recordsOf('rooms');
@@ -898,9 +753,7 @@ describe('verify: by a worker', () => {
   });
 
   it('a pattern of its own; one that failed is due still', async () => {
-    const world = await open({ ...rooms(), verify: { after: '0 5 * * 0' } });
-    await addRooms(world, 'A');
-    await sync(world);
+    const world = await openSynced({ ...rooms(), verify: { after: '0 5 * * 0' } }, ['A']);
     await register(world, '0 5 * * *');
     const [before, after] = [new Date('2026-03-02T04:59:00Z'), new Date('2026-03-02T05:00:00Z')];
     await world.sql`UPDATE slotsync.schedules SET registered_at = '2026-03-02 00:00Z'`;
@@ -920,9 +773,10 @@ describe('verify: by a worker', () => {
   });
 
   it('within limits: what drifts is repaired by a run of its own', async () => {
-    const world = await open({ ...rooms(), schedule, verify: { after: 'sync', repair: 'within-limits' } });
-    await addRooms(world, ...codes(20));
-    await sync(world);
+    const world = await openSynced(
+      { ...rooms(), schedule, verify: { after: 'sync', repair: 'within-limits' } },
+      codes(20),
+    );
     await register(world, 'sync');
     await startNight(world);
     change(world, 'r000', 'Aula');

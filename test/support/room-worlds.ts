@@ -14,13 +14,23 @@ export const roomsAndCourses = (changes: Partial<Declaration> = {}): SlotsyncCon
   streams: { courses: { ...COURSES, ...changes }, rooms: ROOMS },
 });
 
-/** To be called where tests are declared: returns what opens a world with empty tables of rooms and courses. */
-export function keepRoomWorlds(): (config: SlotsyncConfig, options?: WorldOptions) => Promise<World> {
+interface RoomOptions extends WorldOptions {
+  /** Rooms of these codes are in the mirror, were synced, and no request of that is counted. By default none. */
+  synced?: readonly string[];
+}
+
+/** To be called where tests are declared: returns what opens a world with tables of rooms and courses. */
+export function keepRoomWorlds(): (config: SlotsyncConfig, options?: RoomOptions) => Promise<World> {
   const openWorld = keepWorlds();
-  return async (config, options = {}) => {
+  return async (config, { synced, ...options } = {}) => {
     const world = await openWorld(config, options);
     await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, seats integer, number text)`;
     await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+    if (synced) {
+      await addRooms(world, ...synced);
+      await world.sync();
+      world.sandbox.clearArrivals();
+    }
     return world;
   };
 }
@@ -28,8 +38,8 @@ export function keepRoomWorlds(): (config: SlotsyncConfig, options?: WorldOption
 /** Rooms of these codes, named after them. */
 export const addRooms = (world: World, ...codes: string[]) =>
   world.sql`INSERT INTO rooms (code, name) SELECT c, 'Room ' || c FROM unnest(${codes}::text[]) AS c`;
-export const codes = (count: number) =>
-  Array.from({ length: count }, (_, at) => `r${String(at).padStart(3, '0')}`);
+export const codes = (count: number, from = 0) =>
+  Array.from({ length: count }, (_, at) => `r${String(from + at).padStart(3, '0')}`);
 export const rename = (world: World, code: string, name: string) =>
   world.sql`UPDATE rooms SET name = ${name} WHERE code = ${code}`;
 /** The name of a room's object at the service. */
