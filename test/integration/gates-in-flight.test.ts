@@ -2,6 +2,7 @@
 // Gates that close while a run is sent. A right that is missing at the service stops one kind of request of one stream: the run
 // ends, everything else goes on, and what waits is sent when the right is given.
 import { describe, expect, it } from 'vitest';
+import { exitCodeOfRun } from '../../src/commands/exit-code.js';
 import { codeOf } from '../../src/errors/errors.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -10,7 +11,6 @@ import { readBatch } from '../../src/state/runs/batches.js';
 import { listStreams } from '../../src/state/streams.js';
 import { reject } from '../support/gated-rooms.js';
 import { reasonHeld } from '../support/held-reason.js';
-import { rehearse } from '../support/rehearsal.js';
 import {
   addRooms,
   codes,
@@ -62,6 +62,7 @@ describe('forbidden: writes of one type', () => {
     const { run, errors } = await world.sync();
     expect(errors).toEqual([]);
     expect(run).toMatchObject({ status: 'held', counts: { courses: { synced: 1 } } });
+    expect(exitCodeOfRun(run)).toBe(3);
     expect(reasonHeld(run, 'rooms', 'create')).toBe(
       '6 records wait because the service forbids the request: PUT /v1/objects answered 403: this key may not write rooms. ' +
         'Let the service permit the request, then: slotsync sync rooms',
@@ -88,9 +89,7 @@ describe('forbidden: writes of one type', () => {
   });
 
   it('holds one operation, and the others of the stream go on', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await world.sync();
+    const world = await open(rooms(), { synced: ['A', 'B'] });
     await rename(world, 'A', 'new');
     await addRooms(world, 'C');
     forbid(world, 'A');
@@ -169,9 +168,7 @@ describe('forbidden: writes of one type', () => {
   });
 
   it('a change that meets it first closes the gate, and the run of the change ends', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await world.sync();
+    const world = await open(rooms(), { synced: ['A', 'B'] });
     forbid(world, 'A');
     await rename(world, 'A', 'new');
     await rename(world, 'B', 'new');
@@ -244,30 +241,5 @@ describe('forbidden: a token with which nothing is permitted', () => {
     expect(await gatesOf(world)).toEqual([]);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'failed' });
     expect((await listStreams(world.state.db))[0]?.problem).toMatchObject({ code: 'unauthorized' });
-  });
-});
-
-describe('forbidden: the command', () => {
-  it('sync ends, names the message of the service and the step, and a later sync of the other stream does not wait', async () => {
-    const installation = await rehearse({ rows: 3, sandbox: { rate: 0 } });
-    try {
-      for (const code of ['R1', 'R2', 'R3'])
-        installation.sandbox.refuseObject(`room_${code}`, { ...NO_RIGHT, wholeCall: true });
-      await installation.sql`UPDATE courses SET room = NULL`;
-      const { code, stdout } = await installation.run(['sync']);
-      expect(code).toBe(3);
-      expect(stdout).toContain(
-        'the service forbids the request: PUT /v1/objects answered 403: this key may not write rooms',
-      );
-      expect(stdout).toContain('slotsync sync rooms');
-      await installation.sql`UPDATE courses SET name = 'Changed' WHERE id = 1`;
-      expect((await installation.run(['sync', 'courses'])).code).toBe(0);
-      expect(installation.sandbox.object('course_1')?.fields).toContainEqual({
-        fieldId: 'course.name',
-        values: ['Changed'],
-      });
-    } finally {
-      await installation.close();
-    }
   });
 });

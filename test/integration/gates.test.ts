@@ -17,9 +17,13 @@ import {
   freeze,
   gatesOf,
   heldOf,
+  keepSyncedRooms,
+  LIMITED,
+  namesOf,
   nextDay,
   passFreezes,
   reject,
+  renameAll,
   startRunOf,
   syncedAt,
   workDue,
@@ -38,22 +42,11 @@ import type { World, WorldOptions } from '../support/world.js';
 
 const openEmpty = keepRoomWorlds();
 
-/** A world in which twenty rooms were synced a day ago. */
-async function open(changes: Partial<Declaration> = {}, options?: WorldOptions): Promise<World> {
-  const world = await openEmpty(rooms({ retire: 'deactivate', ...changes }), options);
-  await world.sql`ALTER TABLE rooms ADD changed timestamptz DEFAULT timestamptz '2026-01-15 08:00:00+00'`;
-  await addRooms(world, ...codes(20));
-  await world.sync();
-  await nextDay(world);
-  world.sandbox.clearArrivals();
-  return world;
-}
-const LIMITED = { limits: { update: FEW, create: FEW } };
+const openSynced = keepSyncedRooms(`changed timestamptz DEFAULT timestamptz '2026-01-15 08:00:00+00'`);
+const open = (changes: Partial<Declaration> = {}, options?: WorldOptions) =>
+  openSynced(rooms({ retire: 'deactivate', ...changes }), options);
 
-const renameAll = (world: World, some: readonly string[], name: string) =>
-  world.sql`UPDATE rooms SET name = ${name} WHERE code = ANY (${[...some]})`;
 const remove = (world: World, ...gone: string[]) => world.sql`DELETE FROM rooms WHERE code = ANY (${gone})`;
-const namesOf = (world: World, some: readonly string[]) => some.map((code) => nameAtService(world, code));
 const changeOf = async (world: World, ...keys: string[]) => {
   await addChanges(world.state.db, 'rooms', keys);
   return world.drainInbox();
@@ -259,11 +252,8 @@ describe('stream that has another name in the configuration', () => {
   });
 
   it('writes nothing during a freeze of its former name', async () => {
-    const world = await openEmpty(rooms());
-    await addRooms(world, ...three);
-    await world.sync();
+    const world = await openEmpty(rooms(), { synced: three });
     await nextDay(world);
-    world.sandbox.clearArrivals();
     await freeze(world);
     asSpaces(world);
     await world.sql`UPDATE rooms SET name = 'new'`;

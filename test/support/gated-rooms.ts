@@ -5,12 +5,15 @@ import { readGates } from '../../src/state/gates/gates.js';
 import { type RunRequest, startRun } from '../../src/state/runs/start-run.js';
 import type { RunRange } from '../../src/state/schema.js';
 import { listStreams } from '../../src/state/streams.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { startDue } from '../../src/sync/run/start-due-syncs.js';
 import { OPERATOR } from './operator.js';
-import type { SyncResult, World } from './world.js';
+import { addRooms, codes, keepRoomWorlds, nameAtService } from './room-worlds.js';
+import type { SyncResult, World, WorldOptions } from './world.js';
 
 /** A limit that two records do not exceed, and three do. */
 export const FEW = { count: 2, percent: 2 };
+export const LIMITED = { limits: { update: FEW, create: FEW } };
 const HOUR = 60 * 60 * 1000;
 
 /** `rooms update limit 3`, of each gate; with ` approved` or ` rejected` where an operator has answered. */
@@ -97,6 +100,29 @@ export const passFreezes = ({ sql }: World, hours = 3) =>
 export async function nextDay({ sql }: World): Promise<void> {
   await sql`UPDATE slotsync.sent SET hour = hour - interval '1 day'`;
   await sql`UPDATE slotsync.records SET synced_at = synced_at - interval '1 day'`;
+}
+
+/** Gives rooms another name, all the same. */
+export const renameAll = ({ sql }: World, some: readonly string[], name: string) =>
+  sql`UPDATE rooms SET name = ${name} WHERE code = ANY (${[...some]})`;
+export const namesOf = (world: World, some: readonly string[]) =>
+  some.map((code) => nameAtService(world, code));
+
+/**
+ * To be called where tests are declared: returns what opens a world in which twenty rooms were synced a day ago.
+ * `columns`: what the table of rooms has besides, as SQL adds it.
+ */
+export function keepSyncedRooms(columns?: string) {
+  const open = keepRoomWorlds();
+  return async (config: SlotsyncConfig, options?: WorldOptions): Promise<World> => {
+    const world = await open(config, options);
+    if (columns !== undefined) await world.sql.unsafe(`ALTER TABLE rooms ADD ${columns}`);
+    await addRooms(world, ...codes(20));
+    await world.sync();
+    await nextDay(world);
+    world.sandbox.clearArrivals();
+    return world;
+  };
 }
 
 /** The history of runs is gone. */
