@@ -41,9 +41,7 @@ describe('linkRecords', () => {
     ['a key whose write is in doubt', link('D', 'other'), /has the object 'room_D'/],
     ['an object that a batch has claimed', link('B', 'busy'), /a batch is writing/],
   ])('refuses %s', async (_, wanted, reason) => {
-    const world = await open(rooms());
-    await addRooms(world, 'S');
-    await world.sync();
+    const world = await open(rooms(), { synced: ['S'] });
     await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, in_doubt) VALUES
       ('rooms', 'D', 'room_D', 'failed', true)`;
     await claimObjects(world.state.db, { token: 'batch', seconds: 60 }, ['busy']);

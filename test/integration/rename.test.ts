@@ -43,9 +43,7 @@ const linksOf = (world: World) => world.sql<{ local_key: string; external_id: st
 
 describe('rename', () => {
   it('lets the object follow the row: it keeps its number, is updated, and no other is made or retired', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     const { id } = world.sandbox.object('room_A') ?? {};
     await world.sql`UPDATE rooms SET code = 'B', seats = 4 WHERE code = 'A'`;
     expect(await rename(world, 'A', 'B')).toEqual({
@@ -85,9 +83,7 @@ describe('rename', () => {
   });
 
   it('brings a retired object back, and takes the place of a record that was never accepted', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
     await world.sync();
     await addRooms(world, 'B');
@@ -103,9 +99,7 @@ describe('rename', () => {
   });
 
   it('wakes what waits for the new key, moves what waits for the old one, its drift and its changes', async () => {
-    const world = await open(roomsAndCourses());
-    await addRooms(world, 'A');
-    await world.sync();
+    const world = await open(roomsAndCourses(), { synced: ['A'] });
     await world.sql`INSERT INTO courses VALUES ('1', 'One', 'B')`;
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ 1: 'deferred' });
@@ -122,9 +116,7 @@ describe('rename', () => {
   });
 
   it('is refused to a row of the template that comes later: its record names the owner', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await world.sync();
+    const world = await open(rooms(), { synced: ['A'] });
     await renameRow(world, 'A', 'B');
     await rename(world, 'A', 'B');
     await addRooms(world, 'A');
@@ -202,9 +194,7 @@ describe('rename', () => {
       /linked to 'x'/,
     ],
   ])('is refused when %s, and changes nothing', async (_, prepare, [from, to], reason) => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms(), { synced: ['A', 'C'] });
     await prepare(world);
     const before = await world.recordsOf('rooms');
     await expect(rename(world, from, to)).rejects.toMatchObject({
@@ -273,9 +263,7 @@ describe('rename after a run has seen the new key', () => {
   it.each<Partial<Declaration>>([{ retire: 'deactivate' }, ...NOT_RETIRED])(
     'is refused where a sync has read both rows since the later one was accepted: %j',
     async (changes) => {
-      const world = await open(rooms(changes));
-      await addRooms(world, 'A', 'C');
-      await world.sync();
+      const world = await open(rooms(changes), { synced: ['A', 'C'] });
       await addRooms(world, 'B');
       await world.sync();
       await world.sync();
@@ -290,9 +278,7 @@ describe('rename after a run has seen the new key', () => {
   it.each(NOT_RETIRED)(
     'is refused where a sync has read both rows, also when another one has found the former gone: %j',
     async (changes) => {
-      const world = await open(rooms(changes));
-      await addRooms(world, 'A', 'C');
-      await world.sync();
+      const world = await open(rooms(changes), { synced: ['A', 'C'] });
       await addRooms(world, 'B');
       await world.sync();
       await world.sync();
@@ -304,9 +290,7 @@ describe('rename after a run has seen the new key', () => {
   );
 
   it('is refused where a sync has read both rows, also when the later one was accepted again since', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     await addRooms(world, 'B');
     await world.sync();
     await world.sync();
@@ -504,9 +488,7 @@ describe('plan: a row that is gone and a new one with the same values', () => {
 
   it('are offered for a rename, also where fields and references have the key', async () => {
     const fields = { 'room.name': 'name', 'room.seats': (row: Row) => `${row.code}: ${row.seats ?? 0}` };
-    const world = await open(rooms({ retire: 'deactivate', fields }));
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms({ retire: 'deactivate', fields }), { synced: ['A', 'C'] });
     await renameRow(world, 'A', 'B');
     await addRooms(world, 'D');
     expect(await renamedIn(world)).toEqual([{ from: 'A', to: 'B' }]);
@@ -554,9 +536,7 @@ describe('plan: a row that is gone and a new one with the same values', () => {
       },
     ],
   ])('are not offered where %s', async (_, prepare) => {
-    const world = await open(rooms({ retire: 'deactivate' }));
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     await prepare(world);
     expect(await renamedIn(world)).toEqual([]);
   });
@@ -573,9 +553,7 @@ describe('failures: a row that is gone and a new one with the same values', () =
 
   /** A has become B, and what plans it has ended. */
   async function openRenamed(changes: Partial<Declaration>, isSynced = true): Promise<World> {
-    const world = await open(rooms({ retire: 'deactivate', ...changes }));
-    await addRooms(world, 'A', 'C');
-    await world.sync();
+    const world = await open(rooms({ retire: 'deactivate', ...changes }), { synced: ['A', 'C'] });
     expect(await offersOf(world)).toEqual([]);
     await renameRow(world, 'A', 'B');
     await addChanges(world.state.db, 'rooms', ['A', 'B']);
