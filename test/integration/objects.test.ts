@@ -17,6 +17,7 @@ import {
   PLACES,
   planOlder,
   rename,
+  syncPlaces,
   replace,
 } from '../support/place-worlds.js';
 import { until } from '../support/wait.js';
@@ -58,9 +59,7 @@ describe('object: a row that comes back under another key', () => {
 
   it('is never deactivated when the former key is retired', async () => {
     const world = await openPlaces({ unlessReserved: true });
-    await insert(world, 1, 'A', 'first');
-    await insert(world, 9, 'Z', 'other');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'first'], [9, 'Z', 'other']);
     await world.sql`DELETE FROM places WHERE id = 1`;
     const { runId, queue } = await world.plan();
     const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { path: '/reservations/find' });
@@ -80,9 +79,7 @@ describe('object: a row that comes back under another key', () => {
 
   it('in another stream with the same template is one object too', async () => {
     const world = await openPlaces({}, { halls: HALLS });
-    await insert(world, 1, 'A', 'first');
-    await insert(world, 9, 'Z', 'other');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'first'], [9, 'Z', 'other']);
     await rename(world, 1, 'older');
     const { runId, queue } = await world.plan('places');
     const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { method: 'PUT' });
@@ -217,8 +214,7 @@ describe('object: a write whose answer was lost and that is carried out late', (
     await loseAnswer(world, run);
     await world.sql`DELETE FROM places`;
     await world.finish(run.runId, run.queue);
-    await insert(world, 9, 'Z', 'other');
-    await world.sync();
+    await syncPlaces(world, [9, 'Z', 'other']);
     expect(isActive(world, 'y_A')).toBe(false);
     world.sandbox.releaseLate();
     expect(isActive(world, 'y_A')).toBe(true);
@@ -232,8 +228,7 @@ describe('object: one that was retired and is in doubt', () => {
   it('is checked again without a second approval', async () => {
     const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
     for (const id of [1, 2, 3]) await insert(world, id, `A${id}`, 'first');
-    await insert(world, 9, 'Z', 'other');
-    await world.sync();
+    await syncPlaces(world, [9, 'Z', 'other']);
     await world.sql`UPDATE slotsync.records SET status = 'retired', in_doubt = true WHERE local_key <> '9'`;
     await world.sql`DELETE FROM places WHERE id <> 9`;
     const { run } = await world.sync();
@@ -287,10 +282,8 @@ describe('object: one that two rows gave', () => {
     ['has another external id', (world: World) => world.sql`UPDATE places SET code = 'B' WHERE id = 1`],
   ])('is sent for the other when the row that owned it %s, without a sync', async (_, change) => {
     const world = await openPlaces();
-    await insert(world, 1, 'A', 'first');
-    await world.sync();
-    await insert(world, 2, 'A', 'second');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'first']);
+    await syncPlaces(world, [2, 'A', 'second']);
     expect(await world.recordsOf('places')).toMatchObject({
       2: { status: 'failed', error_code: 'external_id_shared' },
     });
@@ -345,20 +338,21 @@ describe('object: one whose row cannot be read', () => {
 });
 
 describe('object: waiting for the quota', () => {
+  /** Begins a batch; resolves when the service has refused its write, to be sent again two seconds later. */
+  async function beginThrottled(world: World, [batch = 0]: readonly number[]) {
+    world.sandbox.clearArrivals();
+    const headers = { 'retry-after': '2' };
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'status', status: 429, headers });
+    const applying = world.apply(batch);
+    await until(() => world.writes().length, { describe: 'the write to be refused' });
+    return { applying };
+  }
+
   it('costs no attempt and no claim, however long', async () => {
     const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
     await insert(world, 1, 'A', 'first');
     const { runId, queue } = await world.plan();
-    world.sandbox.clearArrivals();
-    world.sandbox.failNext({
-      method: 'PUT',
-      path: '/objects',
-      fault: 'status',
-      status: 429,
-      headers: { 'retry-after': '2' },
-    });
-    const applying = world.apply(queue[0] ?? 0);
-    await until(() => world.sandbox.arrivals().length, { describe: 'the write to be refused' });
+    const { applying } = await beginThrottled(world, queue);
     // Longer than a claim is valid, by the clock of this process.
     world.passDays(1);
     await applying;
@@ -373,20 +367,10 @@ describe('object: waiting for the quota', () => {
       // So that the service knows a field that the mapping of places does not own.
       { desks: { ...DESKS, fields: { 'place.note': 'name' }, references: {} } },
     );
-    await insert(world, 1, 'A', 'first');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'first']);
     await rename(world, 1, 'second');
     const { runId, queue } = await world.plan('places');
-    world.sandbox.clearArrivals();
-    world.sandbox.failNext({
-      method: 'PUT',
-      path: '/objects',
-      fault: 'status',
-      status: 429,
-      headers: { 'retry-after': '2' },
-    });
-    const applying = world.apply(queue[0] ?? 0);
-    await until(() => world.writes().length, { describe: 'the write to be refused' });
+    const { applying } = await beginThrottled(world, queue);
     world.sandbox.changeObject('y_1', { fields: [{ fieldId: 'place.note', values: ['by hand'] }] });
     world.passDays(1);
     await applying;
@@ -398,16 +382,7 @@ describe('object: waiting for the quota', () => {
     const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
     await insert(world, 1, 'A', 'first');
     const { queue } = await world.plan();
-    world.sandbox.clearArrivals();
-    world.sandbox.failNext({
-      method: 'PUT',
-      path: '/objects',
-      fault: 'status',
-      status: 429,
-      headers: { 'retry-after': '2' },
-    });
-    const applying = world.apply(queue[0] ?? 0);
-    await until(() => world.writes().length, { describe: 'the write to be refused' });
+    const { applying } = await beginThrottled(world, queue);
     await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
     world.passDays(1);
     await expect(applying).rejects.toMatchObject({ code: 'claim_lost' });

@@ -16,6 +16,7 @@ import {
   keepPlaceWorlds,
   nameOf,
   rename,
+  syncPlaces,
   replace,
   setCode,
   takeOver,
@@ -30,8 +31,7 @@ const recordOf = async (world: World, key: string, stream = 'places') => (await 
 describe('owner: a late write over another key that has the object', () => {
   /** Row 1 becomes v2, and its write loses the answer; meanwhile row 2 takes its object over and is accepted. */
   async function loseWriteAndObject(world: World): Promise<void> {
-    await insert(world, 1, 'A', 'v1');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'v1']);
     await rename(world, 1, 'v2');
     const { runId, queue } = await world.plan();
     world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
@@ -68,9 +68,7 @@ describe('owner: a late write over another key that has the object', () => {
 describe('owner: a change that is undone', () => {
   /** Row 1 has C by mistake, and row 2 has A. */
   async function giveAway(world: World): Promise<void> {
-    await insert(world, 1, 'A', 'v1');
-    await insert(world, 9, 'Z', 'other');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'v1'], [9, 'Z', 'other']);
     await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
     await comeToRest(world);
     expect(nameOf(world, 'y_A')).toBe('newest');
@@ -150,9 +148,7 @@ describe('owner: a change that is undone', () => {
 describe('owner: rows that exchange their objects', () => {
   it('swap: each object gets the values of the row that has its external id now', async () => {
     const world = await open();
-    await insert(world, 1, 'A', 'one');
-    await insert(world, 2, 'B', 'two');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'one'], [2, 'B', 'two']);
     await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'A' END`;
     await comeToRest(world);
     expect([nameOf(world, 'y_A'), nameOf(world, 'y_B')]).toEqual(['two', 'one']);
@@ -161,9 +157,7 @@ describe('owner: rows that exchange their objects', () => {
 
   it('chain: each row moves on by one, and the last object is new', async () => {
     const world = await open();
-    await insert(world, 1, 'A', 'one');
-    await insert(world, 2, 'B', 'two');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'one'], [2, 'B', 'two']);
     await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'C' END`;
     await comeToRest(world);
     expect([nameOf(world, 'y_B'), nameOf(world, 'y_C')]).toEqual(['one', 'two']);
@@ -172,8 +166,7 @@ describe('owner: rows that exchange their objects', () => {
 
   it('renamed alone: the record waits for an operator, and owns its object until then', async () => {
     const world = await open();
-    await insert(world, 1, 'A', 'one');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'one']);
     await setCode(world, 1, 'B');
     await comeToRest(world);
     expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
@@ -189,8 +182,7 @@ describe('owner: the owner of an object is asked for', () => {
   /** Row 1 has given its code to row 2, without any fault. */
   async function openTakenOver(): Promise<World> {
     const world = await open();
-    await insert(world, 1, 'A', 'v1');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'v1']);
     await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
     await world.sync();
     await world.drainInbox();
@@ -249,8 +241,7 @@ describe('owner: a parent', () => {
     await world.sync();
     await world.sync();
     expect(await recordOf(world, '1')).toBeUndefined();
-    await insert(world, 1, 'B', 'b');
-    await world.sync();
+    await syncPlaces(world, [1, 'B', 'b']);
     await world.sync();
     expect(nameOf(world, 'y_B')).toBe('b');
     expect(placeOf(world, 'desk_1')).toBe('y_B');
@@ -287,8 +278,7 @@ describe('owner: an object that has another external id at the service', () => {
     ['another column', 'y_{code}', 'y_A'],
   ])('is not made a second time (external id from %s)', async (_, externalId, extId) => {
     const world = await open({ externalId });
-    await insert(world, 1, 'A', 'before');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'before']);
     const { id } = world.sandbox.changeObject(extId, { extId: 'by_hand' });
     await rename(world, 1, 'after');
     await world.sync();
@@ -309,8 +299,7 @@ describe('owner: an object that has another external id at the service', () => {
 
   it('is not made a second time either where a mapping owns whole objects and the object is in doubt', async () => {
     const world = await open({ owns: 'object' });
-    await insert(world, 1, 'A', 'before');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'before']);
     world.sandbox.changeObject('y_A', { extId: 'by_hand' });
     await rename(world, 1, 'after');
     await world.sql`UPDATE slotsync.records SET in_doubt = true`;
@@ -321,8 +310,7 @@ describe('owner: an object that has another external id at the service', () => {
 
   it('is made again when it is gone', async () => {
     const world = await open();
-    await insert(world, 1, 'A', 'before');
-    await world.sync();
+    await syncPlaces(world, [1, 'A', 'before']);
     world.sandbox.removeObject('y_A');
     await rename(world, 1, 'after');
     await world.sync();

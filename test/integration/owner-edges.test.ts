@@ -8,7 +8,15 @@ import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { letGo } from '../../src/state/records/transfer-objects.js';
 import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
-import { comeToRest, DESKS, insert, keepPlaceWorlds, rename, setCode } from '../support/place-worlds.js';
+import {
+  comeToRest,
+  DESKS,
+  insert,
+  keepPlaceWorlds,
+  rename,
+  setCode,
+  syncPlaces,
+} from '../support/place-worlds.js';
 import { addRooms, codes, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
@@ -125,8 +133,7 @@ describe('former object', () => {
   it.each([1016, 1024])('an external id of %i bytes stops no check that is due', async (bytes) => {
     const world = await openPlaces();
     await insert(world, 1, 'Q7'.repeat(600).slice(0, bytes - 2), 'a');
-    await insert(world, 2, 'B', 'b');
-    await world.sync();
+    await syncPlaces(world, [2, 'B', 'b']);
     // As after a lost answer. Row 1 takes the object of row 2, which is gone, and lets go of its own.
     await world.sql`
       UPDATE slotsync.records SET in_doubt = true, check_after = now() + interval '1 minute' WHERE local_key = '1'`;

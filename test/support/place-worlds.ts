@@ -40,6 +40,11 @@ export function keepPlaceWorlds() {
 
 export const insert = (world: World, id: number, code: string, name: string, table = 'places') =>
   world.sql`INSERT INTO ${world.sql(table)} VALUES (${id}, ${code}, ${name})`;
+/** Inserts these places and syncs them. */
+export async function syncPlaces(world: World, ...places: [id: number, code: string, name: string][]) {
+  for (const place of places) await insert(world, ...place);
+  await world.sync();
+}
 export const rename = (world: World, id: number, name: string) =>
   world.sql`UPDATE places SET name = ${name} WHERE id = ${id}`;
 export const setCode = (world: World, id: number, code: string) =>
