@@ -16,14 +16,15 @@ const CONFIG: SlotsyncConfig = {
 };
 
 async function campus(
-  rooms: [code: string, name: string | null][],
+  rooms: Record<string, string | null>,
   config = CONFIG,
   options: WorldOptions = {},
 ): Promise<World> {
   const world = await open(config, options);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
-  for (const [code, name] of rooms) await world.sql`INSERT INTO rooms VALUES (${code}, ${name})`;
+  for (const [code, name] of Object.entries(rooms))
+    await world.sql`INSERT INTO rooms VALUES (${code}, ${name})`;
   return world;
 }
 
@@ -78,15 +79,7 @@ async function refused(world: World, rows: CsvRow[]): Promise<readonly string[]>
 
 describe('match: rows and objects', () => {
   it('are sorted by external id, then by values, and each counts once', async () => {
-    const world = await campus([
-      ['A', 'Aula'],
-      ['B', 'Bio'],
-      ['C', 'Chem'],
-      ['D', 'Twin'],
-      ['E', 'Twin'],
-      ['F', 'Far'],
-      ['G', null],
-    ]);
+    const world = await campus({ A: 'Aula', B: 'Bio', C: 'Chem', D: 'Twin', E: 'Twin', F: 'Far', G: null });
     room(world, 'room_A', 'Aula');
     const differing = room(world, 'room_B', 'Old name');
     const byHand = room(world, 'hand', 'Chem');
@@ -114,7 +107,7 @@ describe('match: rows and objects', () => {
   });
 
   it('without fields are compared by external id alone', async () => {
-    const world = await campus([['A', 'Aula']]);
+    const world = await campus({ A: 'Aula' });
     room(world, 'hand', 'Aula');
     const { stream, type } = await find(world, { by: undefined });
     expect(stream.counts).toMatchObject({ match: 0, only_here: 1 });
@@ -122,10 +115,13 @@ describe('match: rows and objects', () => {
   });
 
   it('go by the stream’s own fields unless others are named', async () => {
-    const world = await campus([['A', 'Aula']], {
-      ...CONFIG,
-      streams: { rooms: { ...ROOMS, match: ['room.name'] } },
-    });
+    const world = await campus(
+      { A: 'Aula' },
+      {
+        ...CONFIG,
+        streams: { rooms: { ...ROOMS, match: ['room.name'] } },
+      },
+    );
     room(world, 'hand', 'Aula');
     expect((await find(world, { by: undefined })).stream).toMatchObject({
       by: ['room.name'],
@@ -134,7 +130,7 @@ describe('match: rows and objects', () => {
   });
 
   it('an empty mirror and service have neither', async () => {
-    const { stream, type, lines } = await find(await campus([]));
+    const { stream, type, lines } = await find(await campus({}));
     expect(stream).toMatchObject({ rows: 0, counts: { equal: 0, only_here: 0 } });
     expect(type).toMatchObject({ objects: 0, samples: [] });
     expect(lines).toEqual([]);
@@ -147,13 +143,7 @@ describe('match: rows and objects', () => {
         halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}', match: ['room.name'] },
       },
     };
-    const world = await campus(
-      [
-        ['A', 'Aula'],
-        ['B', 'Bio'],
-      ],
-      both,
-    );
+    const world = await campus({ A: 'Aula', B: 'Bio' }, both);
     await world.sql`CREATE TABLE halls (code text PRIMARY KEY, name text)`;
     await world.sql`INSERT INTO halls VALUES ('H', 'Aula'), ('A', 'Own')`;
     room(world, null, 'Aula');
@@ -171,11 +161,8 @@ describe('match: rows and objects', () => {
   });
 
   it('that have the same values too often are listed alone, not as pairs', async () => {
-    const many = Array.from({ length: 11 }, (_, i): [string, string] => [
-      `R${String(i).padStart(2, '0')}`,
-      'Same',
-    ]);
-    const world = await campus(many);
+    const many = Array.from({ length: 11 }, (_, i) => `R${10 + i}`);
+    const world = await campus(Object.fromEntries(many.map((code) => [code, 'Same'])));
     for (let i = 0; i < 11; i++) room(world, null, 'Same');
     const { stream, type, lines } = await find(world);
     expect(stream.counts.ambiguous).toBe(11);
@@ -197,13 +184,7 @@ describe('match: rows and objects', () => {
         },
       },
     };
-    const world = await campus(
-      [
-        ['A', 'Aula'],
-        ['B', 'Bio'],
-      ],
-      broken,
-    );
+    const world = await campus({ A: 'Aula', B: 'Bio' }, broken);
     await world.sync();
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
     await world.sql`UPDATE rooms SET name = 'bad' WHERE code = 'B'`;
@@ -219,7 +200,7 @@ describe('match: rows and objects', () => {
   });
 
   it('that refer to what is not at the service yet are compared in everything else', async () => {
-    const world = await campus([['A', 'Aula']]);
+    const world = await campus({ A: 'Aula' });
     await world.sql`INSERT INTO courses VALUES ('K', 'Kurs', 'A'), ('L', 'Lab', NULL)`;
     const fields = [{ fieldId: 'course.name', values: ['Kurs'] }];
     world.sandbox.addObject({ extId: 'course_K', typeId: 'course', fields });
@@ -235,7 +216,7 @@ describe('match: rows and objects', () => {
   });
 
   it('are read again when the service moves them meanwhile, and counted once', async () => {
-    const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
+    const world = await campus({ A: 'Aula' }, { ...CONFIG, service: { pageSize: 1 } });
     room(world, 'x', 'X');
     room(world, 'room_A', 'Aula');
     room(world, 'y', 'Y');
@@ -276,7 +257,7 @@ describe('match: rows and objects', () => {
   });
 
   it('there are no results when the service has fewer pages than it promised', async () => {
-    const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
+    const world = await campus({ A: 'Aula' }, { ...CONFIG, service: { pageSize: 1 } });
     for (const extId of ['a', 'b', 'c']) room(world, extId, extId);
     world.sandbox.setMissingPages(1);
     await expect(find(world)).rejects.toMatchObject({
@@ -287,7 +268,7 @@ describe('match: rows and objects', () => {
 
   it('with keys of any text come back from the file as they are', async () => {
     const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
-    const world = await campus(keys.map((key) => [key, `name ${key}`]));
+    const world = await campus(Object.fromEntries(keys.map((key) => [key, `name ${key}`])));
     for (const key of keys) room(world, null, `name ${key}`);
     const { openCsvFile } = await import('../../src/files/csv-file.js');
     const { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } = await import('../../src/sync/match/match-file.js');
@@ -303,7 +284,7 @@ describe('match: rows and objects', () => {
 });
 
 it('match: objects with external ids that the state cannot hold are listed as others', async () => {
-  const world = await campus([['A', 'Room A']]);
+  const world = await campus({ A: 'Room A' });
   room(world, 'room_\0', 'Room A');
   room(world, 'room_\uD800', 'Room B');
   expect((await find(world)).lines).toEqual([
@@ -314,10 +295,7 @@ it('match: objects with external ids that the state cannot hold are listed as ot
 
 describe('match: a file that is applied', () => {
   it('links rows to objects with and without an external id, once', async () => {
-    const world = await campus([
-      ['A', 'Aula'],
-      ['B', 'Bio'],
-    ]);
+    const world = await campus({ A: 'Aula', B: 'Bio' });
     const [a, b] = [room(world, 'hand', 'Aula'), room(world, null, 'Bio')];
     const rows = csv(
       { key: 'A', external_id: 'hand', number: a.id },
@@ -341,19 +319,14 @@ describe('match: a file that is applied', () => {
   });
 
   it('names an object by its external id alone', async () => {
-    const world = await campus([['A', 'Aula']]);
+    const world = await campus({ A: 'Aula' });
     const { id } = room(world, 'hand', 'x');
     await applyLinks(world.deps(), csv({ key: 'A', external_id: 'hand', number: '' }));
     expect(await world.sql`SELECT destination_id::int AS id FROM slotsync.links`).toEqual([{ id }]);
   });
 
   it('links nothing when one line has a fault, and names each by its line', async () => {
-    const world = await campus([
-      ['A', 'Aula'],
-      ['B', 'Bio'],
-      ['C', 'Chem'],
-      ['D', 'Den'],
-    ]);
+    const world = await campus({ A: 'Aula', B: 'Bio', C: 'Chem', D: 'Den' });
     await world.sync('rooms');
     await world.sql`INSERT INTO rooms VALUES ('E', 'Ed'), ('F', 'Far')`;
     const free = room(world, 'hand', 'Ed');
@@ -413,7 +386,7 @@ describe('match: a file that is applied', () => {
   });
 
   it('makes a link again that was undone, also after a run has seen that', async () => {
-    const world = await campus([['A', 'Room A']]);
+    const world = await campus({ A: 'Room A' });
     const { id } = room(world, 'hand', 'Room A');
     const file = csv({ key: 'A', number: id });
     await applyLinks(world.deps(), file);
@@ -431,26 +404,20 @@ describe('match: a file that is applied', () => {
   });
 
   it('does not link one object twice', async () => {
-    const world = await campus([
-      ['A', 'Aula'],
-      ['B', 'Bio'],
-    ]);
+    const world = await campus({ A: 'Aula', B: 'Bio' });
     const { id } = room(world, 'hand', 'x');
     const rows = csv({ key: 'A', number: id }, { key: 'B', number: '', external_id: 'hand' });
     expect(await refused(world, rows)).toEqual([`line 3: object ${id} is in line 2 already`]);
   });
 
   it('assigns no external id when that is switched off, or another object has it', async () => {
-    const world = await campus([
-      ['A', 'Aula'],
-      ['B', 'Bio'],
-    ]);
+    const world = await campus({ A: 'Aula', B: 'Bio' });
     const { id } = room(world, null, 'Aula');
     room(world, 'room_B', 'Bio');
     expect(await refused(world, csv({ key: 'B', number: id }))).toEqual([
       `line 2: object ${id} would get the external id 'room_B', which another object has`,
     ]);
-    const off = await campus([['A', 'Aula']], { streams: CONFIG.streams });
+    const off = await campus({ A: 'Aula' }, { streams: CONFIG.streams });
     const other = room(off, null, 'Aula');
     expect(await refused(off, csv({ key: 'A', number: other.id }))).toEqual([
       `line 2: object ${other.id} has no external id; give it one at the service, or set service.assignExternalIds`,
@@ -458,10 +425,7 @@ describe('match: a file that is applied', () => {
   });
 
   it('does not move a link', async () => {
-    const world = await campus([
-      ['A', 'Aula'],
-      ['B', 'Bio'],
-    ]);
+    const world = await campus({ A: 'Aula', B: 'Bio' });
     const [one, other] = [room(world, 'one', 'x'), room(world, 'other', 'y')];
     await applyLinks(world.deps(), csv({ key: 'A', number: one.id }));
     await expect(
@@ -486,7 +450,7 @@ describe('match of rows and objects by a field that the service derives', () => 
       fields: [{ extId: 'room.name', derived: true }, { extId: 'course.name' }, { extId: 'course.room' }],
     };
     const world = await campus(
-      [['A', 'Aula']],
+      { A: 'Aula' },
       { ...CONFIG, service: { derivedFields } },
       { sandbox: { schema } },
     );
