@@ -1,7 +1,7 @@
 // Polling by cursor: nothing that changed is missed, whatever the cursors' values and the order of commits; what is as
 // accepted costs nothing; and nothing stands in the way for ever.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { createPoll, type Poll } from '../../src/sync/detect/poll-cursor.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { readPolledRecords } from '../../src/state/records/read/polled-records.js';
@@ -9,7 +9,8 @@ import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
 import { listStreams, noteProblems } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
-import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const config = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: {
@@ -18,20 +19,15 @@ const config = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   },
 });
 
-let database: SharedDatabase;
+const open = keepWorlds();
 let world: World;
 let clock = 0;
-beforeAll(async () => {
-  database = await createSharedDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   clock = 0;
-  world = await openWorld(config(), { database });
+  world = await open(config());
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, changed timestamptz, number int)`;
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, room text, changed timestamptz)`;
 });
-afterEach(() => world.close());
 
 /** As a worker that was just started polls. */
 const poller = (stream = 'rooms', overlapSeconds = 60): Poll =>
@@ -166,46 +162,6 @@ describe('polling', () => {
     expect(await poll('courses')).toMatchObject({ put: 0 });
     // Another value of a refused row is looked at.
     await rooms(['dead'], 3 * SECOND, 'better');
-    expect(await poll()).toMatchObject({ put: 1 });
-  });
-
-  it('reads a key that was held once again when its gate has opened', async () => {
-    await rooms(['A', 'B'], 0);
-    await world.sync();
-    await world.sql`
-      INSERT INTO slotsync.gates (stream, operation, reason, run_id, count, digest, facts)
-      VALUES ('rooms', 'update', 'limit', 1, 1, 'd', '{"accepted": 2}')`;
-    await world.sql`
-      INSERT INTO slotsync.held (stream, local_key, operation, gate, reason)
-      VALUES ('rooms', 'A', 'update', 'update', 'limit')`;
-    await rooms(['A'], SECOND, 'y');
-    expect(await poll()).toMatchObject({ put: 0 });
-    expect(await mark()).toMatchObject({ localKey: 'A' });
-    // An approval: the whole sync that it starts sends the key.
-    await world.sql`DELETE FROM slotsync.gates`;
-    await world.sql`DELETE FROM slotsync.held`;
-    await world.sync();
-    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'y' });
-    await rooms(['A'], 2 * SECOND, 'z');
-    expect(await poll()).toMatchObject({ put: 1 });
-    await work();
-    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'z' });
-  });
-
-  it('leaves what is held to the person, until it was let go', async () => {
-    world.configure(config({ limits: { update: { count: 1, percent: 0 } } }));
-    await rooms(['A', 'B', 'C'], 0);
-    await world.sync();
-    await rooms(['A', 'B', 'C'], SECOND, 'y');
-    expect(await poll()).toMatchObject({ put: 3 });
-    await work();
-    expect(await world.sql`SELECT status FROM slotsync.runs ORDER BY id DESC LIMIT 1`).toEqual([
-      { status: 'held' },
-    ]);
-    expect(await poll()).toMatchObject({ put: 0 });
-    world.configure(config());
-    await world.sync();
-    await rooms(['A'], 2 * SECOND, 'z');
     expect(await poll()).toMatchObject({ put: 1 });
   });
 
@@ -470,37 +426,6 @@ describe('a poll that fails', () => {
     await noteProblems(world.state.db, ['rooms'], { ...found, runId: 1, isWhole: true });
     await poll();
     expect(await problem()).toMatchObject({ runId: 1 });
-  });
-});
-
-describe('a polled key', () => {
-  const recordOf = (mark: string | null, isHeld = false) => ({
-    localKey: 'A',
-    mark,
-    isWaiting: false,
-    isHeld,
-  });
-  it.each([
-    ['nothing', '1', undefined, 'open'],
-    ['no record', '1', recordOf(null), 'open'],
-    ['no record, held', '1', recordOf(null, true), 'settled'],
-    ['as accepted', '1', recordOf('1'), 'settled'],
-    ['another row', '2', recordOf('1'), 'open'],
-    ['another row, held', '2', recordOf('1', true), 'settled'],
-    ['in doubt', '1', recordOf('doubt:a:'), 'open'],
-    ['as accepted, its row seen to be gone', '1', recordOf('synced:a:1:gone'), 'open'],
-    ['dead with this row', '1', recordOf('dead:n:1'), 'settled'],
-    ['dead with another row', '2', recordOf('dead:n:1'), 'open'],
-    ['whose retirement was refused', '1', recordOf('unretired:a:'), 'open'],
-    ['waiting for another', '2', recordOf('deferred:n:'), 'again'],
-    ['waiting for the end of its reservations', '2', recordOf('reserved:a:'), 'again'],
-    ['failed', '1', recordOf('failed:n:'), 'open'],
-    ['refused, and to be sent once more later', '1', recordOf('failed:n:1'), 'settled'],
-    ['refused with another row', '2', recordOf('failed:n:1'), 'open'],
-    ['of a shared id', '1', recordOf('shared:n:'), 'again'],
-    ['retired', '1', recordOf('retired:a:'), 'open'],
-  ])('%s', (_, hash, known, verdict) => {
-    expect(classifyPolled(hash, known)).toBe(verdict);
   });
 });
 
