@@ -80,17 +80,16 @@ function countingLimiter() {
   return { asked, limiter: limiter as Limiter };
 }
 
-function connect(
-  baseUrl: string,
-  options: {
-    api?: Partial<ApiSettings>;
-    timeoutMs?: number;
-    pageSize?: number;
-    tokenSeconds?: number;
-    errorBodies?: 'json' | 'any';
-    dialect?: DialectDefinition;
-  } = {},
-) {
+interface ConnectOptions {
+  api?: Partial<ApiSettings>;
+  timeoutMs?: number;
+  pageSize?: number;
+  tokenSeconds?: number;
+  errorBodies?: 'json' | 'any';
+  dialect?: DialectDefinition;
+}
+
+function connect(baseUrl: string, options: ConnectOptions = {}) {
   const { asked, limiter } = countingLimiter();
   const destination = createDestination({
     api: { baseUrl, key: KEY, organizationId: 'demo', region: 'EU_EES', ...options.api },
@@ -106,6 +105,12 @@ function connect(
   });
   closers.push(() => destination.close());
   return { destination, asked };
+}
+
+/** The service, and a client of it. */
+async function connectToService(service: SandboxOptions = {}, options: ConnectOptions = {}) {
+  const sandbox = await startService(service);
+  return { sandbox, ...connect(sandbox.url, options) };
 }
 
 const room = (extId: string) => createObject(extId, 'room', true, [['room.name', [extId]]]);
@@ -142,8 +147,7 @@ const authentications = (sandbox: Sandbox) => count(sandbox, '/authenticate');
 
 describe('the token', () => {
   it('is obtained once for twenty callers at once, and kept', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     const names = Array.from({ length: 20 }, (_, at) => `room_${at}`);
     await Promise.all(names.map((name) => put(destination, name)));
     await put(destination, 'room_20');
@@ -154,8 +158,7 @@ describe('the token', () => {
   it.each([401, 403] as const)(
     'is renewed once for all when the service answers %i to it',
     async (expiredStatus) => {
-      const sandbox = await startService({ expiredStatus });
-      const { destination } = connect(sandbox.url);
+      const { sandbox, destination } = await connectToService({ expiredStatus });
       await put(destination, 'a');
       sandbox.revokeTokens();
       const results = await Promise.all(
@@ -195,15 +198,13 @@ describe('the token', () => {
     ],
     ['and no longer than that', { tokenExp: false }, { lateWriteSeconds: 30, tokenSeconds: 0 }, 3],
   ])('is used %s', async (_, service, configured, authenticated) => {
-    const sandbox = await startService(service);
-    const { destination } = connect(sandbox.url, configured);
+    const { sandbox, destination } = await connectToService(service, configured);
     for (const extId of ['a', 'b', 'c']) await put(destination, extId);
     expect(authentications(sandbox)).toBe(authenticated);
   });
 
   it('without an end is renewed when the service takes it no more', async () => {
-    const sandbox = await startService({ tokenExp: false });
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService({ tokenExp: false });
     await put(destination, 'a');
     sandbox.revokeTokens();
     expect((await put(destination, 'b')).get('b')).toMatchObject({ accepted: true });
@@ -215,8 +216,7 @@ describe('the token', () => {
     ['region', { region: 'US' }],
     ['organization', { organizationId: 'other' }],
   ])('is not given to a wrong %s: one clear error for all who wait', async (_, api) => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url, { api });
+    const { sandbox, destination } = await connectToService({}, { api });
     const errors = await Promise.all([1, 2, 3].map((at) => failureOf(put(destination, `room_${at}`))));
     for (const error of errors) {
       expect(error).toMatchObject({ code: 'unauthorized', disposition: 'dead', facts: { status: 401 } });
@@ -269,8 +269,7 @@ describe('the token', () => {
   });
 
   it('is asked for again after the service could not give one', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({ fault: 'status', status: 503 });
     expect(await failureOf(put(destination, 'a'))).toMatchObject({
       code: 'service_failed',
@@ -281,8 +280,7 @@ describe('the token', () => {
   });
 
   it('that is no token is an answer that cannot be understood', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({ fault: 'status', status: 200, body: { jwt: 'x' } });
     expect(await failureOf(put(destination, 'a'))).toMatchObject({
       code: 'answer_invalid',
@@ -293,8 +291,7 @@ describe('the token', () => {
 
 describe('an answer', () => {
   it('429 is sent again from below, and the limiter knows for how long', async () => {
-    const sandbox = await startService();
-    const { destination, asked } = connect(sandbox.url);
+    const { sandbox, destination, asked } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429, headers: { 'retry-after': '2' } });
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429 });
     sandbox.failNext({ fault: 'status', status: 429 });
@@ -314,8 +311,7 @@ describe('an answer', () => {
   });
 
   it('429 without end is given back to the queue, with the likely reason', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429, times: 1000 });
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({ code: 'throttled', disposition: 'defer' });
@@ -359,8 +355,7 @@ describe('an answer', () => {
     [301, 'redirected', 'dead'],
     [307, 'redirected', 'dead'],
   ])('%i is %s, to %s', async (status, code, disposition) => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     const headers = { location: `${sandbox.url}/elsewhere` };
     const body = { message: 'because' };
     sandbox.failNext({ path: '/objects', fault: 'status', status, body, headers });
@@ -395,8 +390,7 @@ describe('an answer', () => {
   );
 
   it('413 names the setting that makes requests smaller', async () => {
-    const sandbox = await startService({ maxObjects: 1 });
-    const { destination } = connect(sandbox.url);
+    const { destination } = await connectToService({ maxObjects: 1 });
     const { remedy } = await failureOf(put(destination, 'a', 'b'));
     expect(remedy).toMatch(/^Set a smaller `batchSize`.*slotsync check$/);
   });
@@ -404,8 +398,7 @@ describe('an answer', () => {
   it.each([400, 403, 404, 409, 422, 500, 502, 503, 504, 200])(
     '%i with a page of HTML is the gateway’s: it says nothing of the object, and nothing of it is repeated',
     async (status) => {
-      const sandbox = await startService();
-      const { destination } = connect(sandbox.url);
+      const { sandbox, destination } = await connectToService();
       sandbox.failNext({ path: '/objects', fault: 'html', status, times: 'always' });
       const error = await failureOf(put(destination, 'a'));
       expect(error).toMatchObject({
@@ -425,15 +418,13 @@ describe('an answer', () => {
     [413, 'refused'],
     [301, 'redirected'],
   ])('%i with a page of HTML is %s, whoever says it', async (status, code) => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'html', status, times: 'always' });
     expect(await failureOf(put(destination, 'a'))).toMatchObject({ code, facts: { status } });
   });
 
   it('403 with a page of HTML renews the token all the same', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'html', status: 403 });
     expect((await put(destination, 'a')).get('a')).toMatchObject({ accepted: true });
     expect(authentications(sandbox)).toBe(2);
@@ -446,8 +437,7 @@ describe('an answer', () => {
     [503, 'gateway_answered'],
     [200, 'gateway_answered'],
   ])('%i with a page of HTML in the place of a token is %s', async (status, code) => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/authenticate', fault: 'html', status });
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({ code, facts: { status } });
@@ -476,8 +466,7 @@ describe('an answer', () => {
   });
 
   it('in another shape: the error says what is missing', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
+    const { sandbox, destination } = await connectToService();
     sandbox.failNext({
       path: '/objects',
       fault: 'status',
@@ -567,8 +556,7 @@ describe('an answer', () => {
   });
 
   it('that is waited for no longer ends with the signal’s own reason', async () => {
-    const sandbox = await startService();
-    const { destination, asked } = connect(sandbox.url);
+    const { sandbox, destination, asked } = await connectToService();
     await put(destination, 'first');
     sandbox.failNext({ path: '/objects', fault: 'hang' });
     const stopping = new AbortController();
@@ -669,8 +657,7 @@ describe('an answer without end', () => {
 
 describe('a find', () => {
   it('reads every page', async () => {
-    const sandbox = await startService({ maxPage: 3 });
-    const { destination, asked } = connect(sandbox.url, { pageSize: 50 });
+    const { sandbox, destination, asked } = await connectToService({ maxPage: 3 }, { pageSize: 50 });
     const extIds = Array.from({ length: 10 }, (_, at) => `room_${at}`);
     for (const extId of extIds) sandbox.putObject({ extId, typeId: 'room' });
     const found = await destination.findObjects([...extIds, 'missing'], 'room', { lane: 'verify' });
@@ -780,8 +767,10 @@ describe('a find', () => {
   it.each(['reset', 'loseAnswer', 'hang'] as const)(
     'that ends in %s may not have been carried out: it only reads',
     async (fault) => {
-      const sandbox = await startService();
-      const { destination } = connect(sandbox.url, { timeoutMs: fault === 'hang' ? 2000 : 60_000 });
+      const { sandbox, destination } = await connectToService(
+        {},
+        { timeoutMs: fault === 'hang' ? 2000 : 60_000 },
+      );
       sandbox.failNext({ path: '/find', fault });
       const error = await failureOf(destination.findTypes(NIGHTLY));
       expect(error).toMatchObject({ code: 'answer_lost', disposition: 'retry' });
@@ -824,8 +813,7 @@ describe('a find', () => {
 
 describe('the quota', () => {
   it('is asked for every request on the wire, in the lane of its caller', async () => {
-    const sandbox = await startService();
-    const { destination, asked } = connect(sandbox.url);
+    const { sandbox, destination, asked } = await connectToService();
     await destination.putObjects([room('a')], { lane: 'backfill' });
     sandbox.revokeTokens();
     await destination.findObjects(['a'], 'room', { lane: 'verify' });
@@ -836,8 +824,7 @@ describe('the quota', () => {
   });
 
   it('is asked again when what is done before a request takes longer than its slot is good for', async () => {
-    const sandbox = await startService();
-    const { destination, asked } = connect(sandbox.url);
+    const { sandbox, destination, asked } = await connectToService();
     await put(destination, 'a');
     sandbox.clearArrivals();
     asked.lanes = [];
@@ -853,8 +840,7 @@ describe('the quota', () => {
   });
 
   it('gets a slot back with which nothing is sent', async () => {
-    const sandbox = await startService();
-    const { destination, asked } = connect(sandbox.url);
+    const { sandbox, destination, asked } = await connectToService();
     const request = destination.openPut(NIGHTLY);
     await request.takeSlot();
     expect(asked.held).toBe(1);

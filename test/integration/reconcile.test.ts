@@ -1,6 +1,6 @@
 // Guarantee 11
 // What became of the bookings: a real mirror and state, the service played, people meddling at the service.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -19,7 +19,8 @@ import {
   type ReconcileRange,
 } from '../../src/sync/reconcile/reconcile.js';
 import { until } from '../support/wait.js';
-import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;
@@ -52,21 +53,16 @@ const configure = (changes: Partial<typeof RESERVATIONS> = {}): SlotsyncConfig =
   service: { pageSize: 4 },
 });
 
-let database: SharedDatabase;
+const openWorld = keepWorlds();
 let world: World;
-beforeAll(async () => {
-  database = await createSharedDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
-  world = await openWorld(configure(), { database });
+  world = await openWorld(configure());
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY)`;
   await world.sql`INSERT INTO rooms VALUES ('A'), ('B')`;
   await world.sql`
     CREATE TABLE bookings (id int, begins timestamptz, ends timestamptz, room text, title text, is_off boolean)`;
   await world.sync();
 });
-afterEach(() => world.close());
 
 /** Books the numbers here, an hour each, one after the other. */
 async function bookHere(...ids: number[]): Promise<void> {
@@ -416,36 +412,32 @@ describe('the window', () => {
 
   it('has any number of bookings that are asked for by name, because they were moved out of it', async () => {
     const large = await openWorld({ ...configure(), service: { pageSize: 1000 } });
-    try {
-      const many = 1500;
-      const year = 365 * DAY;
-      await large.sql`CREATE TABLE rooms AS SELECT 'A' AS code`;
-      await large.sql`
-        CREATE TABLE bookings AS SELECT i AS id, to_timestamp(${FRIDAY}::float8) + i * interval '1 minute' AS begins,
-          to_timestamp(${FRIDAY}::float8) + (i + 60) * interval '1 minute' AS ends, 'A' AS room, 'T' AS title, false AS is_off
-        FROM generate_series(1, ${many}) AS i`;
-      await large.sync();
-      for (let id = 1; id <= many; id++) {
-        large.sandbox.addReservation({
-          extId: `res_${id}`,
-          begin: FRIDAY + id * 60 + year,
-          end: FRIDAY + (id + 60) * 60 + year,
-          objects: [{ typeId: 'room', objectId: 'room_A' }],
-          fields: [{ fieldId: 'res.title', values: ['T'] }],
-        });
-      }
-      const reconcileAll = () => reconcile({ ...large.reconciling(), sliceSize: 5000 }, WEEK);
-      // There they stand a year later: not missing.
-      expect(await reconcileAll()).toMatchObject({ verdicts: { differs: many } });
-      await large.sql`UPDATE bookings SET begins = begins + interval '365 days', ends = ends + interval '365 days'`;
-      // Known in the window, and met in it by neither side.
-      await reconcileAll();
-      expect(
-        await large.sql`SELECT verdict, count(*)::int AS count FROM slotsync.reservations GROUP BY verdict`,
-      ).toEqual([{ verdict: 'agrees', count: many }]);
-    } finally {
-      await large.close();
+    const many = 1500;
+    const year = 365 * DAY;
+    await large.sql`CREATE TABLE rooms AS SELECT 'A' AS code`;
+    await large.sql`
+      CREATE TABLE bookings AS SELECT i AS id, to_timestamp(${FRIDAY}::float8) + i * interval '1 minute' AS begins,
+        to_timestamp(${FRIDAY}::float8) + (i + 60) * interval '1 minute' AS ends, 'A' AS room, 'T' AS title, false AS is_off
+      FROM generate_series(1, ${many}) AS i`;
+    await large.sync();
+    for (let id = 1; id <= many; id++) {
+      large.sandbox.addReservation({
+        extId: `res_${id}`,
+        begin: FRIDAY + id * 60 + year,
+        end: FRIDAY + (id + 60) * 60 + year,
+        objects: [{ typeId: 'room', objectId: 'room_A' }],
+        fields: [{ fieldId: 'res.title', values: ['T'] }],
+      });
     }
+    const reconcileAll = () => reconcile({ ...large.reconciling(), sliceSize: 5000 }, WEEK);
+    // There they stand a year later: not missing.
+    expect(await reconcileAll()).toMatchObject({ verdicts: { differs: many } });
+    await large.sql`UPDATE bookings SET begins = begins + interval '365 days', ends = ends + interval '365 days'`;
+    // Known in the window, and met in it by neither side.
+    await reconcileAll();
+    expect(
+      await large.sql`SELECT verdict, count(*)::int AS count FROM slotsync.reservations GROUP BY verdict`,
+    ).toEqual([{ verdict: 'agrees', count: many }]);
   });
 });
 
@@ -770,17 +762,13 @@ describe('between nights', () => {
 
   it('falls back to the window, where the service ignores `modified`', async () => {
     const deaf = await openWorld(configure(), { sandbox: { honoursModified: false } });
-    try {
-      await deaf.sql`CREATE TABLE bookings AS SELECT 1 AS id, now() AS begins, now() + interval '1 hour' AS ends,
-        'A' AS room, '' AS title, false AS is_off WHERE false`;
-      const { begin, end } = world.sandbox.reservations()[0] ?? { begin: 0, end: 0 };
-      deaf.sandbox.addReservation({ begin, end });
-      expect(await reconcileModified(deaf.reconciling())).toMatchObject({ read: 'window' });
-      deaf.passDays(1);
-      expect(await reconcileModified(deaf.reconciling())).toMatchObject({ read: 'window' });
-    } finally {
-      await deaf.close();
-    }
+    await deaf.sql`CREATE TABLE bookings AS SELECT 1 AS id, now() AS begins, now() + interval '1 hour' AS ends,
+      'A' AS room, '' AS title, false AS is_off WHERE false`;
+    const { begin, end } = world.sandbox.reservations()[0] ?? { begin: 0, end: 0 };
+    deaf.sandbox.addReservation({ begin, end });
+    expect(await reconcileModified(deaf.reconciling())).toMatchObject({ read: 'window' });
+    deaf.passDays(1);
+    expect(await reconcileModified(deaf.reconciling())).toMatchObject({ read: 'window' });
   });
 
   it('is done by one of several processes', async () => {
