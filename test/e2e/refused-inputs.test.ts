@@ -51,6 +51,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['unknown option', 'plan --jsno', 2, "unknown option '--jsno'; did you mean --json?"],
     ['option without its value', 'plan --config', 2, "option '-c, --config <file>' argument missing"],
     ['argument too many', 'migrate now', 2, "too many arguments for 'migrate'. Expected 0 arguments but got 1."],
+    ['configuration that is not there', 'sync -c nowhere.ts', 2, /^there is no configuration file/],
     ['argument missing', 'push rooms', 2, "missing required argument 'keys'"],
     ['key that looks like an option', 'retry rooms -x', 2, "unknown option '-x'"],
     ['unknown stream', 'plan romms', 2, "no stream 'romms' in the configuration"],
