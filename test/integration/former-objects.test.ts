@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { countFormerObjects, listFormerObjects } from '../../src/state/records/read/former-objects.js';
 import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES } from '../support/campus.js';
-import { expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import { expectNothingToSend, keepRoomWorlds, rooms, bookObject } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
@@ -15,6 +15,14 @@ const BY_NUMBER = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 async function openWithRoom(): Promise<World> {
   const world = await open(BY_NUMBER);
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+  await world.sync();
+  return world;
+}
+
+/** The same, after its row got the number 2 and a sync has seen that: its record is given up. */
+async function openRenumbered(): Promise<World> {
+  const world = await openWithRoom();
+  await setNumber(world, 'A', '2');
   await world.sync();
   return world;
 }
@@ -65,9 +73,7 @@ describe('former object: it', () => {
     ['before the retry', false],
     ['after the retry', true],
   ])('is no former one any more when the row has its external id again, %s', async (_, isRetried) => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     if (isRetried) await retryA(world);
     await setNumber(world, 'A', '1');
     await world.sync();
@@ -76,9 +82,7 @@ describe('former object: it', () => {
   });
 
   it('is taken back when the row has its external id again after the new one was accepted, which is kept then', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     await retryRecords(world.state.db, { keys: [] });
     await world.sync();
     await setNumber(world, 'A', '1');
@@ -134,13 +138,9 @@ describe('former object: it', () => {
   });
 
   it('that bookings need is not retired before they are over', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     await retireFormerA(world);
-    const begin = Math.floor(Date.now() / 1000) + 3600;
-    const objects = [{ typeId: 'room', objectId: 'room_1' }];
-    world.sandbox.addReservation({ extId: 'res_1', begin, end: begin + 3600, objects });
+    bookObject(world, 'room_1');
     await world.sync();
     expect(await recordOf(world, '#former room_1')).toMatchObject({
       status: 'deferred',
@@ -168,9 +168,7 @@ describe('former object: it', () => {
   });
 
   it('is kept for each of two changes in a row, and an operator may retire both', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     await retryA(world);
     await world.sync();
     await setNumber(world, 'A', '3');
@@ -183,9 +181,7 @@ describe('former object: it', () => {
   });
 
   it('takes a pending look at the service with it, and the record keeps its own', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     const [{ at } = {}] = await world.sql`
       UPDATE slotsync.records SET check_after = now() + interval '1 minute', in_doubt = true
       RETURNING check_after::text AS at`;
@@ -200,9 +196,7 @@ describe('former object: it', () => {
   });
 
   it('is left alone where a batch has claimed its record, or its record is of another stream', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     expect(await retireFormer(world.state.db, { streams: ['halls'], keys: [] })).toEqual([]);
     await world.sql`UPDATE slotsync.records SET claimed_by = 'b', claimed_until = now() + interval '1 minute'`;
     expect(await retireFormerA(world)).toEqual([]);
@@ -210,9 +204,7 @@ describe('former object: it', () => {
   });
 
   it('is not forgotten where its record has neither a row nor an object of its own', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     await retryA(world);
     await world.sql`DELETE FROM rooms`;
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '7')`;
@@ -225,9 +217,7 @@ describe('former object: it', () => {
   });
 
   it('is not forgotten where another row has taken over the object of its record', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     await retryA(world);
     await world.sync();
     await world.sql`UPDATE rooms SET code = 'B'`;
@@ -241,9 +231,7 @@ describe('former object: it', () => {
   });
 
   it('that another row has taken over is not retired', async () => {
-    const world = await openWithRoom();
-    await setNumber(world, 'A', '2');
-    await world.sync();
+    const world = await openRenumbered();
     await retireFormerA(world);
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '1')`;
     await world.sync();

@@ -15,7 +15,14 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import type { Declaration } from '../support/campus.js';
 import { FEW, nextDay, runOf, work } from '../support/gated-rooms.js';
-import { addRooms, codes, keepRoomWorlds, nameAtService, rooms as roomsOf } from '../support/room-worlds.js';
+import {
+  addRooms,
+  codes,
+  keepRoomWorlds,
+  nameAtService,
+  rooms as roomsOf,
+  bookObject,
+} from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 import { createDeferred } from '../support/wait.js';
 import { reasonHeld } from '../support/held-reason.js';
@@ -48,6 +55,16 @@ async function take(world: World, ...keys: string[]): Promise<number> {
   await world.sql`
     INSERT INTO slotsync.changes (stream, local_key, run_id) SELECT 'rooms', k, ${id} FROM unnest(${keys}::text[]) AS k`;
   return id;
+}
+
+/** A world of twenty rooms, of which so many are gone: run 2 holds their retirements. */
+async function openHeld(gone = 3): Promise<World> {
+  const world = await open(rooms({ limits: { retire: FEW } }), 20);
+  await remove(world, ...codes(gone));
+  const { run } = await world.sync();
+  expect(run).toMatchObject({ id: 2, status: 'held', holds: { rooms: { retire: { count: gone } } } });
+  expect(inactive(world)).toEqual([]);
+  return world;
 }
 
 describe('beyond its limit', () => {
@@ -108,19 +125,8 @@ describe('beyond its limit', () => {
 });
 
 describe('an approval', () => {
-  const limited = rooms({ limits: { retire: FEW } });
-
-  async function held(gone = 3): Promise<World> {
-    const world = await open(limited, 20);
-    await remove(world, ...codes(gone));
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ id: 2, status: 'held', holds: { rooms: { retire: { count: gone } } } });
-    expect(inactive(world)).toEqual([]);
-    return world;
-  }
-
   it('lets the number it names go, once', async () => {
-    const world = await held();
+    const world = await openHeld();
     const { run } = await world.approve(2);
     expect(run).toMatchObject({ status: 'succeeded', holds: {} });
     expect(inactive(world)).toEqual(codes(3));
@@ -132,7 +138,7 @@ describe('an approval', () => {
   });
 
   it('is counted again: more than it names are held, say so, and need an approval of their own', async () => {
-    const world = await held();
+    const world = await openHeld();
     await remove(world, 'r003');
     const { run } = await world.approve(2);
     expect(run.holds['rooms']?.retire).toMatchObject({ count: 4 });
@@ -148,7 +154,7 @@ describe('an approval', () => {
   });
 
   it('ends with the plan that finds it also when that needs none', async () => {
-    const world = await held(8);
+    const world = await openHeld(8);
     await addRooms(world, ...codes(6, 2));
     expect((await world.approve(2)).run.status).toBe('succeeded');
     expect(inactive(world)).toEqual(codes(2));
@@ -163,7 +169,7 @@ describe('an approval', () => {
   });
 
   it('is withdrawn with its run; the gate stays closed, and may be approved again', async () => {
-    const world = await held();
+    const world = await openHeld();
     const { run } = await approve(world.approving(), { runId: 2 });
     expect(await openApprovals(world)).toMatchObject([{ allowed: 3, runId: run.id }]);
     await cancelRun(world.state.db, run.id);
@@ -176,7 +182,7 @@ describe('an approval', () => {
   });
 
   it('outlives its run when that fails: the next whole sync uses it', async () => {
-    const world = await held();
+    const world = await openHeld();
     const { run } = await approve(world.approving(), { runId: 2 });
     await failRun(world.state.db, run.id, { code: 'unexpected', message: 'no' });
     expect(await openApprovals(world)).toMatchObject([{ allowed: 3, runId: run.id }]);
@@ -191,7 +197,7 @@ describe('an approval', () => {
   });
 
   it('for exactly the records that are held does not let others go', async () => {
-    const world = await held();
+    const world = await openHeld();
     const swap = async (gone: string, back: string) => {
       await remove(world, gone);
       await addRooms(world, back);
@@ -237,9 +243,7 @@ describe('a gate', () => {
   const limited = rooms({ limits: { retire: FEW, update: FEW } });
 
   it('stays closed until a whole run has planned its stream anew, whatever becomes of that run', async () => {
-    const world = await open(limited, 20);
-    await remove(world, ...codes(3));
-    await world.sync();
+    const world = await openHeld();
     const closed = async () => (await gatesOf(world)).map(({ runId, count }) => ({ runId, count }));
     expect(await closed()).toEqual([{ runId: 2, count: 3 }]);
     // Neither single keys nor a part say anything of the whole.
@@ -260,12 +264,10 @@ describe('a gate', () => {
   });
 
   it('stays closed when its run had ended before it could be cancelled', async () => {
-    const world = await open(limited, 20);
-    await remove(world, ...codes(3));
-    const { run } = await world.sync();
-    await cancelRun(world.state.db, run.id);
-    expect((await readRun(world.state.db, run.id))?.status).toBe('held');
-    expect(await gatesOf(world)).toMatchObject([{ runId: run.id, count: 3 }]);
+    const world = await openHeld();
+    await cancelRun(world.state.db, 2);
+    expect((await readRun(world.state.db, 2))?.status).toBe('held');
+    expect(await gatesOf(world)).toMatchObject([{ runId: 2, count: 3 }]);
   });
 
   it('that is rejected stays closed and waits for nobody until it keeps other keys; the run is as it was', async () => {
@@ -298,11 +300,9 @@ describe('a gate', () => {
   });
 
   it('that is rejected may be approved later', async () => {
-    const world = await open(limited, 20);
-    await remove(world, ...codes(3));
-    const { run } = await world.sync();
-    await rejectGates(world.state.db, run.id, {}, OPERATOR);
-    expect((await world.approve(run.id)).run.status).toBe('succeeded');
+    const world = await openHeld();
+    await rejectGates(world.state.db, 2, {}, OPERATOR);
+    expect((await world.approve(2)).run.status).toBe('succeeded');
     expect(inactive(world)).toEqual(codes(3));
   });
 
@@ -320,9 +320,7 @@ describe('a gate', () => {
 
 describe('a run and gate named by an operator', () => {
   it('exist, or one line says which do', async () => {
-    const world = await open(rooms({ limits: { retire: FEW } }), 20);
-    await remove(world, ...codes(3));
-    await world.sync();
+    const world = await openHeld();
     const wrong: [run: string, options: GateChoice, message: string][] = [
       ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
       ['99', {}, 'there is no run 99; slotsync status shows what is held'],
@@ -630,14 +628,7 @@ describe('a limit counts within a day', () => {
 
   it('nor a retirement that was released and waits for the end of its bookings', async () => {
     const world = await open(rooms({ limits: { retire: FEW } }), 20);
-    const begin = Math.floor(Date.now() / 1000) + 3600;
-    for (const code of codes(6))
-      world.sandbox.addReservation({
-        extId: `res_${code}`,
-        begin,
-        end: begin + 3600,
-        objects: [{ typeId: 'room', objectId: `room_${code}` }],
-      });
+    for (const code of codes(6)) bookObject(world, `room_${code}`);
     await remove(world, ...codes(6));
     const { id } = await sync(world);
     expect((await world.approve(id)).run.counts).toMatchObject({ rooms: { deferred: 6 } });
@@ -704,9 +695,7 @@ describe('two answers at the same moment', () => {
     '%s: the gate has one answer, and whoever did not give it gets one clear error',
     async (_, answers) => {
       for (let round = 0; round < 5; round++) {
-        const world = await open(rooms({ limits: { retire: FEW } }), 20);
-        await remove(world, ...codes(3));
-        await world.sync();
+        const world = await openHeld();
         // Each with connections of its own, as two processes have them.
         const states = answers.map(() => openState({ url: world.url, connections: 1 }));
         const given = await Promise.allSettled(
@@ -742,9 +731,7 @@ describe('two answers at the same moment', () => {
 });
 
 it('approving: what is approved is neither approved again nor rejected', async () => {
-  const world = await open(rooms({ limits: { retire: FEW } }), 20);
-  await remove(world, ...codes(3));
-  await world.sync();
+  const world = await openHeld();
   await approve(world.approving(), { runId: 2 });
   const already =
     'retire of rooms, held in run 2, is approved already: run 3 does it; to stop that: slotsync cancel 3';

@@ -22,6 +22,7 @@ import {
   ROOMS,
   rooms,
   roomsAndCourses,
+  bookObject,
 } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
@@ -314,9 +315,7 @@ describe('rename after a run has seen the new key', () => {
 
   it('is possible after any number of runs while the object is booked', async () => {
     const world = await openWithBoth();
-    const begin = Math.floor(Date.now() / 1000) + 86_400;
-    const objects = [{ typeId: 'room', objectId: 'room_A' }];
-    world.sandbox.addReservation({ extId: 'res_1', begin, end: begin + 3600, objects });
+    bookObject(world, 'room_A');
     for (let run = 0; run < 3; run++) await world.sync();
     expect(isActive(world, 'room_A')).toBe(true);
     expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
@@ -341,9 +340,7 @@ describe('rename after a run has seen the new key', () => {
 
     const booked = await openWithBoth();
     await seeNewKey(booked);
-    const begin = Math.floor(Date.now() / 1000) + 86_400;
-    const objects = [{ typeId: 'room', objectId: 'room_B' }];
-    booked.sandbox.addReservation({ extId: 'res_1', begin, end: begin + 3600, objects });
+    bookObject(booked, 'room_B');
     await rename(booked, 'A', 'B');
     await booked.sync();
     expect(isActive(booked, 'room_B')).toBe(true);

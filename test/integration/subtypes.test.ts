@@ -17,6 +17,7 @@ import {
   nameAtService,
   rename,
   rooms,
+  bookObject,
 } from '../support/room-worlds.js';
 import type { World, WorldOptions } from '../support/world.js';
 
@@ -80,13 +81,7 @@ describe('subtypes: an object of one', () => {
   it('is not deactivated while it is booked', async () => {
     const world = await open(subtyped({ retire: 'deactivate' }));
     await world.sync();
-    const begin = Math.floor(Date.now() / 1000) + 3600;
-    world.sandbox.addReservation({
-      extId: 'res_1',
-      begin,
-      end: begin + 3600,
-      objects: [{ typeId: 'classroom', objectId: 'room_A' }],
-    });
+    bookObject(world, 'room_A', 'classroom');
     await remove(world, 'A');
     await world.sync();
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { error_code: 'still_reserved' } });

@@ -72,6 +72,13 @@ async function open(
 const move = ({ sql }: World, ...ids: number[]) => sql`
   WITH moved AS (DELETE FROM staff WHERE id = ANY (${ids}) RETURNING id, name)
   INSERT INTO students SELECT id, name, 1 FROM moved`;
+/** The same, after person 7 has become a student and a sync has seen that. */
+async function openMoved(...how: Parameters<typeof open>): Promise<World> {
+  const world = await open(...how);
+  await move(world, 7);
+  await world.sync();
+  return world;
+}
 const person = (world: World, id: number) => world.sandbox.object(`person_${id}`);
 const student = async (world: World, id = 7) => (await world.recordsOf('students'))[String(id)];
 const retry = (world: World) => retryRecords(world.state.db, { stream: 'students', keys: ['7'] });
@@ -132,9 +139,7 @@ describe('a row that moves to a stream of another type', () => {
   });
 
   it('is the staff’s again when it moves back', async () => {
-    const world = await open();
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved();
     await world.sql`DELETE FROM students`;
     await world.sql`INSERT INTO staff VALUES (7, 'Person 7', 'N2')`;
     expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
@@ -151,9 +156,7 @@ describe('a row that moves to a stream of another type', () => {
       (world) => world.sandbox.putObject({ extId: 'person_7', typeId: 'student', active: false }),
     ],
   ])('is sent by the retry once its former object %s at the service', async (_, act) => {
-    const world = await open();
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved();
     await retry(world);
     await world.sync();
     expect(await student(world)).toMatchObject({ status: 'dead' });
@@ -167,9 +170,7 @@ describe('a row that moves to a stream of another type', () => {
   });
 
   it('is sent by the retry once `subtypes` name the former type, which it keeps', async () => {
-    const world = await open();
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved();
     world.configure(config(false, { students: { subtypes: ['staff'], fields: { 'person.name': 'name' } } }));
     await retry(world);
     await world.sync();
@@ -214,9 +215,7 @@ describe('a row that moves to a stream of another type, where the service can ch
   });
 
   it('asks once; where that is refused the object is deactivated by the next run', async () => {
-    const world = await open(config(true));
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved(config(true));
     expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: true });
     expect(await student(world)).toMatchObject({
       status: 'dead',
@@ -244,9 +243,7 @@ describe('a row that moves to a stream of another type, where the service can ch
     ['whose objects are owned whole', {}, { owns: 'object' }],
   ])('asks for it in a service %s', async (_, options, changes) => {
     const streams = { staff: { ...changes, fields: { 'person.name': 'name' } }, students: changes };
-    const world = await open(config(true, streams), {}, options);
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved(config(true, streams), {}, options);
     expect(await student(world)).toMatchObject({ status: 'dead', error_code: 'external_id_taken' });
     await world.sync();
     expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: false });
@@ -260,17 +257,13 @@ describe('a row that moves to a stream of another type, where the service can ch
       retire: 'keep',
     };
     const declared = config(true);
-    const world = await open({ ...declared, streams: { archive, ...declared.streams } });
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved({ ...declared, streams: { archive, ...declared.streams } });
     await world.sync();
     expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: false });
   });
 
   it('asks for it by the retry once that is configured', async () => {
-    const world = await open(config(false), { changeTypes: true });
-    await move(world, 7);
-    await world.sync();
+    const world = await openMoved(config(false), { changeTypes: true });
     Object.assign(world.destination, { canChangeTypes: true }); // as of the next configuration
     await retry(world);
     expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });

@@ -24,6 +24,7 @@ import {
   ROOMS,
   rooms,
   roomsAndCourses,
+  bookObject,
 } from '../support/room-worlds.js';
 import { deleteFinishedRuns, startRunOf } from '../support/gated-rooms.js';
 import { statusOf } from '../support/status.js';
@@ -502,12 +503,7 @@ describe('repair', () => {
     await sync(world);
     for (const code of ['r000', 'r001']) world.sandbox.changeObject(`room_${code}`, { active: true });
     await verifyRooms(world);
-    const begin = Math.floor(Date.now() / 1000) + 3600;
-    world.sandbox.addReservation({
-      begin,
-      end: begin + 3600,
-      objects: [{ typeId: 'room', objectId: 'room_r001' }],
-    });
+    bookObject(world, 'room_r001');
     const { run } = await repair(world);
     expect(run).toMatchObject({ counts: { rooms: { synced: 1, deferred: 1 } } });
     expect(world.sandbox.object('room_r000')).toMatchObject({ active: false });

@@ -46,6 +46,13 @@ export const rename = (world: World, code: string, name: string) =>
 export const nameAtService = (world: World, code: string) => world.fieldsOf(`room_${code}`)?.['room.name'];
 export const isActive = (world: World, extId: string) => world.sandbox.object(extId)?.active;
 
+/** Books an object for an hour, from an hour from now on. */
+export function bookObject({ sandbox }: World, objectId: string, typeId = 'room'): void {
+  const begin = Math.floor(Date.now() / 1000) + 3600;
+  const objects = [{ typeId, objectId }];
+  sandbox.addReservation({ extId: `res_${objectId}`, begin, end: begin + 3600, objects });
+}
+
 /** Every room of the mirror stands at the service as its row says, and the state knows it. */
 export async function expectInSync(world: World): Promise<void> {
   const rows = await world.sql<{ code: string; name: string }[]>`SELECT code, name FROM rooms`;
