@@ -5,8 +5,6 @@ import { describe, expect, it } from 'vitest';
 import { approveGates } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { listFrozen, registerFreezes, unfreezeStreams } from '../../src/state/freezes.js';
-import { addChanges } from '../../src/state/inbox/add-changes.js';
-import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { approve } from '../../src/sync/operator/approve.js';
 import type { Declaration } from '../support/campus.js';
 import {
@@ -185,21 +183,6 @@ describe('freezes of the configuration', () => {
     beginsAt: inHours(from),
     endsAt: inHours(to),
     reason,
-  });
-
-  it('is in force at once when it begins in the past, also for batches that are queued', async () => {
-    const world = await openSynced({});
-    await renameAll(world, three, 'new');
-    const { runId, queue } = await world.plan();
-    await registerFreezes(world.state.db, [declared(-100, 2)]);
-    const { run } = await world.finish(runId, queue);
-    expect(run.status).toBe('held');
-    expect(world.writes()).toEqual([]);
-    await addChanges(world.state.db, 'rooms', ['r004']);
-    expect(await takeChanges(world.state.db, ['rooms'])).toBe('nothing');
-    await passFreezes(world);
-    await workDue(world);
-    expect(namesOf(world, three)).toEqual(NEW);
   });
 
   it('stops nothing when it has ended in the past, or is to come', async () => {
