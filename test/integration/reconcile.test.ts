@@ -18,6 +18,7 @@ import {
   type ReconcileDeps,
   type ReconcileRange,
 } from '../../src/sync/reconcile/reconcile.js';
+import type { Sandbox } from '../../src/sandbox/sandbox.js';
 import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
@@ -75,16 +76,19 @@ async function bookHere(...ids: number[]): Promise<void> {
 const beginOf = (id: number) => FRIDAY + id * HOUR;
 
 function bookThere(...ids: number[]): void {
-  for (const id of ids) {
-    world.sandbox.addReservation({
-      extId: `res_${id}`,
-      begin: beginOf(id),
-      end: beginOf(id) + HOUR,
-      objects: [{ typeId: 'room', objectId: 'room_A' }],
-      fields: [{ fieldId: 'res.title', values: [`Title ${id}`] }],
-    });
-  }
+  for (const id of ids) bookThereAs(id);
 }
+
+/** Books a number at the service as it is booked here, but for the changes. */
+const bookThereAs = (id: number, changes: Partial<Parameters<Sandbox['addReservation']>[0]> = {}) =>
+  world.sandbox.addReservation({
+    extId: `res_${id}`,
+    begin: beginOf(id),
+    end: beginOf(id) + HOUR,
+    objects: [{ typeId: 'room', objectId: 'room_A' }],
+    fields: [{ fieldId: 'res.title', values: [`Title ${id}`] }],
+    ...changes,
+  });
 
 /** Reconciles the week. */
 function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
@@ -268,12 +272,7 @@ describe('a reconcile', () => {
   it('does not take a booking for another when its external id changes', async () => {
     world.configure(configure({ externalId: 'res_{title}', fields: {} }));
     await bookHere(1);
-    world.sandbox.addReservation({
-      extId: 'res_Title 1',
-      begin: beginOf(1),
-      end: beginOf(2),
-      objects: [{ typeId: 'room', objectId: 'room_A' }],
-    });
+    bookThereAs(1, { extId: 'res_Title 1' });
     await run();
     expect(await verdicts()).toEqual({ 1: 'agrees' });
     await world.sql`UPDATE bookings SET title = 'Renamed'`;
@@ -296,16 +295,8 @@ describe('a reconcile', () => {
       [3, FRIDAY],
     ] as const) {
       await world.sql`
-        INSERT INTO bookings VALUES (${id}, to_timestamp(${begin}::float8), to_timestamp(${begin + 2 * HOUR}::float8), 'A', 'T', false)`;
-      const room = [{ typeId: 'room', objectId: 'room_A' }];
-      const title = [{ fieldId: 'res.title', values: ['T'] }];
-      world.sandbox.addReservation({
-        extId: `res_${id}`,
-        begin,
-        end: begin + 2 * HOUR,
-        objects: room,
-        fields: title,
-      });
+        INSERT INTO bookings VALUES (${id}, to_timestamp(${begin}::float8), to_timestamp(${begin + 2 * HOUR}::float8), 'A', ${`Title ${id}`}, false)`;
+      bookThereAs(id, { begin, end: begin + 2 * HOUR });
     }
     expect(await run({ to: (night + DAY) * 1000 })).toMatchObject({ verdicts: { agrees: 3 }, problems: 0 });
   });
@@ -384,13 +375,7 @@ describe('the window', () => {
     const [one] = await world.sql<
       { end: number }[]
     >`SELECT extract(epoch FROM ends)::int AS end FROM bookings WHERE id = 1`;
-    world.sandbox.addReservation({
-      extId: 'res_1',
-      begin: before,
-      end: one?.end ?? 0,
-      objects: [{ typeId: 'room', objectId: 'room_A' }],
-      fields: [{ fieldId: 'res.title', values: ['Title 1'] }],
-    });
+    bookThereAs(1, { begin: before, end: one?.end ?? 0 });
     await run();
     expect(await verdicts()).toEqual({ 1: 'agrees', 2: 'missing_there' });
   });
@@ -645,19 +630,12 @@ describe('between nights', () => {
     // Around now, since that is where the first reading looks.
     await world.sql`
       INSERT INTO bookings SELECT i, date_trunc('day', now()) + i * interval '1 hour',
-        date_trunc('day', now()) + (i + 1) * interval '1 hour', 'A', 'T', false FROM generate_series(1, 20) AS i`;
+        date_trunc('day', now()) + (i + 1) * interval '1 hour', 'A', 'Title ' || i, false FROM generate_series(1, 20) AS i`;
     const rows = await world.sql<{ id: number; begin: string }[]>`
       SELECT id, extract(epoch FROM begins)::text AS begin FROM bookings`;
-    for (const { id, begin } of rows) {
-      world.sandbox.addReservation({
-        extId: `res_${id}`,
-        begin: Number(begin),
-        end: Number(begin) + HOUR,
-        objects: [{ typeId: 'room', objectId: 'room_A' }],
-        fields: [{ fieldId: 'res.title', values: ['T'] }],
-        modified: Math.floor(Date.now() / 1000) - DAY,
-      });
-    }
+    const modified = Math.floor(Date.now() / 1000) - DAY;
+    for (const { id, begin } of rows)
+      bookThereAs(id, { begin: Number(begin), end: Number(begin) + HOUR, modified });
   });
 
   it('watermark: a clock that is ahead moves it no further than the time of the state; one ahead is not gone by', async () => {
