@@ -157,7 +157,8 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
       const detail = section === 'authenticate' ? undefined : messageOf(error);
       // A body that is no object, or one that the function fails on after others, is an odd answer: it is asked for again.
       const isOdd = hasRead || typeof given[0] !== 'object' || given[0] === null;
-      if (!isOwnFault(error) || READS_ONE.has(section) || (isOdd && !ASKS.has(name))) throw failed('throws', detail);
+      if (!isOwnFault(error) || READS_ONE.has(section) || (isOdd && !ASKS.has(name)))
+        throw failed('throws', detail);
       const [, line] = error.stack?.split(`${String(file)}:`) ?? [];
       throw failed(line === undefined ? 'throws' : `throws in line ${parseInt(line, 10)}`, detail, true);
     }

@@ -139,7 +139,9 @@ describe('a dialect of a configuration', () => {
     ['find', 'read', () => JSON.parse('{') as unknown, 'answer_invalid'],
   ])('%s.%s that fails by its own fault is not asked again', (section, name, fails, code) => {
     const dialect = completeDialect({ [section]: { [name]: fails } }, import.meta.filename);
-    const read = (dialect as unknown as Record<string, Record<string, (body: object) => unknown>>)[section]?.[name];
+    const read = (dialect as unknown as Record<string, Record<string, (body: object) => unknown>>)[section]?.[
+      name
+    ];
     const how =
       code === 'configuration' ? /of dialect\.test\.ts throws in line \d+$/ : /dialect\.test\.ts throws/;
     expect(errorOf(() => read?.({}))).toMatchObject({ code, message: expect.stringMatching(how) });

@@ -197,7 +197,8 @@ export async function putHalving<T extends DestinationObject>(
       toSend.unshift(sent.slice(0, middle), sent.slice(middle));
     }
   }
-  const isForNumber = (all: readonly T[]) => all.length > accepted && !all.some((object) => alone.has(object));
+  const isForNumber = (all: readonly T[]) =>
+    all.length > accepted && !all.some((object) => alone.has(object));
   return refused.filter(isForNumber).toReversed();
 }
 
