@@ -79,7 +79,7 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
     printNote('');
     end('Stopping: finishing the work in flight; a second signal interrupts it.');
   }
-  /** What the first signal does. */
+  /** Stops as after the first signal. */
   function end(note: string): void {
     printNote(note);
     void work.stop(graceMs);

@@ -6,7 +6,6 @@ import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { commandFor, quote } from '../situation/commands.js';
 import { describeProblem } from '../streams/bookings.js';
-import { BOOKINGS } from '../streams/config-schema.js';
 import {
   linkToBooking,
   linkToRecord,
@@ -71,7 +70,7 @@ export function reconcileDocument(
         'No booking in this window, in the mirror or at the service.',
       problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines below.`,
       first &&
-        `The history of one booking, here the first: ${commandFor('slotsync explain', BOOKINGS, first.key)}`,
+        `The history of one booking, here the first: ${commandFor('slotsync explain', 'reservations', first.key)}`,
     ),
     sections: [
       verdictsSection(counts),

@@ -100,8 +100,8 @@ describe('a call the service refuses as a whole', () => {
   });
 });
 
-describe('what was refused for the number of its objects', () => {
-  it('is what was larger than all that was accepted: of 50 objects, one has 450 of the 500 kB that are taken', async () => {
+describe('a list that was refused for the number of its objects', () => {
+  it('is larger than all that were accepted: of 50 objects, one has 450 of the 500 kB that are taken', async () => {
     const bytesOf = ({ extId }: DestinationObject) => (extId === 'room_1' ? 450_000 : 10_000);
     const { put } = playService((sent) => {
       if (sent.reduce((sum, object) => sum + bytesOf(object), 0) > 500_000) throw refused(413);
