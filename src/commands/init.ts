@@ -12,7 +12,12 @@ import {
   TYPES_MARKER,
 } from '../sync/init/configuration-file.js';
 import { doubtOf, type NamedType, type TableOfType } from '../sync/init/match-names.js';
-import { chooseTables, nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
+import {
+  chooseTables,
+  isDraft,
+  nearestTable,
+  proposeConfiguration,
+} from '../sync/init/propose-configuration.js';
 import { surveyService } from '../sync/run/survey-service.js';
 import { readTextFile, requireWritableFolder, writeNewFile } from '../files/text-file.js';
 import { visibleInLine } from '../text/visible-text.js';
@@ -57,7 +62,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
     throw new UsageError(`${service} knows no type with an external id`, {
       remedy: 'Types are defined at the service, with their external ids. See: slotsync discover',
     });
-  const named = options.tables === undefined ? new Map() : findTables(options.tables, tables, types);
+  const named = findTables(options.tables ?? '', tables, types);
   const matched = await chooseTables(catalogue, tables, types, named);
   const chosen = isAsked
     ? await askForTables(tables, matched)
@@ -81,11 +86,12 @@ export async function init(app: App, options: InitOptions): Promise<void> {
   });
   writeNewFile(out, text);
   const unsure = text.match(/\/\/ unsure:/g)?.length ?? 0;
-  const streams = proposal.streams.map(({ name, type, fields, references }) => ({
-    name,
-    type: type.extId,
-    fields: fields.length,
-    references: references.length,
+  const streams = proposal.streams.map((stream) => ({
+    name: stream.name,
+    type: stream.type.extId,
+    isDraft: isDraft(stream),
+    fields: stream.fields.length,
+    references: stream.references.length,
   }));
   const [summary, ...details] = describeProposal(proposal);
   print(options, { file: out, streams, unsure }, [

@@ -124,7 +124,7 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       return rows.map(({ value }) => value);
     },
 
-    /** Those of these texts that are in the columns, joined by the separator. Reads the whole table. */
+    /** The texts that are in the columns, joined by the separator. Reads the whole table. */
     async findKnown(
       { schema, name }: RelationName,
       columns: readonly string[],

@@ -364,6 +364,8 @@ describe('init: tables as they come', () => {
     const [stream] = await readStreams(text);
     expect(stream?.source).toEqual({ query: expect.stringMatching(/SELECT "Id", "name", "updated_at"\n/) });
     if (stream) expect(await world.mirror.checkStream(stream)).toEqual([]);
+    await world.sql`ALTER TABLE persons DROP CONSTRAINT persons_pkey, ADD PRIMARY KEY (ssn)`;
+    expect((await propose()).text).toContain('// unsure: the key or the external id looks like a secret');
   });
 
   it.each([

@@ -1,7 +1,7 @@
 // The TypeScript that `init` and `discover --types` write: a proposed configuration as `sync.config.ts`, in which what is not
 // certain is a comment that begins with "unsure", and the names of a service for `defineConfig<Service>`.
 import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
-import type { NamedField } from './match-names.js';
+import { looksSecret, type NamedField } from './match-names.js';
 import { plural } from '../../text/format.js';
 import type { RelationName } from '../../mirror/read-catalogue.js';
 import { quoteIdentifier } from '../../text/sql-text.js';
@@ -49,6 +49,11 @@ function renderStream(stream: ProposedStream): string[] {
       ...renderSource(stream, `// ${table.kind}${size}`),
       ...renderCurrency(stream),
       ...renderJoin(stream),
+      ...unsure(
+        looksSecret([...key.columns, externalId.template ?? ''].join(' '))
+          ? 'the key or the external id looks like a secret: both stand in the state, and commands print them'
+          : undefined,
+      ),
       ...unsure(key.unsure),
       `key: ${toKey(key.columns)},`,
       `type: ${quote(type.extId)},${type.name === undefined || type.name === type.extId ? '' : ` ${comment(type.name)}`}`,
