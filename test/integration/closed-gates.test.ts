@@ -8,7 +8,7 @@ import { unfreeze } from '../../src/commands/freeze.js';
 import { startAndWork } from '../../src/commands/work-run.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { readSituation } from '../../src/situation/situation.js';
-import { freezeStreams, listFrozen } from '../../src/state/freezes.js';
+import { listFrozen } from '../../src/state/freezes.js';
 import { rejectGates } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -18,13 +18,13 @@ import { startRun } from '../../src/state/runs/start-run.js';
 import { listStreams } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { approve, requireStarted } from '../../src/sync/operator/approve.js';
+import { freeze } from '../support/gated-rooms.js';
 import { codes, keepRoomWorlds, rename, rooms, ROOMS } from '../support/room-worlds.js';
+import { OPERATOR } from '../support/operator.js';
 import { statusOf } from '../support/status.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
-const HOUR = 60 * 60 * 1000;
-const OPERATOR = { by: 'ada', via: 'command' } as const;
 const RETIRING = rooms({ retire: 'deactivate' });
 
 afterEach(() => void vi.restoreAllMocks());
@@ -37,13 +37,6 @@ async function openHeld(): Promise<{ world: World; runId: number }> {
   expect(run.status).toBe('held');
   return { world, runId: run.id };
 }
-const freeze = ({ state }: World, ...streams: string[]) =>
-  freezeStreams(state.db, {
-    streams: streams.length === 0 ? null : streams,
-    endsAt: new Date(Date.now() + HOUR),
-    reason: 'exam weeks',
-    by: 'ada',
-  });
 const gatesOf = ({ state }: World) => readGates(state.db);
 const shownIn = async ({ state }: World) => (await statusOf(state)).replaceAll(/\s+/g, ' ');
 
@@ -61,7 +54,7 @@ function appOf(world: World, config: SlotsyncConfig): App {
 
 it('approval: approves nothing while another run over the stream is unfinished, or the stream is frozen', async () => {
   const { world, runId } = await openHeld();
-  await freeze(world, 'rooms');
+  await freeze(world);
   await expect(approve(world.approving(), { runId })).rejects.toThrow('rooms is frozen until');
   await world.sql`DELETE FROM slotsync.freezes`;
   const other = await world.startRun();
@@ -91,7 +84,7 @@ describe('a freeze', () => {
   it('is no failure: the exit code is 0, the nightly run is not bad, and nothing needs a person', async () => {
     const world = await open(rooms(), { synced: ['A'] });
     await rename(world, 'A', 'new');
-    await freeze(world);
+    await freeze(world, null);
     const { run } = await world.sync();
     await world.sql`UPDATE slotsync.runs SET started_by = 'schedule'`;
     expect({ status: run.status, code: exitCodeOfRun(run) }).toEqual({ status: 'held', code: 0 });
@@ -107,7 +100,7 @@ describe('a freeze', () => {
     const world = await open(rooms());
     await addChanges(world.state.db, 'rooms', ['A']);
     await world.sql`UPDATE slotsync.changes SET requested_at = now() - interval '2 days'`;
-    await freeze(world, 'rooms');
+    await freeze(world);
     await world.sql`UPDATE slotsync.freezes SET begins_at = now() - interval '3 days', ends_at = now() - interval '1 minute'`;
     const { streams } = await readInbox(world.state.db, ['rooms']);
     expect(streams[0]?.oldestSeconds).toBeLessThan(120);
@@ -121,7 +114,7 @@ describe('a freeze', () => {
 
   it('ends by its name for a stream that left the configuration', async () => {
     const world = await open(rooms());
-    await freeze(world, 'rooms');
+    await freeze(world);
     const halls = { streams: { halls: ROOMS } };
     await expect(unfreeze(appOf(world, halls), ['attics'], {})).rejects.toThrow("no stream 'attics'");
     await unfreeze(appOf(world, halls), ['rooms'], {});
@@ -130,7 +123,7 @@ describe('a freeze', () => {
 
   it('ends without names when it is of all streams, which are due then', async () => {
     const world = await open(rooms());
-    await freeze(world);
+    await freeze(world, null);
     await unfreeze(appOf(world, rooms()), [], {});
     expect(await listFrozen(world.state.db, ['rooms', 'new'])).toEqual([]);
     expect(await listStreams(world.state.db)).toMatchObject([{ stream: 'rooms', dueReason: 'frozen' }]);

@@ -87,11 +87,8 @@ describe('limit of refusals: beyond it', () => {
   });
 
   it('retirements wait too, and go when nothing of the stream is refused any more', async () => {
-    const world = await open(few());
     const all = codes(40);
-    await addRooms(world, ...all);
-    await world.sync();
-    world.sandbox.clearArrivals();
+    const world = await open(few(), { synced: all });
     await renameAll(world);
     await world.sql`DELETE FROM rooms WHERE code IN ('r038', 'r039')`;
     refuse(world, all.slice(0, 9));
@@ -141,10 +138,8 @@ describe('limit of refusals: a batch in flight', () => {
 
 describe('limit of refusals: an approval', () => {
   it('goes on up to the number that was held, also beyond another limit that released it before', async () => {
-    const world = await open(few({ update: { count: 15, percent: 10 } }));
     const all = codes(40);
-    await addRooms(world, ...all);
-    await world.sync();
+    const world = await open(few({ update: { count: 15, percent: 10 } }), { synced: all });
     await renameAll(world);
     refuse(world, all);
     const { run: heldFirst } = await world.sync();
@@ -179,10 +174,8 @@ describe('limit of refusals: an approval', () => {
   });
 
   it('releases nothing that no plan had released', async () => {
-    const world = await open(few({ retire: { count: 1, percent: 1 } }));
     const all = codes(40);
-    await addRooms(world, ...all);
-    await world.sync();
+    const world = await open(few({ retire: { count: 1, percent: 1 } }), { synced: all });
     await renameAll(world);
     await world.sql`DELETE FROM rooms WHERE code >= 'r036'`;
     refuse(world, all.slice(0, 9));
@@ -240,10 +233,8 @@ describe('limit of refusals: single keys', () => {
   };
 
   it('incremental runs of the day count together until the stream is synced as a whole', async () => {
-    const world = await open(few());
     const all = codes(30);
-    await addRooms(world, ...all);
-    await world.sync();
+    const world = await open(few(), { synced: all });
     await renameAll(world);
     refuse(world, all.slice(0, 6));
     for (const key of all.slice(0, 5)) expect((await push(world, key)).holds).toEqual({});
