@@ -39,6 +39,12 @@ afterAll(async () => {
   await database.drop();
 });
 
+function createMirrorAs(role: string): Mirror {
+  const url = new URL(database.url);
+  [url.username, url.password] = [role, 'pw'];
+  return createMirror({ url: url.href });
+}
+
 /** A stream of its own name, so that nothing is remembered from another test. */
 function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' | 'key'>): Stream {
   const [column] = [declaration.key].flat();
@@ -775,9 +781,7 @@ describe('the role', () => {
       CREATE SEQUENCE numbers;
       CREATE ROLE ${role} LOGIN PASSWORD 'pw';
       GRANT SELECT ON owned TO ${role}`);
-    const url = new URL(database.url);
-    [url.username, url.password] = [role, 'pw'];
-    const as = createMirror({ url: url.href });
+    const as = createMirrorAs(role);
     const excess = async () => describeExcess(await as.roleRights());
     try {
       expect(await excess()).toBeUndefined();
@@ -837,9 +841,7 @@ describe('the catalogue', () => {
       await sql.unsafe(`CREATE FUNCTION shadowing.operator_${at}(${left}, ${right}) RETURNS boolean ${raise};
         CREATE OPERATOR shadowing.${sign} (LEFTARG = ${left}, RIGHTARG = ${right}, FUNCTION = shadowing.operator_${at})`);
     }
-    const url = new URL(database.url);
-    [url.username, url.password] = [role, 'pw'];
-    const as = createMirror({ url: url.href });
+    const as = createMirrorAs(role);
     try {
       for (let session = 0; session < 2; session++) {
         expect(await as.ping()).toEqual(await mirror.ping());
@@ -880,9 +882,7 @@ describe('row-level security', () => {
       CREATE VIEW policed.of_owner AS SELECT * FROM policed.rooms;
       GRANT USAGE ON SCHEMA policed TO ${role};
       GRANT SELECT ON ALL TABLES IN SCHEMA policed TO ${role}`);
-    const url = new URL(database.url);
-    [url.username, url.password] = [role, 'pw'];
-    as = createMirror({ url: url.href });
+    as = createMirrorAs(role);
   });
   afterAll(async () => {
     await as.close();

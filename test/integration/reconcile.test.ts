@@ -335,17 +335,14 @@ describe('a reconcile', () => {
 
   it('tells listeners the key of each change', async () => {
     const listener = postgres(world.url, { max: 1, onnotice: () => undefined });
-    try {
-      const heard: string[] = [];
-      await listener.listen('slotsync_reservations', (key) => heard.push(key));
-      await bookHere(1, 2);
-      bookThere(1);
-      await run();
-      await until(() => heard.length > 0, { describe: 'a notification' });
-      expect(heard).toEqual(['2']);
-    } finally {
-      await listener.end({ timeout: 1 });
-    }
+    onTestFinished(() => listener.end({ timeout: 1 }));
+    const heard: string[] = [];
+    await listener.listen('slotsync_reservations', (key) => heard.push(key));
+    await bookHere(1, 2);
+    bookThere(1);
+    await run();
+    await until(() => heard.length > 0, { describe: 'a notification' });
+    expect(heard).toEqual(['2']);
   });
 
   it('runs alone, closes what was interrupted, and ends when it is cancelled', async () => {

@@ -224,6 +224,16 @@ describe('rename after a run has seen the new key', () => {
     return world;
   }
 
+  /** The same, after the changes went at once, as triggers note them: the record of A is as it was. */
+  async function openSeen(changes: Partial<Declaration> = {}): Promise<World> {
+    const world = await openWithBoth(changes);
+    await addChanges(world.state.db, 'rooms', ['B']);
+    await addChanges(world.state.db, 'courses', ['1']);
+    await world.drainInbox();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+    return world;
+  }
+
   /** The row of B is room_A at the service, with its course, and of room_B nothing is left but an inactive object. */
   async function expectFollowed(world: World, id: number | undefined): Promise<void> {
     await world.drainInbox();
@@ -243,22 +253,13 @@ describe('rename after a run has seen the new key', () => {
   it.each<Partial<Declaration>>([{ owns: 'fields' }, { owns: 'object' }])(
     'lets the former object follow the row, and retires the one that was made for it: %j',
     async (changes) => {
-      const world = await openWithBoth(changes);
+      const world = await openSeen(changes);
       const { id } = world.sandbox.object('room_A') ?? {};
-      await seeNewKey(world);
       expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_B' });
       expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
       await expectFollowed(world, id);
     },
   );
-
-  /** As the triggers do: what has changed goes at once, and the record of A is as it was. */
-  async function seeNewKey(world: World): Promise<void> {
-    await addChanges(world.state.db, 'rooms', ['B']);
-    await addChanges(world.state.db, 'courses', ['1']);
-    await world.drainInbox();
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
-  }
 
   const NOT_RETIRED: Partial<Declaration>[] = [{ retire: 'keep' }, { retire: 'deactivate', graceDays: 7 }];
   it.each<Partial<Declaration>>([{ retire: 'deactivate' }, ...NOT_RETIRED])(
@@ -332,14 +333,12 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('retires the object of the new key under the limits, and not while it is booked', async () => {
-    const world = await openWithBoth({ limits: { retire: { count: 0, percent: 0 } } });
-    await seeNewKey(world);
+    const world = await openSeen({ limits: { retire: { count: 0, percent: 0 } } });
     await rename(world, 'A', 'B');
     expect((await world.sync()).run.status).toBe('held');
     expect(isActive(world, 'room_B')).toBe(true);
 
-    const booked = await openWithBoth();
-    await seeNewKey(booked);
+    const booked = await openSeen();
     bookObject(booked, 'room_B');
     await rename(booked, 'A', 'B');
     await booked.sync();
@@ -350,8 +349,7 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('keeps the object of the new key where the stream keeps what has no row', async () => {
-    const world = await openWithBoth({ retire: 'keep' });
-    await seeNewKey(world);
+    const world = await openSeen({ retire: 'keep' });
     await rename(world, 'A', 'B');
     await world.drainInbox();
     expect([isActive(world, 'room_A'), isActive(world, 'room_B')]).toEqual([true, true]);
@@ -360,8 +358,7 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('passes the doubt about the object of the new key on, with the time of its next look', async () => {
-    const world = await openWithBoth();
-    await seeNewKey(world);
+    const world = await openSeen();
     await world.sql`
       UPDATE slotsync.records SET in_doubt = true, check_after = now() + interval '1 hour' WHERE local_key = 'B'`;
     const factsOf = (key: string) => world.sql`
@@ -372,9 +369,8 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('is refused after a batch that writes the new key was killed, until a run has found out what became of it', async () => {
-    const world = await openWithBoth();
+    const world = await openSeen();
     const { id } = world.sandbox.object('room_A') ?? {};
-    await seeNewKey(world);
     const claim = { token: 't', stream: 'rooms', seconds: -1, lateSeconds: 60 };
     const { binding } = world.destination;
     await claimRecords(world.state.db, { ...claim, keys: ['B'], runId: 1, binding });
@@ -388,9 +384,8 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('lets the row go back to its former key, before a run has seen that and after', async () => {
-    const world = await openWithBoth();
+    const world = await openSeen();
     const { id } = world.sandbox.object('room_A') ?? {};
-    await seeNewKey(world);
     await rename(world, 'A', 'B');
     await expectFollowed(world, id);
     for (const isSeen of [false, true]) {
@@ -417,8 +412,7 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('can be taken back: the object that was let go follows the row again', async () => {
-    const world = await openWithBoth();
-    await seeNewKey(world);
+    const world = await openSeen();
     await rename(world, 'A', 'B');
     await world.drainInbox();
     await world.sync();
@@ -449,8 +443,7 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('is refused when a batch has taken the object over while the mirror answered, and changes nothing', async () => {
-    const world = await openWithBoth();
-    await seeNewKey(world);
+    const world = await openSeen();
     const before = await world.recordsOf('rooms');
     const { mirror, ...deps } = world.deps();
     const slow: typeof mirror = {
@@ -467,8 +460,7 @@ describe('rename after a run has seen the new key', () => {
   });
 
   it('is refused while a batch writes the object of the new key, and changes nothing', async () => {
-    const world = await openWithBoth();
-    await seeNewKey(world);
+    const world = await openSeen();
     await claimObjects(world.state.db, { token: 't', seconds: 60 }, ['room_B']);
     const before = await world.recordsOf('rooms');
     await expect(rename(world, 'A', 'B')).rejects.toThrow(/a batch is writing/);
