@@ -4,12 +4,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Redis } from 'ioredis';
 import { endWithTests } from '../support/child-processes.js';
 import type { Running } from '../support/program.js';
 import postgres from 'postgres';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse, rehearseForTest, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -63,44 +63,36 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
 
 describe('sync: interrupted by Ctrl-C', () => {
   it('finishes what is in work, says how to go on, and leaves nothing claimed', async () => {
-    const world = await rehearse({ rows: ROWS, sandbox: { gate: { method: 'PUT', after: 3 } } });
-    try {
-      const sync = world.start(['sync', '--concurrency', '4']);
-      await world.untilHeld();
-      sync.child.kill('SIGINT');
-      await world.untilStopping(sync);
-      world.sandbox.openGate();
-      const { code, stderr } = await sync.finished;
-      expect(code).toBe(1);
-      expect(stderr).toContain('slotsync sync goes on from there');
-      expect((await world.claims()).claimed).toBe(0);
-      const arrived = world.sandbox.objects().length;
-      expect(arrived).toBeGreaterThan(3 * 20);
-      expect(arrived).toBeLessThan(2 * ROWS);
-      expect((await world.run(['sync'])).code).toBe(0);
-      expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
-    } finally {
-      await world.close();
-    }
+    const world = await rehearseForTest({ rows: ROWS, sandbox: { gate: { method: 'PUT', after: 3 } } });
+    const sync = world.start(['sync', '--concurrency', '4']);
+    await world.untilHeld();
+    sync.child.kill('SIGINT');
+    await world.untilStopping(sync);
+    world.sandbox.openGate();
+    const { code, stderr } = await sync.finished;
+    expect(code).toBe(1);
+    expect(stderr).toContain('slotsync sync goes on from there');
+    expect((await world.claims()).claimed).toBe(0);
+    const arrived = world.sandbox.objects().length;
+    expect(arrived).toBeGreaterThan(3 * 20);
+    expect(arrived).toBeLessThan(2 * ROWS);
+    expect((await world.run(['sync'])).code).toBe(0);
+    expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
   });
 });
 
 describe('sync: interrupted while its last batch is in flight', () => {
   it('says that the run has ended, and how', async () => {
-    const world = await rehearse({ rows: 5, sandbox: { gate: { method: 'PUT', after: 1 } } });
-    try {
-      const sync = world.start(['sync']);
-      await world.untilHeld();
-      sync.child.kill('SIGTERM');
-      await world.untilStopping(sync);
-      world.sandbox.openGate();
-      const { code, stdout, stderr } = await sync.finished;
-      expect(stderr).not.toContain('goes on from there');
-      expect(stdout).toContain('Run 1 succeeded');
-      expect(code).toBe(0);
-    } finally {
-      await world.close();
-    }
+    const world = await rehearseForTest({ rows: 5, sandbox: { gate: { method: 'PUT', after: 1 } } });
+    const sync = world.start(['sync']);
+    await world.untilHeld();
+    sync.child.kill('SIGTERM');
+    await world.untilStopping(sync);
+    world.sandbox.openGate();
+    const { code, stdout, stderr } = await sync.finished;
+    expect(stderr).not.toContain('goes on from there');
+    expect(stdout).toContain('Run 1 succeeded');
+    expect(code).toBe(0);
   });
 });
 
@@ -154,41 +146,33 @@ describe('a command that finishes the run of another one first, or meets one tha
 
 describe('output: its reader goes away', () => {
   it('sync: sends everything, and its exit code is that of its work', async () => {
-    const world = await rehearse({ rows: 5 });
+    const world = await rehearseForTest({ rows: 5 });
     const syncUnread = async () => {
       const sync = world.start(['sync']);
       sync.child.stdout?.destroy();
       sync.child.stderr?.destroy();
       return (await sync.finished).code;
     };
-    try {
-      // The next one says before it sends that it continues this run.
-      await world.run(['sync', '--detach']);
-      expect(await syncUnread()).toBe(0);
-      expect(world.sandbox.objects()).toHaveLength(10);
-      world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' });
-      await world.sql`UPDATE rooms SET seats = 7`;
-      expect(await syncUnread()).toBe(1);
-    } finally {
-      await world.close();
-    }
+    // The next one says before it sends that it continues this run.
+    await world.run(['sync', '--detach']);
+    expect(await syncUnread()).toBe(0);
+    expect(world.sandbox.objects()).toHaveLength(10);
+    world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' });
+    await world.sql`UPDATE rooms SET seats = 7`;
+    expect(await syncUnread()).toBe(1);
   });
 
   it.each(['status', 'plan'])('%s: ends without a word', async (command) => {
-    const world = await rehearse({ rows: 5 });
-    try {
-      const { child, finished } = world.start([command]);
-      child.stdout?.destroy();
-      expect(await finished).toEqual({ code: 0, stdout: '', stderr: '' });
-    } finally {
-      await world.close();
-    }
+    const world = await rehearseForTest({ rows: 5 });
+    const { child, finished } = world.start([command]);
+    child.stdout?.destroy();
+    expect(await finished).toEqual({ code: 0, stdout: '', stderr: '' });
   });
 });
 
 describe.skipIf(!existsSync('/dev/full'))('output: its disk is full', () => {
   it('sync: its work is done, and what was not printed is said and fails; a held run is 3', async () => {
-    const world = await rehearse({ rows: 5, sandbox: { rate: 0 } });
+    const world = await rehearseForTest({ rows: 5, sandbox: { rate: 0 } });
     const intoFull = (args: string, isLogLost: boolean) => {
       const [stdout, stderr] = [openSync('/dev/full', 'w'), openSync('/dev/full', 'w')];
       const child = spawn(process.execPath, [CLI, ...args.split(' ')], {
@@ -202,21 +186,17 @@ describe.skipIf(!existsSync('/dev/full'))('output: its disk is full', () => {
       child.stderr?.on('data', (data: Buffer) => (said += data.toString()));
       return once(child, 'close').then(([code]) => ({ code: code as number, said }));
     };
-    try {
-      const lost = 'slotsync: standard output cannot be written (ENOSPC): what was printed is not complete\n';
-      expect(await intoFull('sync', true)).toEqual({ code: 1, said: '' });
-      expect(world.sandbox.objects()).toHaveLength(10);
-      const status = await intoFull('status', false);
-      expect(status).toEqual({ code: 1, said: lost });
-      await world.configure(
-        CONFIGURATION.replace("retire: 'deactivate'", 'limits: { update: { count: 1, percent: 1 } }'),
-      );
-      await world.sql`UPDATE rooms SET seats = 7`;
-      expect(await intoFull('sync', true)).toEqual({ code: 3, said: '' });
-      expect((await intoFull('plan romms', false)).code).toBe(2);
-    } finally {
-      await world.close();
-    }
+    const lost = 'slotsync: standard output cannot be written (ENOSPC): what was printed is not complete\n';
+    expect(await intoFull('sync', true)).toEqual({ code: 1, said: '' });
+    expect(world.sandbox.objects()).toHaveLength(10);
+    const status = await intoFull('status', false);
+    expect(status).toEqual({ code: 1, said: lost });
+    await world.configure(
+      CONFIGURATION.replace("retire: 'deactivate'", 'limits: { update: { count: 1, percent: 1 } }'),
+    );
+    await world.sql`UPDATE rooms SET seats = 7`;
+    expect(await intoFull('sync', true)).toEqual({ code: 3, said: '' });
+    expect((await intoFull('plan romms', false)).code).toBe(2);
   });
 });
 
@@ -231,7 +211,7 @@ describe('a signal ends the statement of a command at the server', () => {
     // The server finds that its client is gone.
     ['plan', 'SIGKILL', 1],
   ] as const)('%s: after %s', async (command, signal, times) => {
-    const world = await rehearse({ rows: 1 });
+    const world = await rehearseForTest({ rows: 1 });
     const active = async () => {
       const [row] = await world.sql`
         SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database()
@@ -239,23 +219,19 @@ describe('a signal ends the statement of a command at the server', () => {
       return Number(row?.['count']);
     };
     const lock = postgres(world.url, { max: 1, onnotice: () => undefined });
-    try {
-      await world.sql`ALTER TABLE rooms RENAME TO kept`;
-      await world.sql`CREATE VIEW rooms AS SELECT kept.* FROM kept, pg_sleep(600)`;
-      await lock.unsafe(command === 'status' ? 'BEGIN; LOCK slotsync.records' : 'BEGIN');
-      const running = world.start([command]);
-      await until(active, { describe: () => `a statement: ${running.output()}` });
+    onTestFinished(() => lock.end({ timeout: 0 }));
+    await world.sql`ALTER TABLE rooms RENAME TO kept`;
+    await world.sql`CREATE VIEW rooms AS SELECT kept.* FROM kept, pg_sleep(600)`;
+    await lock.unsafe(command === 'status' ? 'BEGIN; LOCK slotsync.records' : 'BEGIN');
+    const running = world.start([command]);
+    await until(active, { describe: () => `a statement: ${running.output()}` });
+    running.child.kill(signal);
+    if (times === 2) {
+      await world.untilStopping(running);
       running.child.kill(signal);
-      if (times === 2) {
-        await world.untilStopping(running);
-        running.child.kill(signal);
-      }
-      await running.finished;
-      await until(async () => (await active()) === 0, { describe: 'no statement' });
-    } finally {
-      await lock.end({ timeout: 0 });
-      await world.close();
     }
+    await running.finished;
+    await until(async () => (await active()) === 0, { describe: 'no statement' });
   });
 });
 

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import postgres from 'postgres';
+import { onTestFinished } from 'vitest';
 import { startSandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { run, start, type Env, type Finished, type Running } from './program.js';
 import { createDatabase, createEmptyDatabase } from './services.js';
@@ -125,4 +126,11 @@ export async function rehearse(
       await database.drop();
     },
   };
+}
+
+/** Opens an installation that is closed when the test that calls this has ended. */
+export async function rehearseForTest(options?: Parameters<typeof rehearse>[0]): Promise<Rehearsal> {
+  const world = await rehearse(options);
+  onTestFinished(() => world.close());
+  return world;
 }
