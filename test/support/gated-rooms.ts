@@ -102,7 +102,7 @@ export async function nextDay({ sql }: World): Promise<void> {
   await sql`UPDATE slotsync.records SET synced_at = synced_at - interval '1 day'`;
 }
 
-/** Gives rooms another name, all the same. */
+/** Renames these rooms, all of them alike. */
 export const renameAll = ({ sql }: World, some: readonly string[], name: string) =>
   sql`UPDATE rooms SET name = ${name} WHERE code = ANY (${[...some]})`;
 export const namesOf = (world: World, some: readonly string[]) =>

@@ -1,4 +1,4 @@
-// What a verify says of one object, case by case: where it differs, and where a difference is not drift.
+// The result of verifying one object, case by case: where it differs, and where a difference is no drift.
 import { describe, expect, it } from 'vitest';
 import type { FoundObject } from '../../src/destination/destination.js';
 import type { SlotsyncError } from '../../src/errors/errors.js';
@@ -9,12 +9,12 @@ import { resolve, rooms, type Declaration } from './declare.js';
 type Record = Compared['record'];
 
 interface Case {
-  /** Of the stream; by default it keeps the objects of rows that are gone. */
+  /** Changes to the declaration of the stream. By default it keeps the objects of rows that are gone. */
   declared?: Partial<Declaration>;
   record?: Partial<Record>;
   /** The hash of the row. Null: the row is gone. By default the row is as it was accepted. */
   row?: string | null;
-  /** The name that the row gives its object. */
+  /** The name of the object that the row becomes. */
   name?: string;
   more?: Partial<Compared>;
   /** Null: the object is not at the service. By default it is as it was accepted. */

@@ -1,4 +1,4 @@
-// What a poll makes of a row beside the record of its key: to be looked at, settled, or to be looked at within the overlap.
+// The class of a polled row beside the record of its key: open, settled, or to be read again within the overlap.
 import { describe, expect, it } from 'vitest';
 import { classifyPolled } from '../../src/sync/detect/poll-cursor.js';
 
