@@ -1,5 +1,6 @@
-// By what the state's database and the mirror's were recognized last. A state that was restored knows nothing of what was
-// sent since its backup, and a mirror that was restored may hold older data.
+// The facts by which the databases of state and mirror were recognized last, and what follows when one was restored. A restored state
+// knows nothing of what was sent since its backup, and a restored mirror may hold older data. Each process also sees at work that
+// its own note is gone (`isPutBack` in processes.ts).
 import { sql } from 'drizzle-orm';
 import {
   readDatabaseFacts,

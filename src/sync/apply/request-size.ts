@@ -1,5 +1,6 @@
 // Each answer teaches how much the service takes in one request. The quota counts requests, so a full request is
 // worth many thin ones; how full it may be is known of no service beforehand. Each process learns it for itself.
+// How many objects a request then takes, fill-requests.ts decides.
 import type { Logger } from '../../process/logger.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 
