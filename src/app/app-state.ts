@@ -25,7 +25,7 @@ export function createAppState({ settings, given, own, beforeClose }: AppStateOp
   const api = (): ApiSettings => required(settings.api, 'API_BASE_URL');
 
   const connection = once(async () => {
-    const opened = openState({ url: stateUrl() });
+    const opened = openState({ url: stateUrl(), statementSeconds: settings.stateStatementSeconds });
     return own(opened, async () => {
       await beforeClose();
       await opened.close();

@@ -6,7 +6,7 @@ import { noteAction, actAs } from '../state/actions.js';
 import { renameKey } from '../sync/operator/rename-key.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { UsageError } from '../errors/errors.js';
-import { openState } from '../state/database.js';
+import { LONG_STATEMENT_SECONDS, openState } from '../state/database.js';
 import { renameStream as moveStream } from '../state/rename-stream.js';
 
 export async function rename(
@@ -57,7 +57,7 @@ export async function renameStream(
       remedy: 'Only a stream that has another name there now can be renamed.',
     });
   await app.state(); // it is migrated
-  const state = openState({ url: app.stateUrl(), takesLong: true });
+  const state = openState({ url: app.stateUrl(), statementSeconds: LONG_STATEMENT_SECONDS });
   app.own(state, state.close);
   const statements = await (await app.triggers()).renaming(from, stream);
   const records = await actAs(

@@ -1,7 +1,7 @@
 import type { App } from '../app/app.js';
 import { deleteQueues } from '../queue/bullmq.js';
 import { print, printLine, printNote } from '../render/print.js';
-import { openState } from '../state/database.js';
+import { LONG_STATEMENT_SECONDS, openState } from '../state/database.js';
 import { requireSchema } from '../state/migrate.js';
 import { countLosses, dropState, readDestination, requireIdle, type Losses } from '../state/reset.js';
 import { plural } from '../text/format.js';
@@ -10,7 +10,7 @@ import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
 export async function reset(app: App, options: CommonOptions & { yes?: boolean }): Promise<number> {
-  const state = openState({ url: app.stateUrl(), takesLong: true });
+  const state = openState({ url: app.stateUrl(), statementSeconds: LONG_STATEMENT_SECONDS });
   app.own(state, state.close);
   await requireSchema(state);
   await state.db.transaction(requireIdle);

@@ -198,7 +198,7 @@ export const ERRORS = {
   ),
   state_timeout: retry(
     'a statement took too long at the state database, or was cancelled there',
-    `${NEXT_RUN}. If it happens again, another session keeps a lock (pg_blocking_pids), or the server is too slow: docs/deployment.md has the limits.`,
+    `${NEXT_RUN}. If it happens again, another session keeps a lock (pg_blocking_pids), or the server is too slow: raise STATE_STATEMENT_SECONDS.`,
   ),
   state_read_only: retry(
     'the state database permits no writes: it is a standby, or default_transaction_read_only is on',

@@ -23,7 +23,9 @@ import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 
 /** Longer than a statement of a large state takes, such as one over a million held records. */
-const STATE_ANSWER_MS = 10 * 60_000;
+const STATEMENT_SECONDS = 600;
+/** For a statement over all rows of a table. */
+export const LONG_STATEMENT_SECONDS = 1800;
 
 /** Numbers of types in PostgreSQL. */
 const TIMESTAMPTZ = 1184;
@@ -49,15 +51,15 @@ export function openState({
   url,
   connections = 2,
   duty = 'state',
-  takesLong = false,
+  statementSeconds = STATEMENT_SECONDS,
 }: {
   url: SettingText;
   connections?: number;
   duty?: string;
-  /** A statement may take half an hour, as one over all rows of a table. */
-  takesLong?: boolean;
+  /** How long a statement may take. The connection counts as silent a minute later. */
+  statementSeconds?: number;
 }) {
-  const answerWithinMs = takesLong ? LONG_ANSWER_MS : STATE_ANSWER_MS;
+  const answerWithinMs = (statementSeconds + 60) * 1000;
   const client = connectPostgres(url, duty, { max: connections }, { answerWithinMs });
   for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
   // A statement that needs microseconds asks for ::text.

@@ -2,7 +2,7 @@
 // there are of both, and nothing stays in the state.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { openState, query, type Queries, type State } from './database.js';
+import { LONG_STATEMENT_SECONDS, openState, query, type Queries, type State } from './database.js';
 
 /** The classes of a row, an object, or both. Rows and objects that are equal are only counted. */
 export const MATCH_CLASSES = [
@@ -133,7 +133,7 @@ export async function withMatchTables<T>(
   { url }: Pick<State, 'url'>,
   work: (tables: MatchTables) => Promise<T>,
 ): Promise<T> {
-  const session = openState({ url, connections: 1, duty: 'match', takesLong: true });
+  const session = openState({ url, connections: 1, duty: 'match', statementSeconds: LONG_STATEMENT_SECONDS });
   try {
     return await session.db.transaction(async (tx) => {
       await runEach(tx, CREATE);

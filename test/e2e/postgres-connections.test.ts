@@ -50,6 +50,7 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
       const worker = await world.startWorker([], {
         MIRROR_DATABASE_URL: hop.through(world.url),
         MIRROR_STATEMENT_SECONDS: '60',
+        STATE_STATEMENT_SECONDS: '60',
       });
       await world.run(['sync', '--detach']);
       await world.untilHeld();
@@ -74,6 +75,7 @@ describeStores('connections that fall silent, queue and quota on $store', ({ url
       const sync = world.start(['sync'], {
         MIRROR_DATABASE_URL: hop.through(world.url),
         MIRROR_STATEMENT_SECONDS: '60',
+        STATE_STATEMENT_SECONDS: '60',
       });
       await world.untilHeld();
       hop.forget();

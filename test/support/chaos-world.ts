@@ -90,6 +90,7 @@ export async function openChaosWorld(options: ChaosOptions) {
     const env = (user = 'postgres') => ({
       MIRROR_DATABASE_URL: reached.postgres,
       MIRROR_STATEMENT_SECONDS: '60', // a silent connection to it is closed a minute later
+      STATE_STATEMENT_SECONDS: '60',
       STATE_DATABASE_URL: Object.assign(new URL(reached.postgres), { username: user }).href,
       REDIS_URL: reached.redis,
       API_BASE_URL: service.url,

@@ -188,14 +188,20 @@ describe('docs/configuration.md', () => {
 
 describe('settings', () => {
   const API = { API_BASE_URL: 'https://service.example', API_KEY: 'key', API_ORGANIZATION_ID: '1' };
-  const { api, requestsPerSecond, mirrorStatementSeconds, httpPort, httpHost, httpSignIn } = loadSettings(
-    [],
-    API,
-  );
+  const {
+    api,
+    requestsPerSecond,
+    mirrorStatementSeconds,
+    stateStatementSeconds,
+    httpPort,
+    httpHost,
+    httpSignIn,
+  } = loadSettings([], API);
   const defaults = {
     API_REGION: api?.region,
     API_REQUESTS_PER_SECOND: requestsPerSecond,
     MIRROR_STATEMENT_SECONDS: mirrorStatementSeconds,
+    STATE_STATEMENT_SECONDS: stateStatementSeconds,
     HTTP_PORT: httpPort,
     HTTP_HOST: httpHost,
     HTTP_SIGN_IN: httpSignIn,

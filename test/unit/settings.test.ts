@@ -55,6 +55,7 @@ describe('settings that are complete', () => {
       api: { baseUrl: 'https://api.example.org', key: 'k3y', organizationId: '42', region: 'EU_EES' },
       requestsPerSecond: 20,
       mirrorStatementSeconds: 1800,
+      stateStatementSeconds: 600,
       configPath: undefined,
       httpPort: 0,
       httpHost: '127.0.0.1',
