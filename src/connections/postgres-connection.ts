@@ -136,10 +136,12 @@ export async function findPooling(address: SettingText): Promise<Pooling> {
     // A pooler announces numbers of its own.
     if (first.pid === first.announced) return 'none';
     for (let attempt = 0; attempt < POOLING_ATTEMPTS; attempt++) {
+      // A pooler lends the connection that came back last: the one of this statement, unless the session keeps it.
+      const own = await ask(client);
       // While the other one is in a transaction, the first gets its connection back only if that is its own.
       const isShared = await inTransaction(other, async (tx) => {
         const { pid } = await tx.send(ask);
-        return pid === first.pid || (await ask(client)).pid !== first.pid;
+        return pid === own.pid || (await ask(client)).pid !== own.pid;
       });
       if (isShared) return 'transaction';
     }
