@@ -76,7 +76,7 @@ function block(text: string, style: Record<string, unknown> = {}) {
   return { type: 'RichTextBlock', inlines: [{ type: 'TextRun', text: visibleInLine(text), ...style }] };
 }
 
-/** A mail: the text and the HTML of one document. The lines of a document never obey a value, nor does any other line of a mail. */
+/** Returns the text and the HTML of a mail. No value can begin a line of its own or a tag in either. */
 export function documentToMail(document: Document, timeZone: string): { text: string; html: string } {
   return {
     text: visible(documentToText(document, { timeZone })),

@@ -44,7 +44,7 @@ interface Work {
 const LOOK_EVERY_MS = 200;
 /** While this process works the run without jobs: it notices its end itself. */
 const LOOK_AT_OWN_EVERY_MS = 1000;
-/** How long the service fails before this is said. */
+/** Milliseconds that the service must fail before the command says so. */
 const LASTING_MS = 2000;
 /** How often it is looked whether anybody may work it. */
 const LOOK_FOR_WORKERS_EVERY_MS = 5000;

@@ -12,7 +12,7 @@ const ENCODE =
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
-/** Whether a host is this machine alone. */
+/** True for the names and addresses by which a machine reaches itself. */
 export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
 
 /** The name in a header `Host`, without the port. */
@@ -96,7 +96,7 @@ export interface PostgresAddress {
   host: string;
   port: number;
   user: string;
-  /** Undefined: the server asks for none, or the driver finds it in PGPASSWORD. */
+  /** The password of the address. Undefined: the driver looks at PGPASSWORD, or the server needs no password. */
   password: string | undefined;
   database: string;
   /** False: not encrypted. As both drivers pass it to `tls.connect`. */

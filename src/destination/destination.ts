@@ -307,9 +307,9 @@ function openDestination(
   const namedAtOnce = new Map<Filter['by'], number>();
 
   /**
-   * Finds objects or bookings by any number of names. A find that one of its names may have spoiled is sent again in halves. A name that fails alone,
-   * while others are answered, is noted in `unreadable`, or thrown unless that is given. `suspects` failed alone before: each
-   * is asked for alone, once.
+   * Finds objects or bookings by any number of names. Sends a find in halves again if one of its names may have spoiled the
+   * answer. Notes a name that fails alone, while other names are answered, in `unreadable`; throws its failure if
+   * `unreadable` is not given. Asks once, and alone, for each of the `suspects`: names that failed alone before.
    */
   async function narrowNamed<T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,

@@ -70,7 +70,7 @@ const ASKS = new Set(['ask', 'headers', 'write', 'body']);
 /** Sections that read one object or booking, or an error. One that is odd must not stop the others. */
 const READS_ONE = new Set(['object', 'active', 'error', 'reservation', 'cancellation']);
 
-/** Whether a function failed by its own fault, so that no other answer and no later attempt helps. */
+/** Tells a fault in the code of a dialect's function from an answer that the function refuses. */
 const isOwnFault = (error: unknown): error is Error =>
   error instanceof TypeError || error instanceof ReferenceError;
 

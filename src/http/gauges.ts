@@ -18,7 +18,7 @@ import { DRIFT_KINDS } from '../state/schema.js';
 import { listStreams, readWholeSuccess } from '../state/streams.js';
 
 export type GaugeFacts = Awaited<ReturnType<typeof readGaugeFacts>>;
-/** Null: it could not be read in time. */
+/** A reading. Null: the state did not answer in time. */
 export type CountedFacts = Awaited<ReturnType<typeof readCountedFacts>>;
 
 /** Facts that are quickly read; `streams`: those of the configuration. */

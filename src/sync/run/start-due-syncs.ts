@@ -28,7 +28,7 @@ type LoadWait = ReturnType<typeof createLoadWait>;
 
 const MINUTE = 60_000;
 
-/** `askEveryMs`: the mirror is not asked more often. */
+/** `askEveryMs`: least time between two questions to the mirror. */
 export function createLoadWait(
   { state, streams, mirror, log }: LoadWaitDeps,
   { askEveryMs = MINUTE }: { askEveryMs?: number } = {},
