@@ -9,7 +9,7 @@ CREATE TABLE "slotsync"."actions" (
 	"subject" text,
 	"run_id" bigint,
 	"reason" text,
-	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream')),
+	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take')),
 	CONSTRAINT "actions_via" CHECK (via IN ('command', 'page'))
 );
 --> statement-breakpoint
@@ -116,7 +116,7 @@ CREATE TABLE "slotsync"."drift" (
 	"fields" jsonb,
 	"seen_at" timestamp with time zone NOT NULL,
 	CONSTRAINT "drift_stream_local_key_pk" PRIMARY KEY("stream","local_key"),
-	CONSTRAINT "drift_kind" CHECK (kind IN ('changed', 'missing', 'inactive', 'wrong_type', 'extra', 'stored_otherwise'))
+	CONSTRAINT "drift_kind" CHECK (kind IN ('changed', 'missing', 'inactive', 'wrong_type', 'extra', 'stored_otherwise', 'kept'))
 );
 --> statement-breakpoint
 CREATE TABLE "slotsync"."drift_events" (
@@ -236,6 +236,7 @@ CREATE TABLE "slotsync"."records" (
 	"destination_id" text,
 	"source_hash" bigint,
 	"object_hash" text,
+	"accepted_fields" text,
 	"status" text NOT NULL,
 	"refused_hash" bigint,
 	"error_code" text,

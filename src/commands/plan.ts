@@ -18,7 +18,7 @@ import { columnsOf } from '../process/terminal.js';
 import { table } from '../render/table.js';
 import type { FieldChange } from '../streams/destination-object.js';
 import { describeRenamed } from '../documents/failures.js';
-import { describeChange, formatValues } from '../documents/document.js';
+import { describeChange, describeKept, formatValues } from '../documents/document.js';
 import { widthOf } from '../render/wrap.js';
 import { describeWholeLoad } from '../sync/limits/load-age.js';
 
@@ -182,13 +182,14 @@ function describeCreate({ key, externalId, changes }: PlannedOperation, columns:
 /** Shows an operation, field by field. */
 function describeOperation(
   stream: string,
-  { operation, key, externalId, changes, problem }: PlannedOperation,
+  { operation, key, externalId, changes, kept, problem }: PlannedOperation,
 ): string[] {
   return lines(
     `${operation} ${stream} '${key}'${externalId === undefined ? '' : ` → ${externalId}`}`,
     problem === undefined
       ? changes.map((change) => `  ${describeChange(change)}`)
       : `  not possible: ${problem}`,
+    problem === undefined && kept.map((one) => `  ${describeKept(one)}`),
     problem === undefined && changes.length === 0 && '  the service already holds exactly this',
     '',
   );

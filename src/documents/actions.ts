@@ -19,6 +19,7 @@ const VERBS: Record<OperatorAction, string> = {
   unfreeze: 'ended the freeze of',
   triggers: 'changed triggers:',
   rename_stream: 'renamed the stream',
+  take: 'let the mirror win for',
 };
 
 export function actionsDocument(actions: readonly NotedAction[]): Document {

@@ -3,6 +3,7 @@
 
 import { quote } from '../situation/commands.js';
 import { present } from '../text/format.js';
+import { nameOfRule, type KeptField } from '../streams/field-rules.js';
 
 /** A part of a sentence that a surface may show in its own way. A `Date` is shown to the second. */
 export type Part =
@@ -184,6 +185,10 @@ export function formatValues(values: readonly unknown[] = []): string {
 export function describeChange(change: { field: string; old: readonly unknown[]; new: readonly unknown[] }) {
   return `${change.field}: ${formatValues(change.old)} → ${formatValues(change.new)}`;
 }
+
+/** `room.name: stays "Aula"; the mirror has "Sal 1" (write: 'changed')`. */
+export const describeKept = (kept: KeptField): string =>
+  `${kept.field}: stays ${formatValues(kept.there)}; the mirror has ${formatValues(kept.here)} (${nameOfRule(kept)})`;
 
 /** The fields of an object, a row or a reservation, each with its values. */
 export const factsOfFields = (fields: readonly { fieldId: string; values: readonly unknown[] }[]): Fact[] =>

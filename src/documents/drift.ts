@@ -31,6 +31,7 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
   wrong_type: 'is of another type at the service',
   extra: 'belongs to no record',
   stored_otherwise: 'was sent again, and the service still holds the same other value',
+  kept: 'keeps values of the service, as the rules of its fields say',
 };
 
 const nameOfKind = (kind: DriftKind) => kind.replaceAll('_', ' ');
@@ -48,7 +49,7 @@ export function verifyDocument(
     repair?: boolean | undefined;
   },
 ): Document {
-  const { streams, drifting, storedOtherwise } = result;
+  const { streams, drifting, storedOtherwise, kept } = result;
   const listedExtra = request.extras ? result.extra : 0;
   return {
     title: `Run ${result.runId}`,
@@ -63,7 +64,7 @@ export function verifyDocument(
           tally.waiting,
         ]),
       ),
-      driftSection(listed, drifting + storedOtherwise + listedExtra),
+      driftSection(listed, drifting + storedOtherwise + kept + listedExtra),
     ],
   };
 }
@@ -75,6 +76,7 @@ function verifyLead(
     drifting,
     extra: withoutRecord,
     storedOtherwise,
+    kept,
     notComparedAgain,
     requests,
   }: VerifyResult,
@@ -95,6 +97,7 @@ function verifyLead(
       !repair &&
       `To send ${sent === 1 ? 'it' : 'them'} again: ${['slotsync verify', ...names].join(' ')} --repair`,
     describeStoredOtherwise(storedOtherwise),
+    describeKeptObjects(kept),
     wrongType > 0 &&
       'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
     streams.flatMap(({ type, extra = 0 }) =>
@@ -211,7 +214,9 @@ const nextOf = (kind: DriftKind) =>
     ? 'a repair sends it again'
     : kind === 'extra'
       ? 'it is left as it is'
-      : 'an operator corrects it';
+      : kind === 'kept'
+        ? 'slotsync take lets the mirror win once'
+        : 'an operator corrects it';
 
 /** `rooms 'R1' (room_R1) was changed at the service`, and its fields. */
 function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow): Point {
@@ -265,6 +270,11 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
 export const describeExtra = (objects: number): string | false =>
   objects > 0 &&
   `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`;
+
+/** The rules of their fields keep what people entered. False without any. */
+export const describeKeptObjects = (objects: number): string | false =>
+  objects > 0 &&
+  `${plural(objects, 'object')} ${objects === 1 ? 'keeps' : 'keep'} values that people entered at the service, as the rules of the fields say: no drift, and no repair changes them.`;
 
 /** No repair changes these objects. False without any. */
 export function describeStoredOtherwise(objects: number): string | false {

@@ -17,6 +17,7 @@ import {
   type Section,
   type Text,
   describeChange,
+  describeKept,
   formatValue,
   factsOfFields,
 } from './document.js';
@@ -68,7 +69,7 @@ function inState(
     link && ['Link', describeLink(link)],
     link && ['To undo the link', text`${{ command: commandFor('slotsync match --unlink', stream, key) }}`],
     drift && [
-      'Drift',
+      drift.kind === 'kept' ? 'Kept' : 'Drift',
       text`it ${DRIFT_MEANINGS[drift.kind]}, ${{ text: 'seen', href: '/drift' }} ${drift.seenAt}`,
     ],
     ...(sides?.former.map((object): Fact => [
@@ -81,18 +82,19 @@ function inState(
     id: 'state',
     title: 'In the state',
     facts: facts.filter((fact) => fact !== false && fact !== null && fact !== undefined),
-    points: drift
-      ? [
-          {
-            text: 'Drift',
-            details: describeDriftFields(Object.entries(drift.fields ?? {})),
-            next:
-              drift.kind === 'stored_otherwise'
-                ? 'A repair leaves it out until a value changes: correct the mapping, or the object at the service.'
-                : `To repair it: slotsync verify ${stream} --repair`,
-          },
-        ]
-      : [],
+    points:
+      drift && drift.kind !== 'kept'
+        ? [
+            {
+              text: 'Drift',
+              details: describeDriftFields(Object.entries(drift.fields ?? {})),
+              next:
+                drift.kind === 'stored_otherwise'
+                  ? 'A repair leaves it out until a value changes: correct the mapping, or the object at the service.'
+                  : `To repair it: slotsync verify ${stream} --repair`,
+            },
+          ]
+        : [],
   };
 }
 
@@ -152,7 +154,8 @@ function describeFormer(
 }
 
 function sidesSections(sides: RecordExplained): Section[] {
-  const { stream, key, row, hiddenColumns, readFrom, object, problem, there, externalId, changes } = sides;
+  const { stream, key, row, hiddenColumns, readFrom, object, problem, there, externalId, changes, kept } =
+    sides;
   return [
     {
       id: 'row',
@@ -198,6 +201,21 @@ function sidesSections(sides: RecordExplained): Section[] {
           ? ['A write would change nothing.']
           : changes.map(describeChange),
     },
+    ...(kept.length === 0
+      ? []
+      : [
+          {
+            id: 'kept',
+            title: 'Fields that keep the value of the service',
+            paragraphs: kept.map(describeKept),
+            facts: [
+              [
+                'To take them from the mirror once',
+                text`${{ command: commandFor('slotsync take', stream, key) }}`,
+              ],
+            ] as Fact[],
+          },
+        ]),
   ];
 }
 
@@ -267,7 +285,7 @@ const describeHeldNext = (gate: Gate): string =>
 
 export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain' | 'held'>): string {
   const { stream, key, row, record, chain, held, there, problem } = explained;
-  const { readFrom, repetitions, isWaiting, changes, isAccepted, waiting, waitingChanges } = explained;
+  const { readFrom, repetitions, isWaiting, changes, kept, isAccepted, waiting, waitingChanges } = explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (repetitions > 0) return `${describeRepeatedKeys(repetitions, [key])}. ${remedyFor('key_not_unique')}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
@@ -283,7 +301,10 @@ export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'cha
   if (problem !== undefined) return nextRun('reports the same');
   if (!record || record.status === 'retired') return nextRun('creates it');
   if (!isAccepted || record.inDoubt) return nextRun('sends it');
-  if (changes.length === 0) return 'no action needed: the service holds what was accepted';
+  if (changes.length === 0)
+    return kept.length === 0
+      ? 'no action needed: the service holds what was accepted'
+      : 'no action needed: the rules of its fields keep what differs';
   if (explained.drift?.kind === 'stored_otherwise')
     return 'no action needed: the service stores something else than it accepts';
   const how = there ? 'it was changed at the service' : 'its object is missing at the service';

@@ -6,7 +6,7 @@ import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } fro
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
-import { describeExtra, describeStoredOtherwise } from './drift.js';
+import { describeExtra, describeKeptObjects, describeStoredOtherwise } from './drift.js';
 import { concerns, concernToPoint, kindOf, needsPerson, type Concern } from './concerns/concerns.js';
 import { findUntaken } from './concerns/records.js';
 import {
@@ -191,6 +191,7 @@ export function verifiedSection(facts: Situation): Section {
         'Never verified: it is not known what the service holds now: slotsync verify',
       streams.some(({ drift }) => drift > 0) && 'To list what drifts: slotsync verify',
       describeStoredOtherwise(streams.reduce((sum, { storedOtherwise }) => sum + storedOtherwise, 0)),
+      describeKeptObjects(streams.reduce((sum, { kept }) => sum + kept, 0)),
       describeExtra(streams.reduce((sum, { extra }) => sum + extra, 0)),
     ),
     table: verifiedTable(streams),

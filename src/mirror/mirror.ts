@@ -23,6 +23,7 @@ import {
   collect,
   createSourceReader,
   findMissingColumns,
+  findSingleValues,
   findUnfitKeys,
   keyConditions,
   type NamedColumn,
@@ -162,7 +163,10 @@ export function createMirror({
       ];
       const { fault } = stream.lookups;
       if (fault && !isSourceFault(fault)) throw fault;
-      const faults = await reader.check(stream, (types) => findMissingColumns(stream, others, types));
+      const faults = await reader.check(stream, (types) => [
+        ...findMissingColumns(stream, others, types),
+        ...findSingleValues(stream, types),
+      ]);
       return fault ? [...faults, messageOf(fault)] : faults;
     },
 

@@ -13,7 +13,7 @@ import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
-import type { DeclaredSource, Source } from '../streams/stream.js';
+import type { DeclaredSource, Source, Stream } from '../streams/stream.js';
 import { keyColumns, readValue } from './column-values.js';
 import { isKeyType, readsOwnText } from './mapped-text.js';
 import { grantSelect } from './role-rights.js';
@@ -270,6 +270,17 @@ export function findUnfitKeys(key: readonly string[], types: ColumnTypes): strin
     const type = types.get(column) ?? '';
     if (isKeyType(type)) return [];
     return `key: column ${column} is ${type}, which may hold several values; let a query convert it to text`;
+  });
+}
+
+/** A fault for each field with `add` whose column has one value. */
+export function findSingleValues({ fields, rules }: Stream, types: ColumnTypes): string[] {
+  return [...rules].flatMap(([field, { add }]) => {
+    const from = fields.get(field);
+    const column = typeof from === 'object' ? from.column : from;
+    const type = typeof column === 'string' ? types.get(column) : undefined;
+    if (!add || type === undefined || type.endsWith('[]')) return [];
+    return `fields['${field}']: \`add\` is for lists, and column ${String(column)} is ${type}; let a query make a list of it, or use \`write\``;
   });
 }
 

@@ -213,6 +213,7 @@ export function listVerified({
       /** Drift that a repair sends again. */
       repairable: sum(isRepaired),
       storedOtherwise: sum((kind) => kind === 'stored_otherwise'),
+      kept: sum((kind) => kind === 'kept'),
       /** Objects that belong to no record, where a verify was asked for them: no drift. */
       extra: sum((kind) => kind === 'extra'),
     };

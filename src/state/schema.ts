@@ -118,6 +118,7 @@ export const OPERATOR_ACTIONS = [
   'unfreeze',
   'triggers',
   'rename_stream',
+  'take',
 ] as const;
 export type OperatorAction = (typeof OPERATOR_ACTIONS)[number];
 /** The surface where an operator acted. */
@@ -144,7 +145,8 @@ export type LinkedBy = (typeof LINKED_BY)[number];
 
 /**
  * The kinds of objects that a verify finds not to be as they should be. `extra`: an object of a type we sync that is nobody's
- * record, which is no drift. `stored_otherwise`: it was sent again, and still differs in the same values.
+ * record, which is no drift. `stored_otherwise`: it was sent again, and still differs in the same values. `kept`: it differs only
+ * in fields whose rules keep what stands at the service, which is no drift.
  */
 export const DRIFT_KINDS = [
   'changed',
@@ -153,6 +155,7 @@ export const DRIFT_KINDS = [
   'wrong_type',
   'extra',
   'stored_otherwise',
+  'kept',
 ] as const;
 export type DriftKind = (typeof DRIFT_KINDS)[number];
 
@@ -455,6 +458,11 @@ export const records = slotsync.table(
     sourceHash: hash('source_hash'),
     /** Hash of the object that was accepted last; null: the service never accepted one; empty: not relied on. */
     objectHash: text('object_hash'),
+    /**
+     * Tokens of the values that were accepted last, 8 characters for each field whose rule compares with them, and wishes that the
+     * mirror win once; null: none. streams/field-rules.ts makes and reads them.
+     */
+    acceptedFields: text('accepted_fields'),
     status: text('status').$type<RecordStatus>().notNull(),
     /**
      * Hash of the row that was refused. Of a dead record: only a row with another hash is sent again. Of a failed record: the service

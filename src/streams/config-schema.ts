@@ -7,6 +7,7 @@ import { nearestName } from '../text/nearest-name.js';
 import { ROW_LIMIT_MEGABYTES } from './source.js';
 import { findPatternFault } from '../time/cron-schedule.js';
 import type { ExternalIdRule } from './external-id-rule.js';
+import { WRITE_RULES, type WriteRule } from './field-rules.js';
 import { AFTER_SYNC } from '../time/schedule.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
@@ -78,6 +79,26 @@ export interface KeyReference {
   key: string | string[];
 }
 
+/** Whose value a field gets when its object exists. A stream that owns the whole object has no such rules. */
+export interface FieldRuleConfig {
+  /**
+   * When the mapped value is written: `always` with each write of the object (the default); `changed`: when it differs from the
+   * one accepted last, so that a value entered at the service stays until then; `onCreate`: with a new object only;
+   * `whenEmpty`: while the field has no value at the service.
+   */
+  write?: Optional<WriteRule>;
+  /** Adds the mapped values to those at the service, and removes only values that were added so. For fields with several values. */
+  add?: Optional<boolean>;
+  /** What a null does: `clear` the field (the default), or `keep` what stands at the service. */
+  ifNull?: Optional<'clear' | 'keep'>;
+}
+
+/** A field with a rule of its own. */
+export interface RuledField extends FieldRuleConfig {
+  /** The column, function of the row, or column whose codes a lookup translates. */
+  from: string | FieldFunction | LookupField;
+}
+
 /** A run is held when an operation exceeds both figures. */
 export interface LimitThreshold {
   /** Number of records; 10 by default. */
@@ -115,9 +136,11 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** Template of the external id. The columns it names must never change for a row. */
   externalId: string;
   /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several. */
-  fields: ByField<Service, string | FieldFunction | LookupField>;
+  fields: ByField<Service, string | FieldFunction | LookupField | RuledField>;
   /** Field id at the service to a record of another stream. That record is sent first. */
-  references?: Optional<ByField<Service, KeyReference>>;
+  references?: Optional<ByField<Service, KeyReference & FieldRuleConfig>>;
+  /** The `write` of fields and references that say nothing else; `always` by default. */
+  write?: Optional<WriteRule>;
   /** A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs. */
   cursor?: Optional<string>;
   /** How old the load of the stream's source may be; without it as the configuration says. */
@@ -169,8 +192,8 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
 
 type BookedSource<Service extends ServiceNames> = Pick<
   StreamConfig<Service>,
-  'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields'
->;
+  'from' | 'key' | 'rowSecurity' | 'externalId'
+> & { fields: ByField<Service, string | FieldFunction | LookupField> };
 
 /**
  * The bookings that are compared with the service's reservations, and how. Without a source, the service's reservations are
@@ -402,10 +425,31 @@ const lookupField = z.strictObject({
 const field = z.union([column, fieldFunction, lookupField], {
   error: "a column name, a function of the row: (row) => …, or { column: 'code', lookup: 'name' }",
 });
-const fields = z.record(
+const FIELDS = 'an object: field id at the service to column or function';
+const fields = z.record(serviceName('a field id'), field, FIELDS);
+
+const writeRule = z.enum(WRITE_RULES, WRITE_RULES.map((rule) => `'${rule}'`).join(', '));
+const fieldRule = {
+  write: writeRule.optional(),
+  add: flag.optional(),
+  ifNull: z.enum(['clear', 'keep'], "'clear' or 'keep'").optional(),
+} satisfies Shape<FieldRuleConfig>;
+const ruledField = z.strictObject({ from: field, ...fieldRule } satisfies Shape<RuledField>);
+const FIELD_FORMS =
+  "a column name, a function of the row: (row) => …, { column: 'code', lookup: 'name' }, or { from: …, write: 'changed' }";
+const ruledFields = z.record(
   serviceName('a field id'),
-  field,
-  'an object: field id at the service to column or function',
+  z.union([field, ruledField], {
+    error: ({ input, errors }) => {
+      const [, faults = []] = errors as readonly { path: PropertyKey[]; message: string }[][];
+      const isRuled = typeof input === 'object' && input !== null && 'from' in input;
+      // One text for all forms would not say which key of a rule is wrong.
+      return isRuled
+        ? faults.map(({ path, message }) => [...path, message].join(': ')).join('; ')
+        : FIELD_FORMS;
+    },
+  }),
+  FIELDS,
 );
 
 const select = faultless(z.string('a SELECT, as text'), (sql) => {
@@ -494,11 +538,12 @@ export const streamSchema = z.strictObject({
   externalId: serviceName("a template such as 'room_{room_code}'", (text) =>
     text.includes('{__proto__}') ? PROTO_FAULT : undefined,
   ),
-  fields,
+  fields: ruledFields,
+  write: writeRule.optional(),
   references: z
     .record(
       serviceName('a field id'),
-      keyReference,
+      keyReference.extend(fieldRule),
       "an object: field id to { stream: 'rooms', key: 'home_room' }",
     )
     .default({}),

@@ -1,9 +1,17 @@
 // Resolves the declarations of the configuration file to streams: templates parsed, references checked, levels known.
 // All faults are collected; nothing stops at the first.
 import { createHash } from 'node:crypto';
-import type { KeyReference, ParsedConfig, StreamDeclaration, Fault } from './config-schema.js';
+import { isDeepStrictEqual } from 'node:util';
+import type {
+  Fault,
+  FieldRuleConfig,
+  KeyReference,
+  ParsedConfig,
+  StreamDeclaration,
+} from './config-schema.js';
 import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { ExternalIdRule } from './external-id-rule.js';
+import { DEFAULT_RULE, type FieldRule, type FieldRules } from './field-rules.js';
 import { fingerprintOf } from './fingerprints.js';
 import { listContent, useLookups, type FieldSource, type Lookup, type UsedLookups } from './lookups.js';
 import { parseTable, type Source } from './source.js';
@@ -29,15 +37,21 @@ export interface DeclaredSource {
 }
 
 type SourceKey = 'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields' | 'rowLimitMegabytes';
+/** The source of a stream or of the bookings, as it is declared. */
+type SourceDeclaration = Omit<Pick<StreamDeclaration, SourceKey>, 'fields'> & {
+  fields: Readonly<Record<string, FieldSource>>;
+};
 
 /** A kind of record that is synced. */
-export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references'> {
+export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references' | 'write'> {
   name: string;
   references: readonly Reference[];
   /** External ids of the types that its objects may have at the service: `type`, and the subtypes. */
   objectTypes: ReadonlySet<string>;
   /** Field ids that the mapping fills, references included. */
   owned: ReadonlySet<string>;
+  /** Rules of owned fields that do not simply get the mapped value. */
+  rules: FieldRules;
   /** 0 refers to nothing; a stream is sent after all of lower level. */
   level: number;
   /**
@@ -67,6 +81,10 @@ interface Surroundings {
   dialect?: string | undefined;
 }
 
+/** Whether objects of a stream are read before they are written. `patches`: the service keeps what is not sent. */
+export const readsFirst = ({ owns, rules }: Stream, { patches }: { patches: boolean }): boolean =>
+  owns === 'fields' && (!patches || rules.size > 0);
+
 /** Resolves all declarations, parents first; faults are added to `faults`. */
 export function resolveStreams(
   streams: ParsedConfig['streams'],
@@ -83,6 +101,7 @@ export function resolveStreams(
   const resolved = declarations.map(([name, declaration]) =>
     resolveStream(name, declaration, { known, templates, unreadable, lookups, modules, rule }, faults),
   );
+  refuseRulesThatDiffer(resolved, faults);
   return resolved
     .map((stream) => {
       const level = levels.get(stream.name) ?? 0;
@@ -157,8 +176,8 @@ function resolveStream(
   faults: Fault[],
 ): Unleveled {
   const at = `streams.${name}`;
-  const { from, key, rowSecurity, externalId, fields, rowLimitMegabytes, references, ...declared } =
-    declaration;
+  const { from, key, rowSecurity, externalId, rowLimitMegabytes, references, ...declared } = declaration;
+  const { fields, rules } = splitRules(declaration, at, faults);
   const given = { from, key, rowSecurity, externalId, fields, rowLimitMegabytes };
   const source = resolveDeclared(given, at, streams, faults);
   const owned = new Set([...Object.keys(fields), ...Object.keys(references)]);
@@ -179,8 +198,63 @@ function resolveStream(
     }),
     objectTypes: new Set([declaration.type, ...declaration.subtypes]),
     owned,
-    fingerprint: fingerprint(declaration, source.lookups, streams),
+    rules,
+    fingerprint: fingerprint({ ...declaration, fields }, rules, source.lookups, streams),
   };
+}
+
+/** Takes the rules of fields and references apart from where their values come from. */
+function splitRules(
+  { fields, references, write, owns }: StreamDeclaration,
+  at: string,
+  faults: Fault[],
+): { fields: Record<string, FieldSource>; rules: FieldRules } {
+  const rules = new Map<string, FieldRule>();
+  const note = (field: string, path: string, rule: FieldRuleConfig) => {
+    if (rule.add && (rule.write ?? 'always') !== 'always')
+      faults.push({ path, message: '`add` and `write` exclude each other; keep one of the two' });
+    const { add = DEFAULT_RULE.add, ifNull = DEFAULT_RULE.ifNull } = rule;
+    const resolved = {
+      write: add ? DEFAULT_RULE.write : (rule.write ?? write ?? DEFAULT_RULE.write),
+      add,
+      ifNull,
+    };
+    if (isDeepStrictEqual(resolved, DEFAULT_RULE)) return;
+    rules.set(field, resolved);
+    if (owns === 'object')
+      faults.push({
+        path,
+        message:
+          "is written without reading the object, so the service's value is not known; use owns: 'fields'",
+      });
+  };
+  const sources = Object.entries(fields).map(([field, declared]): [string, FieldSource] => {
+    const isRuled = typeof declared === 'object' && 'from' in declared;
+    note(field, `${at}.fields.${field}`, isRuled ? declared : {});
+    return [field, isRuled ? declared.from : declared];
+  });
+  for (const [field, reference] of Object.entries(references))
+    note(field, `${at}.references.${field}`, reference);
+  return { fields: Object.fromEntries(sources), rules };
+}
+
+/** Streams of one type that map one field say the same of it: their objects are not told apart at the service. */
+function refuseRulesThatDiffer(streams: readonly Unleveled[], faults: Fault[]): void {
+  for (const { name, objectTypes, rules } of streams)
+    for (const [field, rule] of rules) {
+      const other = streams.find(
+        (one) =>
+          one.name !== name &&
+          one.owned.has(field) &&
+          [...one.objectTypes].some((type) => objectTypes.has(type)) &&
+          !isDeepStrictEqual(one.rules.get(field), rule),
+      );
+      if (other)
+        faults.push({
+          path: `streams.${name}`,
+          message: `stream ${other.name} has the same type and writes '${field}' by another rule; write the same \`write\`, \`add\` and \`ifNull\` in both`,
+        });
+    }
 }
 
 function toList(value: string | string[]): string[] {
@@ -189,7 +263,7 @@ function toList(value: string | string[]): string[] {
 
 /** Resolves where the rows are and how they are read; `path` is the place of the declaration. */
 export function resolveDeclared(
-  { from, key, rowSecurity, externalId, fields, rowLimitMegabytes }: Pick<StreamDeclaration, SourceKey>,
+  { from, key, rowSecurity, externalId, fields, rowLimitMegabytes }: SourceDeclaration,
   path: string,
   { lookups, rule }: Pick<Declared, 'lookups' | 'rule'>,
   faults: Fault[],
@@ -235,7 +309,14 @@ export function resolveReference(
  * that they may reach for; a stream that is referred to counts by its external ids, so that it may be renamed.
  */
 function fingerprint(
-  { key, type, externalId, fields, references }: StreamDeclaration,
+  {
+    key,
+    type,
+    externalId,
+    fields,
+    references,
+  }: Omit<StreamDeclaration, 'fields'> & Pick<SourceDeclaration, 'fields'>,
+  rules: FieldRules,
   { contents, tables }: UsedLookups,
   { modules, templates, rule }: Pick<Declared, 'modules' | 'templates' | 'rule'>,
 ): bigint {
@@ -244,6 +325,8 @@ function fingerprint(
     ...(isComputed && modules !== '' ? [modules] : []),
     ...(contents.size + tables.size > 0 ? [[...contents].map(listContent), [...tables]] : []),
     ...(rule ? [rule] : []),
+    // What was accepted is noted again by the rules.
+    ...(rules.size > 0 ? [[...rules]] : []),
   ];
   const referred = Object.entries(references).map(([field, { stream, key: of }]) => [
     field,

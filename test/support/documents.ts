@@ -229,6 +229,7 @@ const recordSides = (value: string) =>
     externalId: value,
     there: object(value),
     changes: [{ field: value, old: [value], new: [value] }],
+    kept: [],
     isAccepted: false,
   }) as unknown as RecordExplained;
 
@@ -372,6 +373,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
         drifting: 1,
         extra: 1,
         storedOtherwise: 1,
+        kept: 0,
         notComparedAgain: 1,
         requests: 2,
       },

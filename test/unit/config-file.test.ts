@@ -369,7 +369,7 @@ describe('a configuration with faults', () => {
       'streams.rooms.type': "is missing: the external id of a type at the service, such as 'room', as text",
       'streams.rooms.externalId': "a template such as 'room_{room_code}': must not be empty",
       'streams.rooms.fields.room.name':
-        "a column name, a function of the row: (row) => …, or { column: 'code', lookup: 'name' }",
+        "a column name, a function of the row: (row) => …, { column: 'code', lookup: 'name' }, or { from: …, write: 'changed' }",
       'streams.rooms.fields.': 'a field id: must not be empty',
       'streams.rooms.references.room.building': expect.stringContaining('expected object'),
       'streams.rooms.retire': "'keep' or 'deactivate'",

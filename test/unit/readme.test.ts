@@ -151,6 +151,8 @@ describe('docs/configuration.md', () => {
     'refused',
     'pastDays',
     'futureDays',
+    'add',
+    'ifNull',
   ];
 
   it('has a row with an example for every key', () => {

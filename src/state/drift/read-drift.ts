@@ -9,8 +9,8 @@ export type DriftRow = RowOf<typeof drift>;
 const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
 /** Kinds that a repair sends again. */
 export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
-/** Kinds that are noted and no drift: the service stores a value in its own way, or an object belongs to no record. */
-const NO_DRIFT: readonly DriftKind[] = ['stored_otherwise', 'extra'];
+/** Kinds that are noted and no drift: the service stores a value in its own way, an object belongs to no record, or fields are kept. */
+const NO_DRIFT: readonly DriftKind[] = ['stored_otherwise', 'extra', 'kept'];
 const IS_NO_DRIFT = sql.raw(`IN (${NO_DRIFT.map((kind) => `'${kind}'`).join(', ')})`);
 export const isDrift = (kind: DriftKind): boolean => !NO_DRIFT.includes(kind);
 export const isRepaired = (kind: DriftKind): boolean => REPAIRED_KINDS.includes(kind);

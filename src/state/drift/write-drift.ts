@@ -55,7 +55,7 @@ export async function writeDrift(
       FOR SHARE SKIP LOCKED
     ), standing AS MATERIALIZED (
       SELECT g."localKey", g."externalId", g.fields,
-        CASE WHEN ${isStoredOtherwise(stream)} THEN 'stored_otherwise' ELSE g.kind END AS kind
+        CASE WHEN g.kind <> 'kept' AND ${isStoredOtherwise(stream)} THEN 'stored_otherwise' ELSE g.kind END AS kind
       FROM given AS g LEFT JOIN locked AS l ON l.local_key = g."localKey"
       WHERE g."writtenAt" IS NULL OR l.updated_at = g."writtenAt"::timestamptz
     ), written AS (

@@ -9,7 +9,7 @@ import { AWAITS_SECOND_ANSWER, IS_FREE, WAS_SENT } from './record-state.js';
 /** A record as the state knows it when a batch claims it. */
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
-  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash' | 'acceptedFields')
   | ('inDoubt' | 'waitsSince' | 'errorCode' | 'errorMessage' | 'refusedHash' | 'resend')
 > & {
   /**
@@ -36,7 +36,7 @@ const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${
 /** A record (named r) as a batch has claimed it. */
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
   r.destination_id AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
-  r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
+  r.accepted_fields AS "acceptedFields", r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
   r.error_message AS "errorMessage", r.refused_hash::text AS "refusedHash", r.resend, r.check_after IS NOT NULL AS "isCheckPending",
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 

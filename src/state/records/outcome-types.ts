@@ -38,6 +38,8 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       destinationId?: string | undefined;
       sourceHash: string;
       objectHash: string;
+      /** `accepted_fields` of the record from here on; null: none. Of a retirement they stay. */
+      acceptedFields?: string | null | undefined;
       retired?: boolean;
       /** The object has got its external id by this write, or by one before: its link says so no more. */
       assigned?: boolean | undefined;

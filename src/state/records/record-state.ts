@@ -74,7 +74,13 @@ export const waitsFor = (name: string): SQL =>
  * Columns with facts of the object that a record owns. They pass on with the object as they are (transfer-objects.ts), and a record
  * without an object has none of them.
  */
-const OBJECT_FACTS = ['external_id', 'destination_id', 'object_hash', 'synced_at'] as const;
+const OBJECT_FACTS = [
+  'external_id',
+  'destination_id',
+  'object_hash',
+  'accepted_fields',
+  'synced_at',
+] as const;
 
 /** The columns of `OBJECT_FACTS` in a statement. `of`: the name of the record there, with a point. */
 export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));

@@ -35,6 +35,7 @@ const SET_BY_OUTCOME = {
   destination_id: sql`coalesce(o."destinationId", r.destination_id)`,
   source_hash: sql`CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END`,
   object_hash: sql`CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END`,
+  accepted_fields: sql`CASE WHEN accepted AND o.retired IS NOT TRUE THEN o."acceptedFields" ELSE r.accepted_fields END`,
   refused_hash: sql`CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END`,
   error_code: sql`o.code`,
   error_message: sql`o.message`,
@@ -68,7 +69,7 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: Set
     UPDATE slotsync.records AS r SET (${sql.raw(Object.keys(columns).join(', '))}) = (
         SELECT ${sql.join(Object.values(columns), sql`, `)}
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
-          message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
+          message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "waitsFor" text,
           "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
           coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
@@ -142,7 +143,7 @@ function seenInSync(outcomes: readonly Outcome[]) {
 /** An outcome as the statement reads it. */
 function toRow(outcome: Outcome) {
   if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
-    const { operation, retired, externalId, destinationId, sourceHash, objectHash } = outcome;
+    const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields } = outcome;
     return {
       outcome: outcome.outcome,
       operation,
@@ -151,6 +152,7 @@ function toRow(outcome: Outcome) {
       destinationId,
       sourceHash,
       objectHash,
+      acceptedFields: acceptedFields ?? undefined,
     };
   }
   const message = 'message' in outcome ? storable(outcome.message) : undefined;

@@ -191,8 +191,10 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     const byExtId = new Map(toWrite.map((write) => [write.object.extId, write]));
     const written = await requests.put(stream, context, {
       // An object without an external id is named by its number, and gets one.
-      objects: toWrite.map(({ object: whole, link, record, retires }): PutObject => {
-        const object = destination.patches ? patchOf(whole, retires ? NOTHING : stream.owned) : whole;
+      objects: toWrite.map(({ object: whole, link, record, retires, kept }): PutObject => {
+        const object = destination.patches
+          ? patchOf(whole, retires ? NOTHING : without(stream.owned, kept))
+          : whole;
         return unnamed.has(object.extId)
           ? { ...object, id: link?.destinationId ?? record.destinationId ?? undefined }
           : object;
@@ -230,6 +232,12 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     rest = [...writes.filter(({ record }) => unsent.has(record.localKey)), ...rest];
     late = unsent.size > 0 ? late + 1 : 0;
   }
+}
+
+/** Field ids without those of kept fields. */
+function without(owned: ReadonlySet<string>, kept: Write['kept'] = []): ReadonlySet<string> {
+  const stays = new Set(kept.map(({ field }) => field));
+  return stays.size === 0 ? owned : new Set([...owned].filter((field) => !stays.has(field)));
 }
 
 /** Notes the outcomes of objects that were answered, and of those that the service fails on. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { hashObject, isSameObject } from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
-import type { Stream } from '../../streams/stream.js';
+import { readsFirst, type Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
   contradicted,
@@ -47,7 +47,7 @@ export async function readObjectsThere(
   const unnamed = new Set<string>();
   const unreadable: Unreadable = new Map();
   const unreadableNumbers: Unreadable = new Map();
-  const readsAll = (stream.owns === 'fields' && !destination.patches) || stream.objectTypes.size > 1;
+  const readsAll = readsFirst(stream, destination) || stream.objectTypes.size > 1;
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
@@ -185,12 +185,12 @@ export function chooseWrites(
     const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
     // Fields of the former mapping may not belong to the new type.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
-    const merged = mergeWithService(mapping, write.object, standing);
+    const { object: merged, kept } = mergeWithService(mapping, write.object, standing, record.acceptedFields);
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
       return note(unchanged(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
-    return [{ ...write, object: merged, former }];
+    return [{ ...write, object: merged, kept, former }];
   });
 }

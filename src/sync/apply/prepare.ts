@@ -2,6 +2,7 @@
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { hashObject } from '../../streams/destination-object.js';
+import { acceptedText } from '../../streams/field-rules.js';
 import type { Stream } from '../../streams/stream.js';
 import * as outcome from '../object/decide-outcome.js';
 import type { NoteOutcome, Write } from '../object/decide-outcome.js';
@@ -38,7 +39,16 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       );
     if ('missing' in result) return note(outcome.referenceMissing(record, sourceHash, result, stream, now));
     const { object, link } = result;
-    const write = { record, object, sourceHash, objectHash: hashObject(object), retires: false, link };
+    const acceptedFields = acceptedText(stream.rules, object);
+    const write = {
+      record,
+      object,
+      sourceHash,
+      objectHash: hashObject(object),
+      acceptedFields,
+      retires: false,
+      link,
+    };
     const beside = shared.get(key);
     if (beside !== undefined)
       return note(outcome.externalIdShared(write, { stream: stream.name, localKey: beside }));

@@ -261,7 +261,7 @@ const placeholder = () => NOT_THERE_YET;
 
 /** The changes that a write would make; a reference to a record that is not at the service yet is not compared. */
 function comparedDifferences(...compared: Parameters<typeof differencesOf>): FieldChange[] {
-  return differencesOf(...compared).filter((change) => !change.new.includes(NOT_THERE_YET));
+  return differencesOf(...compared).changes.filter((change) => !change.new.includes(NOT_THERE_YET));
 }
 
 /** Fills the tables with what is not equal. `streams`: all of their types. */

@@ -6,6 +6,7 @@ import type { SlotsyncError } from '../../errors/errors.js';
 import type { MirrorRow } from '../../mirror/mirror.js';
 import type { OwnerRecord } from '../../state/records/read/owners.js';
 import { diffObjects, type DestinationObject, type FieldChange } from '../../streams/destination-object.js';
+import { differingOf, type KeptField } from '../../streams/field-rules.js';
 import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
 import { ownedBy, whoHasObjects } from '../identity/who-has.js';
@@ -128,12 +129,17 @@ export async function readRendered(
   });
 }
 
-/** The changes that a write of this object would make there: fields that the mapping owns, and `active`. Empty: nothing. */
+/**
+ * What a write of this object would do there. `changes`: of fields that the mapping owns, and of `active`; empty: none. `kept`:
+ * fields that differ and stay, by their rules. `accepted`: the record's `accepted_fields`.
+ */
 export function differencesOf(
   stream: Stream,
   object: DestinationObject,
   standing: FoundObject | undefined,
-): FieldChange[] {
+  accepted?: string | null,
+): { changes: FieldChange[]; kept: KeptField[] } {
   const found = standing && { ...standing, extId: object.extId };
-  return diffObjects(found, mergeWithService(stream, object, found));
+  const merged = mergeWithService(stream, object, found, accepted);
+  return { changes: diffObjects(found, merged.object), kept: differingOf(merged.kept) };
 }

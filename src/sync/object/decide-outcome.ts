@@ -18,6 +18,7 @@ import {
 } from '../../state/records/outcome-types.js';
 import { EXTERNAL_ID_CHANGED, EXTERNAL_ID_CHANGED_THERE } from '../../state/records/record-state.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
+import type { KeptField } from '../../streams/field-rules.js';
 import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
 import { describeMissing, type Unmapped } from './render.js';
@@ -33,6 +34,10 @@ export interface Write {
   /** The hash of the object as the mapping makes it; of a retirement, as it is written. */
   objectHash: string;
   retires: boolean;
+  /** The text that the state keeps once the object is accepted; see `acceptedText`. */
+  acceptedFields?: string | null;
+  /** Fields that the write leaves as they are at the service. */
+  kept?: readonly KeptField[];
   /** Another record, whose row is there, has the number of the object that is to be retired. */
   hasNumberOfRow?: boolean;
   /** The record is linked to the object, whatever its template makes. */
@@ -124,7 +129,7 @@ export function failsOnObject(write: Write, code: string, error: unknown): Outco
 
 /** Made as a literal at once, because copies of it took 4 % of the time of a load. */
 function acceptance(
-  { record, object, sourceHash, objectHash, retires, link }: Write,
+  { record, object, sourceHash, objectHash, acceptedFields, retires, link }: Write,
   outcome: 'synced' | 'unchanged',
   destinationId?: string,
   operation?: keyof AcceptedCounts,
@@ -137,6 +142,7 @@ function acceptance(
     destinationId,
     sourceHash,
     objectHash,
+    acceptedFields,
     retired: retires,
     assigned: link?.assignsId,
   };

@@ -7,6 +7,7 @@ import { readExternalIds } from '../../state/records/read/external-ids.js';
 import { readLinks, type Link } from '../../state/records/links.js';
 import { keyOf } from '../../streams/external-id-rule.js';
 import { mergeObject, type DestinationObject } from '../../streams/destination-object.js';
+import { applyRules, type KeptField } from '../../streams/field-rules.js';
 import type { Row } from '../../streams/config-schema.js';
 import {
   MappingError,
@@ -81,16 +82,24 @@ function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): M
   }
 }
 
-/** The object as it is written: rendered, with what the mapping does not own kept from the service, and a type of the stream. */
+/**
+ * The object as it is written: rendered, with what the mapping does not own and what its rules keep taken from the service, and a
+ * type of the stream. `accepted`: the record's `accepted_fields`.
+ */
 export function mergeWithService(
   stream: Stream,
   object: DestinationObject,
   found: ServiceObject | undefined,
-): DestinationObject {
+  accepted: string | null | undefined,
+): { object: DestinationObject; kept: readonly KeptField[] } {
   const typed = found && stream.objectTypes.has(found.typeId) ? { ...object, typeId: found.typeId } : object;
   const spelled = found ? spellAsThere(stream, typed, found) : typed;
-  const merged = stream.owns === 'object' ? spelled : mergeObject(spelled, found, stream.owned);
-  return spelled.spelling === undefined ? merged : { ...merged, spelling: spelled.spelling };
+  const { object: chosen, kept } = applyRules(stream.rules, spelled, found, accepted);
+  const merged = stream.owns === 'object' ? chosen : mergeObject(chosen, found, stream.owned);
+  return {
+    object: spelled.spelling === undefined ? merged : { ...merged, spelling: spelled.spelling },
+    kept,
+  };
 }
 
 /** The object with its external id and its references spelled as at the service, where the service takes both for the same. */

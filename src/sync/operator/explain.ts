@@ -16,6 +16,7 @@ import { templateColumns } from '../../streams/external-id.js';
 import type { Row } from '../../streams/config-schema.js';
 import type { MirrorRow } from '../../mirror/mirror.js';
 import { diffObjects, hashObject } from '../../streams/destination-object.js';
+import { differingOf } from '../../streams/field-rules.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdOfRow } from '../identity/row-ids.js';
 import { decideOperation, parseMark, type Mark } from '../object/decide-operation.js';
@@ -73,6 +74,8 @@ export async function explainRecord(
       ? new Map()
       : await destination.findObjects(wanted, stream.type, { ...CONTEXT, signal });
   const there = externalId === undefined ? undefined : standing.get(externalId);
+  const accepted = record?.acceptedFields;
+  const merged = object && mergeWithService(stream, object, there, accepted);
   return {
     ...known,
     /** Undefined: there is no such row. Other columns may hold personal data that has nothing to do with the object. */
@@ -96,7 +99,9 @@ export async function explainRecord(
       isUndecided,
     })),
     /** The changes that a write would make at the service, field by field. */
-    changes: object ? diffObjects(there, mergeWithService(stream, object, there)) : [],
+    changes: merged ? diffObjects(there, merged.object) : [],
+    /** Fields that differ and stay as they are at the service, by their rules. */
+    kept: differingOf(merged?.kept ?? []),
     /** Whether the object is the one that was accepted last. */
     isAccepted: object !== undefined && record?.objectHash === hashObject(object),
     /** The next plan's decision about it. */

@@ -124,7 +124,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
         // An object of another type is not overwritten: its record says so.
         if (!there || !('object' in there) || !stream.objectTypes.has(there.object.typeId)) continue;
         const externalId = there.object.extId;
-        const changes = differencesOf(stream, { ...object, extId: externalId }, there.object);
+        const { changes } = differencesOf(stream, { ...object, extId: externalId }, there.object);
         met.set(key, { key, externalId, changes });
       }
       return withoutOwned(deps, met);

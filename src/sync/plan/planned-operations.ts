@@ -5,8 +5,9 @@ import type { ServiceObject } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
 import { openCsvFile } from '../../files/csv-file.js';
 import { openOutputFile } from '../../files/text-file.js';
-import { readOwnersByKey } from '../../state/records/read/owners.js';
+import { readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
+import { keptToJson, nameOfRule, type KeptField } from '../../streams/field-rules.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
 import { type Rendered, renderWithParents } from '../object/render.js';
@@ -30,6 +31,8 @@ export interface PlannedOperation {
   externalId: string | undefined;
   /** Empty: the service holds exactly this, or there is a problem. */
   changes: FieldChange[];
+  /** Fields that differ and stay as they are at the service, by their rules. */
+  kept: KeptField[];
   problem: string | undefined;
 }
 
@@ -43,7 +46,7 @@ export async function describeOperations(
   if (planned.length === 0) return [];
   const keys = planned.map(({ key }) => key);
   const owners = await readOwnersByKey(deps.state.db, stream.name, keys);
-  const known = new Map(owners.map(({ localKey, externalId }) => [localKey, externalId]));
+  const known = new Map(owners.map((owner) => [owner.localKey, owner]));
   const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
   const rendered = await renderWithParents(
     deps,
@@ -53,7 +56,7 @@ export async function describeOperations(
   );
   const externalIdOf = (key: string) => {
     const result = rendered.get(key);
-    return result && 'extId' in result ? result.extId : known.get(key);
+    return result && 'extId' in result ? result.extId : known.get(key)?.externalId;
   };
   const sought = planned.flatMap(({ operation, key }): SoughtObject | [] => {
     const [result, extId] = [rendered.get(key), externalIdOf(key)];
@@ -67,34 +70,55 @@ export async function describeOperations(
     const [result, there, externalId] = [rendered.get(key), standing.get(key), externalIdOf(key)];
     const unmapped = result && 'problem' in result ? result.problem : undefined;
     if (there && 'ambiguity' in there)
-      return { operation, key, externalId, changes: [], problem: there.ambiguity };
+      return { operation, key, externalId, ...NOTHING_CHANGES, problem: there.ambiguity };
     const object = there && 'object' in there ? there.object : undefined;
     const reason = unreadable.get(key) ?? (there && 'unreadable' in there ? there.unreadable : undefined);
     return {
       operation,
       key,
       externalId: object?.extId ?? externalId,
-      changes: reason ? [] : changesOf(stream, result, object),
+      ...(reason ? NOTHING_CHANGES : changesOf(stream, result, object, known.get(key))),
       problem: unmapped ?? reason?.message,
     };
   });
 }
 
 export function toRefused({ key, externalId, message }: RefusedRow): PlannedOperation {
-  return { operation: 'refuse', key, externalId, changes: [], problem: message };
+  return { operation: 'refuse', key, externalId, ...NOTHING_CHANGES, problem: message };
 }
 
+const NOTHING_CHANGES = { changes: [], kept: [] };
+
 /** The changes by the write of a rendered row or, without a row, by the retirement. */
-function changesOf(stream: Stream, result: Rendered | undefined, standing: ServiceObject | undefined) {
-  if (!result) return standing ? diffObjects(standing, { ...standing, active: false }) : [];
-  if ('problem' in result) return [];
+function changesOf(
+  stream: Stream,
+  result: Rendered | undefined,
+  standing: ServiceObject | undefined,
+  record: OwnerRecord | undefined,
+): Pick<PlannedOperation, 'changes' | 'kept'> {
+  if (!result)
+    return {
+      changes: standing ? diffObjects(standing, { ...standing, active: false }) : [],
+      kept: [],
+    };
+  if ('problem' in result) return NOTHING_CHANGES;
   const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
-  return differencesOf(stream, object, standing);
+  return differencesOf(stream, object, standing, record?.acceptedFields);
 }
 
 // A plan as a file: for a spreadsheet one line for each field that would change, for programs one object for each operation.
 
-const COLUMNS = ['stream', 'operation', 'key', 'external_id', 'field', 'there', 'here', 'problem'] as const;
+const COLUMNS = [
+  'stream',
+  'operation',
+  'key',
+  'external_id',
+  'field',
+  'there',
+  'here',
+  'kept_by',
+  'problem',
+] as const;
 
 interface PlanFile {
   write(stream: string, operations: readonly PlannedOperation[]): Promise<void>;
@@ -123,24 +147,33 @@ export async function openPlanFile(file: string): Promise<PlanFile> {
 }
 
 /** An operation that changes no field has one row without one. Several values of a field are separated by `; `. */
-function toRows(stream: string, { operation, key, externalId, changes, problem }: PlannedOperation) {
+function toRows(stream: string, { operation, key, externalId, changes, kept, problem }: PlannedOperation) {
   const row = { stream, operation, key, external_id: externalId, problem };
-  if (changes.length === 0) return [row];
-  return changes.map((change) => ({
-    ...row,
-    field: change.field,
-    there: change.old.join('; '),
-    here: change.new.join('; '),
+  const changed = changes.map(({ field, old: there, new: here }) => ({
+    field,
+    there,
+    here,
+    kept_by: undefined,
   }));
+  const stays = kept.map((one) => ({ ...one, kept_by: nameOfRule(one) }));
+  const rows = [...changed, ...stays].map(({ field, there, here, kept_by }) => ({
+    ...row,
+    field,
+    there: there.join('; '),
+    here: here.join('; '),
+    kept_by,
+  }));
+  return rows.length === 0 ? [row] : rows;
 }
 
-function toJson(stream: string, { operation, key, externalId, changes, problem }: PlannedOperation) {
+function toJson(stream: string, { operation, key, externalId, changes, kept, problem }: PlannedOperation) {
   return {
     stream,
     operation,
     key,
     external_id: externalId ?? null,
     changes: changes.map((change) => ({ field: change.field, there: change.old, here: change.new })),
+    ...(kept.length > 0 && { kept: kept.map(keptToJson) }),
     ...(problem === undefined ? {} : { problem }),
   };
 }

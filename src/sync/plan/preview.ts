@@ -4,7 +4,7 @@ import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/error
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { LoadFacts, PlanCounts } from '../../state/schema.js';
-import type { Stream } from '../../streams/stream.js';
+import { readsFirst, type Stream } from '../../streams/stream.js';
 import { toLoadFacts } from '../limits/load-age.js';
 import {
   describeOperations,
@@ -196,7 +196,7 @@ function countRequests(
   patches: boolean,
 ): number {
   const { unlessReserved, batchSize } = stream;
-  const isRead = stream.owns === 'fields' && !patches;
+  const isRead = readsFirst(stream, { patches });
   let requests = !isRead ? Math.ceil(unaccepted / keysPerBatch(stream)) : 0;
   for (const [limit, count] of Object.entries(records)) {
     if (held.includes(limit)) continue;

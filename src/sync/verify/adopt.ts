@@ -4,6 +4,7 @@
 import type { FoundObject } from '../../destination/destination.js';
 import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
 import { hashObject } from '../../streams/destination-object.js';
+import { acceptedText } from '../../streams/field-rules.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';
 import { differencesOf, readBeside, type Owner } from '../object/compare-objects.js';
 import type { Pass } from './read-back.js';
@@ -84,7 +85,12 @@ function recordOf(
     return { ...named, ...NEVER_ACCEPTED };
   const isEqual =
     stream.objectTypes.has(object.typeId) &&
-    differencesOf(stream, rendered.object, { ...object, id, extId }).length === 0;
+    differencesOf(stream, rendered.object, { ...object, id, extId }).changes.length === 0;
   if (!isEqual) return { ...named, ...NEVER_ACCEPTED };
-  return { ...named, sourceHash: row.hash, objectHash: hashObject(rendered.object) };
+  return {
+    ...named,
+    sourceHash: row.hash,
+    objectHash: hashObject(rendered.object),
+    acceptedFields: acceptedText(stream.rules, rendered.object),
+  };
 }

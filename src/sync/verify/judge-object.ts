@@ -7,7 +7,6 @@ import type { FoundObject } from '../../destination/destination.js';
 import type { DriftingObject } from '../../state/drift/write-drift.js';
 import type { OwnerRecord } from '../../state/records/read/owners.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
-import type { Stream } from '../../streams/stream.js';
 import { differencesOf, type Owner } from '../object/compare-objects.js';
 
 /**
@@ -44,14 +43,16 @@ export function judgeObject(
 }
 
 function judgeAnswer(compared: Compared, object: FoundObject | undefined): Judgement {
-  const { stream, record } = compared;
+  const { record } = compared;
   if (!record.isSettled) return 'waiting';
   switch (record.status) {
     case 'synced': {
       if (isAbandoned(compared)) return 'abandoned';
       const expected = unchangedObject(compared);
       if (!expected) return 'waiting';
-      return hashObject(expected) === record.objectHash ? judgeActive(stream, expected, object) : 'doubtful';
+      return hashObject(expected) === record.objectHash
+        ? judgeActive(compared, expected, object)
+        : 'doubtful';
     }
     case 'retired':
       return judgeRetired(compared, object);
@@ -71,16 +72,20 @@ function unchangedObject({ record, row, rendered }: Compared): DestinationObject
 }
 
 function judgeActive(
-  stream: Stream,
+  { stream, record }: Compared,
   expected: DestinationObject,
   object: FoundObject | undefined,
 ): Judgement {
   if (!object) return { kind: 'missing', fields: undefined };
   if (!stream.objectTypes.has(object.typeId)) return { kind: 'wrong_type', fields: undefined };
-  const differences = differencesOf(stream, expected, object);
-  if (differences.length === 0) return 'fine';
+  const { changes, kept } = differencesOf(stream, expected, object, record.acceptedFields);
+  if (changes.length === 0) {
+    if (kept.length === 0) return 'fine';
+    const standing = kept.map(({ field, here, there }) => [field, { here, there }] as const);
+    return { kind: 'kept', fields: Object.fromEntries(standing) };
+  }
   const fields = Object.fromEntries(
-    differences.map(({ field, old, new: here }) => [field, { here, there: old }]),
+    changes.map(({ field, old, new: here }) => [field, { here, there: old }]),
   );
   return { kind: object.active ? 'changed' : 'inactive', fields };
 }

@@ -48,6 +48,8 @@ export interface VerifyResult {
   extra: number;
   /** Objects that were sent again, and still differ in the same values: a repair leaves them out. */
   storedOtherwise: number;
+  /** Objects that differ only in fields whose rules keep what stands at the service: no drift. */
+  kept: number;
   /** Objects of records that an earlier verify saw drift, and that could not be compared by this one. Of a sample: 0. */
   notComparedAgain: number;
   requests: number;
@@ -105,9 +107,10 @@ export async function verifyAlone(
   const drifting = sumOf((tally) => countRepairable(tally) + (tally.wrong_type ?? 0));
   const extra = sumOf((tally) => tally.extra ?? 0);
   const storedOtherwise = sumOf((tally) => tally.stored_otherwise ?? 0);
+  const kept = sumOf((tally) => tally.kept ?? 0);
   if (sample === undefined) await settleRestored(deps.state.db, [...deps.streams.keys()]);
   const notComparedAgain = sample === undefined ? await countNotComparedAgain(deps.state.db, runId) : 0;
-  const counts = { drifting, extra, storedOtherwise, notComparedAgain };
+  const counts = { drifting, extra, storedOtherwise, kept, notComparedAgain };
   deps.log.info({ runId, requests, ...counts, sample }, 'objects verified');
   return { runId, streams: result.streams, ...counts, requests };
 }

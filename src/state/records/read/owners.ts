@@ -13,6 +13,7 @@ export interface OwnerRecord extends RecordKey {
   status: RecordStatus;
   sourceHash: string | null;
   objectHash: string | null;
+  acceptedFields: string | null;
   /** It keeps an object that no row has since the external id of a record changed: the key of that record. */
   formerKey: string | null;
   /** The same, and no operator has decided about the object. */
@@ -32,7 +33,7 @@ export interface OwnerRecord extends RecordKey {
 /** Columns of a row of `records` (named r). */
 const OWNER = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
   r.destination_id AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
-  r.object_hash AS "objectHash", r.former_key AS "formerKey", ${IS_FORMER} AS "isFormer", ${MAY_BE_AT_SERVICE} AS "mayBeAtService",
+  r.object_hash AS "objectHash", r.accepted_fields AS "acceptedFields", r.former_key AS "formerKey", ${IS_FORMER} AS "isFormer", ${MAY_BE_AT_SERVICE} AS "mayBeAtService",
   r.claimed_by IS NULL AND NOT r.in_doubt AND r.check_after IS NULL AS "isSettled",
   extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds",
   extract(epoch FROM r.updated_at)::float8 AS "writtenSeconds",

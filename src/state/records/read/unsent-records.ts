@@ -39,7 +39,7 @@ export async function readKnowledge(
   const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned' | 'held' | 'drifting'>>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records WHERE ${isOf('stream')}) AS "hasRecords",
       EXISTS (SELECT FROM slotsync.streams WHERE planned_at IS NOT NULL AND ${isOf('stream')}) AS "isPlanned",
-      (SELECT count(*)::int FROM slotsync.drift WHERE kind <> 'extra' AND ${isOf('stream')}) AS drifting,
+      (SELECT count(*)::int FROM slotsync.drift WHERE kind NOT IN ('extra', 'kept') AND ${isOf('stream')}) AS drifting,
       (SELECT coalesce(sum(count), 0)::int FROM slotsync.gates WHERE operation <> 'repair' AND ${isOf('stream')}) AS held`;
   const underWay = await query<Knowledge['underWay'][number]>(db)`
     SELECT r.id::float8 AS "runId", sum(cardinality(b.keys))::int AS records

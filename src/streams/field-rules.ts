@@ -1,0 +1,154 @@
+// Whose value a field gets when an object is written: the mirror's, or the one that stands at the service. A person may have
+// entered the value there. Pure.
+import { createHash } from 'node:crypto';
+import { createObject, type DestinationObject } from './destination-object.js';
+
+/**
+ * When a mapped value is written to an object that exists. `always`: with each write. `changed`: when it differs from the value
+ * that was accepted last. `onCreate`: never. `whenEmpty`: while the field has no value at the service.
+ */
+export const WRITE_RULES = ['always', 'changed', 'onCreate', 'whenEmpty'] as const;
+export type WriteRule = (typeof WRITE_RULES)[number];
+
+export interface FieldRule {
+  write: WriteRule;
+  /** The mapping adds its values to those at the service, and removes only values that it has added. */
+  add: boolean;
+  /** A mapped null empties the field (`clear`), or leaves it as it is. */
+  ifNull: 'clear' | 'keep';
+}
+
+/** The rule of a field without one of its own. */
+export const DEFAULT_RULE: FieldRule = { write: 'always', add: false, ifNull: 'clear' };
+
+/** Rules by field id, without fields of the default rule. */
+export type FieldRules = ReadonlyMap<string, FieldRule>;
+
+/** The option of the rule that keeps the value of the service. */
+export type KeptBy = 'write' | 'ifNull';
+
+/** A field that a write leaves as it is. */
+export interface KeptField {
+  field: string;
+  keptBy: KeptBy;
+  rule: FieldRule;
+  /** The mapped values, and those at the service. */
+  here: readonly string[];
+  there: readonly string[];
+}
+
+interface FieldFacts {
+  field: string;
+  rule: FieldRule;
+  mapped: readonly string[];
+  /** At the service. */
+  there: readonly string[];
+  accepted: AcceptedFields;
+}
+
+/** What the state knows of the fields of an object that was accepted: a set of tokens. */
+export type AcceptedFields = ReadonlySet<string>;
+
+const TOKEN_LENGTH = 8;
+/** 48 bits over a text: as long as a hash may be that each field of each record keeps. */
+const tokenOf = (...parts: readonly unknown[]): string =>
+  createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, TOKEN_LENGTH);
+
+const valuesToken = (field: string, values: readonly string[]) => tokenOf('values', field, values);
+const addedToken = (field: string, value: string) => tokenOf('added', field, value);
+/** The wish of an operator that the mirror wins once. */
+const takeToken = (field: string) => tokenOf('take', field);
+
+export function parseAccepted(text: string | null | undefined): AcceptedFields {
+  return new Set(text?.match(new RegExp(`.{${TOKEN_LENGTH}}`, 'g')) ?? []);
+}
+
+/**
+ * The text that the state keeps of an accepted object, as the mapping made it: eight characters for each field with `write:
+ * 'changed'`, and for each value of a field with `add`. Null: no rule needs one.
+ */
+export function acceptedText(rules: FieldRules, mapped: DestinationObject): string | null {
+  if (rules.size === 0) return null;
+  const valuesOf = valuesByField(mapped);
+  const tokens = [...rules].flatMap(([field, { write, add }]) => {
+    const values = valuesOf.get(field) ?? [];
+    if (add) return values.map((value) => addedToken(field, value));
+    return write === 'changed' ? valuesToken(field, values) : [];
+  });
+  return tokens.length === 0 ? null : tokens.join('');
+}
+
+/** The text that lets the mirror win in these fields at the next write. It is added to the text of the accepted object. */
+export const takeText = (fields: readonly string[]): string => fields.map(takeToken).join('');
+
+/** Decides one field of an object that exists. `keptBy`: the service's values win by this option. */
+export function decideField({ field, rule, mapped, there, accepted }: FieldFacts): {
+  values: readonly string[];
+  keptBy?: KeptBy;
+} {
+  if (accepted.has(takeToken(field))) return { values: mapped };
+  if (rule.ifNull === 'keep' && mapped.length === 0) return { values: there, keptBy: 'ifNull' };
+  if (rule.add) {
+    const wanted = new Set(mapped);
+    const stays = there.filter((value) => wanted.has(value) || !accepted.has(addedToken(field, value)));
+    const standing = new Set(stays);
+    return { values: [...stays, ...[...wanted].filter((value) => !standing.has(value))] };
+  }
+  const isKept =
+    rule.write === 'onCreate' ||
+    (rule.write === 'whenEmpty' && there.length > 0) ||
+    (rule.write === 'changed' && accepted.has(valuesToken(field, mapped)));
+  return isKept ? { values: there, keptBy: 'write' } : { values: mapped };
+}
+
+/**
+ * The object with the values that its rules choose, and the fields that keep those of the service. `acceptedBefore`: the text that
+ * the state keeps of the object; without it every value counts as changed.
+ */
+export function applyRules(
+  rules: FieldRules,
+  mapped: DestinationObject,
+  there: DestinationObject | undefined,
+  acceptedBefore: string | null | undefined,
+): { object: DestinationObject; kept: readonly KeptField[] } {
+  if (!there || rules.size === 0) return { object: mapped, kept: [] };
+  const accepted = parseAccepted(acceptedBefore);
+  const values = valuesByField(mapped);
+  const standing = valuesByField(there);
+  const kept: KeptField[] = [];
+  for (const [field, rule] of rules) {
+    const facts = {
+      field,
+      rule,
+      mapped: values.get(field) ?? [],
+      there: standing.get(field) ?? [],
+      accepted,
+    };
+    const decided = decideField(facts);
+    values.set(field, decided.values);
+    if (decided.keptBy)
+      kept.push({ field, keptBy: decided.keptBy, rule, here: facts.mapped, there: facts.there });
+  }
+  const { extId, typeId, active, carried, spelling } = mapped;
+  const object = createObject(extId, typeId, active, values, carried);
+  return { object: spelling === undefined ? object : { ...object, spelling }, kept };
+}
+
+/** Kept fields whose values differ on the two sides. */
+export const differingOf = (kept: readonly KeptField[]): KeptField[] =>
+  kept.filter(({ here, there }) => JSON.stringify(here) !== JSON.stringify(there));
+
+/** The option that keeps a field, as it is written in the configuration. */
+export const nameOfRule = ({ keptBy, rule }: Pick<KeptField, 'keptBy' | 'rule'>): string =>
+  keptBy === 'ifNull' ? "ifNull: 'keep'" : `write: '${rule.write}'`;
+
+/** A kept field as commands print it with `--json`. */
+export const keptToJson = (kept: KeptField) => ({
+  field: kept.field,
+  there: kept.there,
+  here: kept.here,
+  keptBy: nameOfRule(kept),
+});
+
+const valuesByField = ({ fields }: DestinationObject) =>
+  new Map(fields.map(({ fieldId, values }) => [fieldId, values] as const));
