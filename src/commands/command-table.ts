@@ -262,6 +262,13 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
 
+  noted(program.command('take'))
+    .argument('<stream>', 'the stream of the record')
+    .argument('<key>', 'local key')
+    .argument('[fields...]', 'field ids (default: every field whose rule may keep a value of the service)')
+    .description('let the mirror win once in fields that keep what people entered at the service')
+    .action(withApp({ needs: STATE }, async () => (await import('./take.js')).take));
+
   noted(program.command('rename'))
     .argument('<stream>', 'the stream of both keys')
     .argument(
