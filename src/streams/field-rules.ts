@@ -50,14 +50,16 @@ interface FieldFacts {
 export type AcceptedFields = ReadonlySet<string>;
 
 const TOKEN_LENGTH = 8;
-/** 48 bits over a text: as long as a hash may be that each field of each record keeps. */
-const tokenOf = (...parts: readonly unknown[]): string =>
-  createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, TOKEN_LENGTH);
+/** Some 42 bits over a text: as long as a hash may be that each field of each record keeps. `mark`: the kind, where it has one. */
+const tokenOf = (mark: string, ...parts: readonly unknown[]): string =>
+  (mark + createHash('sha256').update(JSON.stringify(parts)).digest('base64url')).slice(0, TOKEN_LENGTH);
 
-const valuesToken = (field: string, values: readonly string[]) => tokenOf('values', field, values);
-const addedToken = (field: string, value: string) => tokenOf('added', field, value);
+// After a write whose answer was lost the state drops the tokens without a mark: FIELDS_IN_DOUBT in record-state.ts. The service may
+// hold what that write said, and `changed` must not take it for a person's value. Values that were added stay known.
+const valuesToken = (field: string, values: readonly string[]) => tokenOf('', field, values);
+const addedToken = (field: string, value: string) => tokenOf('+', field, value);
 /** The wish of an operator that the mirror wins once. */
-const takeToken = (field: string) => tokenOf('take', field);
+const takeToken = (field: string) => tokenOf('!', field);
 
 export function parseAccepted(text: string | null | undefined): AcceptedFields {
   return new Set(text?.match(new RegExp(`.{${TOKEN_LENGTH}}`, 'g')) ?? []);

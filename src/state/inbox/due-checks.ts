@@ -3,7 +3,7 @@
 // is followed up in the same way.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
-import { AWAITS_SECOND_ANSWER, IS_FORMER, IS_FREE } from '../records/record-state.js';
+import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FORMER, IS_FREE } from '../records/record-state.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 import { isWorkWaiting } from './take-changes.js';
 
@@ -39,7 +39,8 @@ export async function addDueChecks(
       ORDER BY r.check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
     ), doubted AS (
       UPDATE slotsync.records AS r
-      SET in_doubt = r.in_doubt OR NOT ${AWAITS_SECOND_ANSWER}, check_after = NULL
+      SET in_doubt = r.in_doubt OR NOT ${AWAITS_SECOND_ANSWER}, check_after = NULL,
+        accepted_fields = CASE WHEN ${AWAITS_SECOND_ANSWER} THEN r.accepted_fields ELSE ${FIELDS_IN_DOUBT} END
       FROM due WHERE r.stream = due.stream AND r.local_key = due.local_key
       RETURNING r.stream, r.local_key, ${IS_FORMER} AS is_former
     ), added AS (

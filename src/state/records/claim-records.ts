@@ -4,7 +4,7 @@ import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { destination, records } from '../schema.js';
-import { AWAITS_SECOND_ANSWER, IS_FREE, WAS_SENT } from './record-state.js';
+import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, WAS_SENT } from './record-state.js';
 
 /** A record as the state knows it when a batch claims it. */
 export type ClaimedRecord = Pick<
@@ -32,6 +32,9 @@ export interface Claim {
 }
 
 const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${seconds})`;
+
+/** A batch that is gone, or a write whose answer was lost, may have changed the object of a record named r. */
+const MAY_BE_WRITTEN = sql`(r.claimed_by IS NOT NULL OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false))`;
 
 /** A record (named r) as a batch has claimed it. */
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
@@ -76,8 +79,8 @@ export async function claimRecords(
       WHERE (base_url, organization_id) <> (${binding.baseUrl}, ${binding.organizationId}))
     ORDER BY key COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
-      in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL
-        OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false),
+      in_doubt = r.in_doubt OR ${MAY_BE_WRITTEN},
+      accepted_fields = CASE WHEN ${MAY_BE_WRITTEN} THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END,
       check_after = CASE WHEN r.claimed_by IS NOT NULL THEN ${lateAfter(claim)}
         WHEN r.check_after > now() THEN r.check_after END,
       external_id = CASE WHEN NOT ${WAS_SENT} AND r.claimed_by IS NULL
@@ -114,7 +117,8 @@ export const releasingClaim = (claim: Pick<Claim, 'token' | 'stream'>, keys: rea
  * again, and once more when the write cannot be carried out any more.
  */
 export async function doubtRecords(db: Queries, claim: Claim, keys: readonly string[]) {
-  await updateClaimed(db, claim, keys, sql`in_doubt = true, check_after = ${lateAfter(claim)}`);
+  const change = sql`in_doubt = true, accepted_fields = ${FIELDS_IN_DOUBT}, check_after = ${lateAfter(claim)}`;
+  await updateClaimed(db, claim, keys, change);
 }
 
 async function updateClaimed(db: Queries, claim: Claim, keys: readonly string[], change: SQL) {

@@ -85,6 +85,14 @@ const OBJECT_FACTS = [
 /** The columns of `OBJECT_FACTS` in a statement. `of`: the name of the record there, with a point. */
 export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));
 
+/**
+ * `accepted_fields` of a record (named r) once a write of it was sent, or may have been, of whose answer nothing is known: the
+ * service may hold values that nobody accepted, and they are not a person's. streams/field-rules.ts marks the tokens that stay.
+ */
+export const FIELDS_IN_DOUBT = sql.raw(
+  `nullif(array_to_string(ARRAY(SELECT t[1] FROM regexp_matches(r.accepted_fields, '[+!].{7}', 'g') AS t), ''), '')`,
+);
+
 /** A record (named r) after it lost its object. If its row has another external id, the next run sends it. */
 export const WITHOUT_OBJECT = sql`${sql.raw(OBJECT_FACTS.map((column) => `${column} = NULL`).join(', '))},
   source_hash = NULL, in_doubt = false, check_after = NULL, updated_at = now(),
@@ -115,6 +123,13 @@ export async function doubtNumber(db: Queries, records: RecordKeys): Promise<voi
 }
 
 /** The statement of `checkAgain`. */
-export const checkingAgain = ({ stream, keys }: RecordKeys, isMeant: SQL = MAY_BE_AT_SERVICE): SQL => sql`
-  UPDATE slotsync.records AS r SET in_doubt = true, check_after = coalesce(r.check_after, now())
-  WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isMeant}`;
+export const checkingAgain = ({ stream, keys }: RecordKeys): SQL => sql`
+  UPDATE slotsync.records AS r SET ${CHECK_AGAIN}
+  WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${MAY_BE_AT_SERVICE}`;
+
+/** The statement that does so for those of which two batches may have written the object. `isLost`: a condition on a record named r. */
+export const doubtingLost = ({ stream, keys }: RecordKeys, isLost: SQL): SQL => sql`
+  UPDATE slotsync.records AS r SET ${CHECK_AGAIN}, accepted_fields = ${FIELDS_IN_DOUBT}
+  WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isLost}`;
+
+const CHECK_AGAIN = sql`in_doubt = true, check_after = coalesce(r.check_after, now())`;

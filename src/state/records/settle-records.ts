@@ -6,7 +6,7 @@ import { releasingClaim } from './claim-records.js';
 import { notingAssigned } from './links.js';
 import type { LimitedOperation } from '../schema.js';
 import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
-import { checkingAgain, WAS_SENT } from './record-state.js';
+import { doubtingLost, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
 /** Outcomes of claimed records. */
@@ -105,7 +105,7 @@ export function followOutcomes({
   const kept = keysOf(outcomes.filter(hasRecord));
   const mended = seenInSync(outcomes);
   return [
-    ...(kept.length > 0 ? [checkingAgain({ stream, keys: kept }, IS_LOST)] : []),
+    ...(kept.length > 0 ? [doubtingLost({ stream, keys: kept }, IS_LOST)] : []),
     ...(assigned.length > 0 ? [notingAssigned(stream, keysOf(assigned))] : []),
     ...(forgotten.length > 0
       ? [
