@@ -7,13 +7,11 @@ import { exitCodeOfRun } from '../../src/commands/exit-code.js';
 import { unfreeze } from '../../src/commands/freeze.js';
 import { startAndWork } from '../../src/commands/work-run.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
-import { readSituation } from '../../src/situation/situation.js';
 import { listFrozen } from '../../src/state/freezes.js';
-import { rejectGates } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { readInbox, readInboxAge } from '../../src/state/inbox/read-inbox.js';
-import { listBadReadings, readRun } from '../../src/state/runs/read-runs.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { listStreams } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -64,20 +62,6 @@ it('approval: approves nothing while another run over the stream is unfinished, 
     `nothing was approved: run ${other} over the same streams is not finished yet`,
   );
   expect(await gatesOf(world)).toMatchObject([{ approval: null }]);
-});
-
-it('rejection: the gate stays closed and is quiet until its keys change; the run is done then', async () => {
-  const { world, runId } = await openHeld();
-  expect(await shownIn(world)).toContain('Needs a person: 1 hold.');
-  await rejectGates(world.state.db, runId, {}, OPERATOR);
-  expect(await shownIn(world)).toContain('Nothing needs a person.');
-  const { run } = await world.sync();
-  expect({ status: run.status, code: exitCodeOfRun(run) }).toEqual({ status: 'held', code: 0 });
-  expect(await shownIn(world)).toContain('Nothing needs a person.');
-  await world.sql`DELETE FROM rooms WHERE code = 'r011'`;
-  const changed = await world.sync();
-  expect(exitCodeOfRun(changed.run)).toBe(3);
-  expect(await shownIn(world)).toContain('Needs a person: 1 hold.');
 });
 
 describe('a freeze', () => {
@@ -153,21 +137,4 @@ describe('a detached sync beside an unfinished run', () => {
     expect((await readRun(world.state.db, run.id))?.finishedAt).toBeNull();
     expect((await listStreams(world.state.db))[0]?.dueReason).toBe(reason);
   });
-});
-
-it('readings: a reconcile of changes does not end the failure of one of a window, and a later window ends both', async () => {
-  const world = await open(rooms());
-  const add = (status: string, hours: number) => world.sql`
-    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, error_code, finished_at, range)
-    VALUES ('reconcile', 'sync', 'schedule', '{}', ${status}, ${status === 'failed' ? 'timeout' : null}, now(),
-      jsonb_build_object('to', (now() + make_interval(hours => ${hours}))::text))`;
-  const bad = async () => (await listBadReadings(world.state.db)).map(({ id }) => id);
-  await add('failed', 48);
-  await add('succeeded', -1);
-  expect(await bad()).toEqual([1]);
-  await add('failed', -1);
-  expect(await bad()).toEqual([3, 1]);
-  expect((await readSituation(world.state.db)).badReadings).toHaveLength(2);
-  await add('succeeded', 48);
-  expect(await bad()).toEqual([]);
 });

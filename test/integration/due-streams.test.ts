@@ -2,15 +2,12 @@
 // A stream is due until a whole sync of it has ended its plan. A part of a stream, however it was sent, is no success of it, and
 // takes nothing away from what a whole sync has to do.
 import { describe, expect, it } from 'vitest';
-import { isLatestNightlyBad } from '../../src/alerts/note-nightly.js';
 import { concerns, needsPerson } from '../../src/documents/concerns/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { listFrozen, unfreezeStreams } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
-import { readInbox } from '../../src/state/inbox/read-inbox.js';
 import { registerSchedule } from '../../src/state/schedules.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
-import { readRun } from '../../src/state/runs/read-runs.js';
 import { listStreams, markDue, readWholeSuccess } from '../../src/state/streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { startDue, startScheduled } from '../../src/sync/run/start-due-syncs.js';
@@ -180,30 +177,6 @@ describe('due: the end of a freeze', () => {
     await backfill(world, { keys: ['r001'] });
     await workDue(world);
     expect(nameAtService(world, 'r000')).toBe('Room r000');
-  });
-
-  it('is no failure: neither the nightly ping fails nor does anybody have to act', async () => {
-    const world = await openSynced();
-    await freeze(world);
-    await rename(world, 'r000', 'new');
-    const [run] = await passNight(world);
-    await work(world, run?.id ?? 0);
-    expect(await readRun(world.state.db, run?.id ?? 0)).toMatchObject({ status: 'held', errorCode: null });
-    expect(await isLatestNightlyBad(world.state.db, 10_000)).toBe(false);
-    // No worker is at work in a test.
-    const needed = (await concernsOf(world)).filter(needsPerson).map(({ kind }) => kind);
-    expect(needed).toEqual(['no_worker']);
-  });
-
-  it('makes no change old that waited for it', async () => {
-    const world = await openSynced();
-    await freeze(world);
-    await addChanges(world.state.db, 'rooms', ['r000']);
-    await world.sql`UPDATE slotsync.changes SET requested_at = now() - interval '1 day'`;
-    await world.sql`UPDATE slotsync.freezes SET begins_at = now() - interval '2 days', ends_at = now()`;
-    const { streams } = await readInbox(world.state.db, ['rooms']);
-    expect(streams[0]?.oldestSeconds).toBeLessThan(3600);
-    expect((await concernsOf(world)).map(({ kind }) => kind)).not.toContain('inbox');
   });
 });
 

@@ -200,20 +200,6 @@ it('overwriting: objects of another type and of our own records do not count', a
   expect(run.plan['rooms']?.overwrite ?? 0).toBe(0);
 });
 
-it('overwriting: the plan says what creates meet, field by field', async () => {
-  const world = await open(rooms(), 50, 40, 5);
-  const { counts, holds, samples } = await previewStream(world.deps(), world.stream('rooms'));
-  expect(counts).toMatchObject({ create: 50, new: 5, equal: 5, overwrite: 40 });
-  expect(holds).toMatchObject({ overwrite: { count: 40 } });
-  expect(samples).toContainEqual(
-    expect.objectContaining({
-      operation: 'overwrite',
-      key: 'r000',
-      changes: [{ field: 'room.name', old: ['By hand r000'], new: ['Room r000'] }],
-    }),
-  );
-});
-
 it('overwriting: samples of a key are deleted when it is forgotten', async () => {
   const world = await open(rooms(), 20, 20);
   const { run } = await world.sync();

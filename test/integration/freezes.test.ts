@@ -13,9 +13,7 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { startRun } from '../../src/state/runs/start-run.js';
 import { listStreams, readWholeSuccess } from '../../src/state/streams.js';
-import { approve } from '../../src/sync/operator/approve.js';
 import { startDue } from '../../src/sync/run/start-due-syncs.js';
 import { addRooms, codes, keepRoomWorlds, rename, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
@@ -140,20 +138,6 @@ describe('freeze: while it lasts', () => {
     expect(await world.drainInbox()).toHaveLength(1);
     expect(world.sandbox.object('room_A')).toBeDefined();
   });
-
-  it('an approval is refused until it has ended', async () => {
-    const world = await open(rooms({ limits: { update: { count: 1, percent: 1 } } }));
-    await addRooms(world, ...codes(20));
-    await world.sync();
-    await world.sql`UPDATE rooms SET name = name || '!'`;
-    const { run } = await world.sync();
-    await freeze(world, 'rooms');
-    await expect(approve(world.approving(), { runId: run.id })).rejects.toThrow(
-      /rooms is frozen until .* UTC, and nothing of it is sent before: exam weeks/,
-    );
-    await unfreezeStreams(world.state.db, ['rooms']);
-    expect((await world.approve(run.id)).run).toMatchObject({ status: 'succeeded' });
-  });
 });
 
 describe('freeze: its end', () => {
@@ -183,46 +167,6 @@ describe('freeze: its end', () => {
       status: 'held',
       holds: { rooms: { update: { count: 20, reason: 'limit' } } },
     });
-  });
-
-  it('a run that could not be planned is tried again an hour later, and the next sync plans the stream', async () => {
-    const world = await open(rooms());
-    await freeze(world, 'rooms');
-    await addRooms(world, 'A');
-    await world.sync();
-    await thaw(world);
-    await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
-    expect(await workThawed(world)).toMatchObject([{ status: 'failed' }]);
-    expect(await workThawed(world)).toEqual([]);
-    expect(await dueOf(world)).toEqual([{ stream: 'rooms', dueReason: 'frozen' }]);
-    await world.sql`UPDATE slotsync.streams SET attempted_at = attempted_at - interval '61 minutes'`;
-    expect(await workThawed(world)).toMatchObject([{ status: 'failed' }]);
-    await world.sql`ALTER TABLE elsewhere RENAME TO rooms`;
-    await world.sync();
-    expect(world.sandbox.object('room_A')).toBeDefined();
-    expect(await dueOf(world)).toEqual([]);
-  });
-
-  it('a forced backfill that was held is sent by the next sync, whichever that is', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await freeze(world, 'rooms');
-    const request = { kind: 'backfill', lane: 'backfill', startedBy: 'command', streams: ['rooms'] } as const;
-    const { run } = await startRun(world.state.db, { ...request, range: { force: true } });
-    const { queue } = await world.planRun(run.id);
-    expect((await world.finish(run.id, queue)).run.status).toBe('held');
-    expect(await gatesOf(world)).toEqual([frozenGate(run.id, 2)]);
-    await thaw(world);
-    const before = world.writes().length;
-    expect(await workThawed(world)).toMatchObject([
-      { kind: 'sync', status: 'succeeded', counts: { rooms: { synced: 2 } } },
-    ]);
-    expect(world.writes()).toHaveLength(before + 1);
-    expect(await gatesOf(world)).toEqual([]);
-    expect(await workThawed(world)).toEqual([]);
-    await world.sync();
-    expect(world.writes()).toHaveLength(before + 1);
   });
 
   it('keys that an incremental run held are planned with their whole stream', async () => {

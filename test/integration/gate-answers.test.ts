@@ -22,7 +22,6 @@ import {
   work,
   workDue,
 } from '../support/gated-rooms.js';
-import { reasonHeld } from '../support/held-reason.js';
 import { OPERATOR } from '../support/operator.js';
 import { addRooms, codes, rename, roomsAndCourses, rooms } from '../support/room-worlds.js';
 import { statusOf } from '../support/status.js';
@@ -83,19 +82,6 @@ describe('approval of exactly the keys that are held', () => {
     await rename(world, 'r000', 'newer');
     expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
     expect(namesOf(world, three)).toEqual(['newer', 'new', 'new']);
-  });
-
-  it('sends nothing when there is one more, says so, and is used up', async () => {
-    const world = await openHeld();
-    await rename(world, 'r003', 'new');
-    const { run } = await world.approve(2, { exactly: true });
-    expect(run.status).toBe('held');
-    expect(reasonHeld(run, 'rooms', 'update')).toContain(
-      'and the approval allows exactly the 3 records that were held, and these are others',
-    );
-    await rename(world, 'r003', 'Room r003');
-    expect((await world.sync()).run.status).toBe('held');
-    expect(world.writes()).toEqual([]);
   });
 });
 

@@ -111,6 +111,8 @@ describe('forget: a key that a gate keeps back, or kept back once', () => {
     await world.sync();
     expect(await gatesOf(world)).toEqual(['rooms create limit 3']);
     await remove(world, 'x1');
+    // A number that the gate counts is no key.
+    for (const number of ['2', '3']) expect(await forget(world, number)).toBeUndefined();
     expect(await forget(world, 'x1')).toMatchObject({ deleted: { held: 1 } });
     expect(await gatesOf(world)).toEqual(['rooms create limit 2']);
     for (const key of ['x2', 'x3']) expect(await forget(world, key)).toMatchObject({ deleted: { held: 1 } });

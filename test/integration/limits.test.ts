@@ -674,16 +674,6 @@ describe('single keys of a closed gate', () => {
     await rename(world, 'r000');
     expect((await work(world, await take(world, 'r000'))).run.status).toBe('succeeded');
   });
-
-  it('in runs of a thousand: none is sent while the gate is closed', async () => {
-    const world = await open(rooms({ limits: { update: { count: 5, percent: 10 } } }), 100);
-    await rename(world, ...codes(30));
-    expect((await world.sync()).run.status).toBe('held');
-    for (const from of [0, 10, 20])
-      expect((await work(world, await take(world, ...codes(10, from)))).run.status).toBe('held');
-    expect(world.writes()).toEqual([]);
-    expect(await gatesOf(world)).toMatchObject([{ count: 30 }]);
-  });
 });
 
 describe('two answers at the same moment', () => {
@@ -728,18 +718,4 @@ describe('two answers at the same moment', () => {
       }
     },
   );
-});
-
-it('approving: what is approved is neither approved again nor rejected', async () => {
-  const world = await openHeld();
-  await approve(world.approving(), { runId: 2 });
-  const already =
-    'retire of rooms, held in run 2, is approved already: run 3 does it; to stop that: slotsync cancel 3';
-  await expect(approve(world.approving(), { runId: 2 })).rejects.toThrow(already);
-  await expect(rejectGates(world.state.db, 2, {}, OPERATOR)).rejects.toThrow(already);
-  await work(world, 3);
-  expect(inactive(world)).toEqual(codes(3));
-  const again =
-    'what run 2 held of rooms was sent or planned again since; slotsync status shows what is held';
-  await expect(approve(world.approving(), { runId: 2 })).rejects.toThrow(again);
 });
