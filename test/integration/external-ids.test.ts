@@ -1,16 +1,8 @@
 // External ids that two records share, that change, or that another record owns.
 import { describe, expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
-import { retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES } from '../support/campus.js';
-import {
-  ROOMS,
-  addRooms,
-  expectNothingToSend,
-  keepRoomWorlds,
-  rooms,
-  roomsAndCourses,
-} from '../support/room-worlds.js';
+import { ROOMS, addRooms, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();
 
@@ -101,29 +93,5 @@ describe('external id: one', () => {
     world.configure(byNumber);
     await world.sync();
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_1' } });
-  });
-
-  it('that changes is a person’s turn; retried, the new object is created and the former left', async () => {
-    const world = await open(byNumber);
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
-    await world.sync();
-    await world.sql`UPDATE rooms SET number = '2'`;
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: {
-        status: 'dead',
-        error_code: 'external_id_changed',
-        error_message: expect.stringMatching(/room_1.*room_2/),
-      },
-    });
-    expect(world.sandbox.objects()).toHaveLength(1);
-    await expectNothingToSend(world);
-    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_2' } });
-    expect(world.sandbox.objects().map(({ extId, active }) => [extId, active])).toEqual([
-      ['room_1', true],
-      ['room_2', true],
-    ]);
   });
 });

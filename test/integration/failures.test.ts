@@ -50,16 +50,6 @@ const describeFailure = (failure: Failure) =>
   contentToText({ points: [failureToPoint(failure)] }, { timeZone: 'UTC', columns: Infinity }).join('\n');
 
 describe('a record', () => {
-  it('that is given up is named with its message, and with the command that sends it again', async () => {
-    const world = await open();
-    world.sandbox.refuseObject('room_1', { status: 422, message: 'no' });
-    await world.sync();
-    const failure = await failureIn(world, 'rooms');
-    expect(failure).toMatchObject({ localKey: 'A', status: 'dead', errorCode: 'refused_422' });
-    expect(nextStep(failure)).toContain('slotsync retry rooms A');
-    expect(describeFailure(failure)).toContain(failure.errorMessage);
-  });
-
   it('that has a booked object waits for the end of its bookings, and says which', async () => {
     const world = await open();
     await world.sync();

@@ -44,15 +44,6 @@ describe('halving: a request refused as a whole', () => {
     );
   });
 
-  it('for its size is halved until it fits', async () => {
-    const world = await open(rooms(), { sandbox: { maxObjects: 30 } });
-    await addRooms(world, ...codes(100));
-    const { run } = await world.sync();
-    expect(run.status).toBe('succeeded');
-    expect(world.writes().map(({ objects }) => objects)).toEqual([100, 50, 25, 25, 50, 25, 25]);
-    await expectInSync(world);
-  });
-
   it('and then interrupted keeps what was accepted', async () => {
     const world = await open(rooms(), { sandbox: { maxObjects: 2 } });
     await addRooms(world, 'A', 'B', 'C', 'D');

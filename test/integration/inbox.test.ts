@@ -225,14 +225,6 @@ describe('taking', () => {
     await work(first?.id ?? 0);
     expect(await keysOf(await taken())).toEqual(['E', 'F']);
   });
-
-  it('takes a storm of one key as one', async () => {
-    await world.sql`
-      INSERT INTO slotsync.changes (stream, local_key)
-      SELECT 'rooms', 'K' || (i % 3) FROM generate_series(1, 9000) AS i`;
-    expect(await keysOf(await taken())).toEqual(['K0', 'K1', 'K2']);
-    expect(await take()).toBe('nothing');
-  });
 });
 
 describe('a run that has ended', () => {
@@ -396,15 +388,6 @@ describe('a record that waits for another', () => {
     await work(await taken());
     expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
     expect(await waiting()).toEqual([]);
-  });
-
-  it('is looked at by the nightly run, without the inbox', async () => {
-    await addCourse();
-    await world.sync();
-    await addRoom();
-    await world.sync();
-    expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
-    expect(await readStreams()).toEqual([]);
   });
 });
 

@@ -321,20 +321,6 @@ describe('object: one whose row cannot be read', () => {
     expect(nameOf(world, 'y_A1')).toBe('second');
     expect([nameOf(world, 'y_A2'), isActive(world, 'y_A2')]).toEqual(['first', true]);
   });
-
-  it('is not switched off when the mirror cannot say which rows there are', async () => {
-    const world = await openPlaces(RAISING);
-    for (const id of [1, 2]) await insert(world, id, `A${id}`, 'first');
-    await world.sync();
-    await world.sql`DELETE FROM places WHERE id = 1`;
-    const { runId, queue } = await world.plan();
-    await rename(world, 2, 'bad');
-    await world.finish(runId, queue);
-    expect(await world.recordsOf('places')).toMatchObject({
-      1: { status: 'failed', error_code: 'mirror_source' },
-    });
-    expect(isActive(world, 'y_A1')).toBe(true);
-  });
 });
 
 describe('object: waiting for the quota', () => {

@@ -23,16 +23,6 @@ const pass = (world: World) =>
 
 // Guarantee 10
 describe('refusal: an object that is refused alone', () => {
-  it('is given up at once when another was accepted beside it', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    world.sandbox.refuseObject('room_A', NO);
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'partial', counts: { rooms: { synced: 1, dead: 1 } } });
-    expect(await refusedRoom(world)).toMatchObject({ status: 'dead', error_message: 'no' });
-    expect(await secondsToSecondLook(world)).toBeNull();
-  });
-
   it('is sent once more after two minutes, and dead when it is refused again', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');

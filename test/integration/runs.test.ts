@@ -62,17 +62,6 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('a stream whose key is not unique sends nothing', async () => {
-    const world = await open(roomsAndCourses({ key: 'name', externalId: 'course_{name}', references: {} }));
-    await addRooms(world, 'A');
-    await world.sql`INSERT INTO courses VALUES ('1', 'same'), ('2', 'same'), ('3', 'own')`;
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'partial', errorCode: 'key_not_unique' });
-    expect(run.errorMessage).toContain("'same'");
-    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_A']);
-    expect(await world.recordsOf('courses')).toEqual({});
-  });
-
   it('with a key that was withdrawn ends with the reason, and its records go with the next', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');

@@ -20,14 +20,7 @@ import { cancelRun } from '../../src/state/runs/end-run.js';
 import { plannerOf } from '../../src/state/runs/claim-planning.js';
 import { readRun, type Run } from '../../src/state/runs/read-runs.js';
 import { approve } from '../../src/sync/operator/approve.js';
-import {
-  addRooms,
-  codes,
-  expectInSync,
-  keepRoomWorlds,
-  rooms,
-  roomsAndCourses,
-} from '../support/room-worlds.js';
+import { addRooms, codes, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 import type { World, WorldOptions } from '../support/world.js';
 
@@ -385,23 +378,6 @@ describe('a run that a command has started', () => {
     await expectInSync(world);
   });
 
-  it('leaves a batch that failed to the queue, and works that', async () => {
-    world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson' });
-    expect((await workOne()).opened).toHaveLength(3);
-    await expectInSync(world);
-  });
-
-  it('leaves a plan that failed to the queue, and works that', async () => {
-    let failures = 0;
-    const { mirror } = world.deps();
-    const readHashes: Mirror['readHashes'] = (...reading) => {
-      if (failures++ === 0) throw new SlotsyncError('mirror_failed', 'no');
-      return mirror.readHashes(...reading);
-    };
-    expect((await workOne({ mirror: { ...mirror, readHashes } })).opened).toHaveLength(3);
-    await expectInSync(world);
-  });
-
   it('stops within some requests when the service refuses everything, though all of its batches are in flight', async () => {
     const all = await openRefused(200);
     const { runId } = await workOne();
@@ -512,26 +488,6 @@ it('workers: a job whose notification was lost is taken within half a minute', a
     return isLost && (await hasEnded(world, runId)());
   };
   await work(world, done, 'the run to end', 60_000);
-  await expectInSync(world);
-});
-
-it('workers: a stream whose source times out each time fails alone at the first attempt of the plan', async () => {
-  const world = await open(roomsAndCourses({ from: 'offered', references: {} }));
-  await addRooms(world, 'A');
-  await world.sql`INSERT INTO courses VALUES ('c1', 'One')`;
-  await world.sql.unsafe(`
-    CREATE FUNCTION slow(name text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
-      RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$;
-    CREATE VIEW offered AS SELECT code, slow(name) AS name FROM courses`);
-  const runId = await world.startRun();
-  await producer.enqueueRun(runId, 'sync');
-  await work(world, hasEnded(world, runId), 'the run to end');
-  expect(await readRun(world.state.db, runId)).toMatchObject({
-    status: 'partial',
-    errorCode: 'mirror_timeout',
-    counts: { rooms: { synced: 1 } },
-  });
-  expect(world.lines.filter((line) => line.includes('job failed; it is retried'))).toEqual([]);
   await expectInSync(world);
 });
 

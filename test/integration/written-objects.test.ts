@@ -104,18 +104,6 @@ describe('written object: it', () => {
     expect(isActive(world, 'room_A')).toBe(true);
   });
 
-  it('is nothing where the external id belongs to another type', async () => {
-    const world = await open(rooms(), { sandbox: { schema: SCHEMA } });
-    world.sandbox.putObject(standing({ 'room.name': 'a hall' }, 'hall'));
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'dead', error_code: 'external_id_taken', error_message: expect.stringContaining('hall') },
-      B: { status: 'synced' },
-    });
-    expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'hall' });
-  });
-
   it('sends a null inside an array as no value', async () => {
     const from = { query: 'SELECT code, ARRAY[name, NULL] AS name, seats FROM rooms' };
     const world = await open(rooms({ from }));
