@@ -146,15 +146,6 @@ const count = (sandbox: Sandbox, end: string) =>
 const authentications = (sandbox: Sandbox) => count(sandbox, '/authenticate');
 
 describe('the token', () => {
-  it('is obtained once for twenty callers at once, and kept', async () => {
-    const { sandbox, destination } = await connectToService();
-    const names = Array.from({ length: 20 }, (_, at) => `room_${at}`);
-    await Promise.all(names.map((name) => put(destination, name)));
-    await put(destination, 'room_20');
-    expect(sandbox.objects()).toHaveLength(21);
-    expect(authentications(sandbox)).toBe(1);
-  });
-
   it.each([401, 403] as const)(
     'is renewed once for all when the service answers %i to it',
     async (expiredStatus) => {
@@ -186,29 +177,6 @@ describe('the token', () => {
     expect(error.remedy).toMatch(remedy);
     expect(authentications(sandbox)).toBe(2);
     expect(count(sandbox, '/objects')).toBe(2);
-  });
-
-  it.each([
-    ['until the end it says', { tokenExp: true }, { lateWriteSeconds: 30, tokenSeconds: 0 }, 1],
-    [
-      'for the configured life when it says none',
-      { tokenExp: false },
-      { lateWriteSeconds: 30, tokenSeconds: 300 },
-      1,
-    ],
-    ['and no longer than that', { tokenExp: false }, { lateWriteSeconds: 30, tokenSeconds: 0 }, 3],
-  ])('is used %s', async (_, service, configured, authenticated) => {
-    const { sandbox, destination } = await connectToService(service, configured);
-    for (const extId of ['a', 'b', 'c']) await put(destination, extId);
-    expect(authentications(sandbox)).toBe(authenticated);
-  });
-
-  it('without an end is renewed when the service takes it no more', async () => {
-    const { sandbox, destination } = await connectToService({ tokenExp: false });
-    await put(destination, 'a');
-    sandbox.revokeTokens();
-    expect((await put(destination, 'b')).get('b')).toMatchObject({ accepted: true });
-    expect(authentications(sandbox)).toBe(2);
   });
 
   it.each([
@@ -266,17 +234,6 @@ describe('the token', () => {
     const error = await failureOf(put(destination, 'c'));
     expect(error).toMatchObject({ code: 'unauthorized', facts: { status: 401 } });
     expect(authentications(sandbox)).toBe(4);
-  });
-
-  it('is asked for again after the service could not give one', async () => {
-    const { sandbox, destination } = await connectToService();
-    sandbox.failNext({ fault: 'status', status: 503 });
-    expect(await failureOf(put(destination, 'a'))).toMatchObject({
-      code: 'service_failed',
-      disposition: 'retry',
-    });
-    await put(destination, 'a');
-    expect(sandbox.object('a')).toBeDefined();
   });
 
   it('that is no token is an answer that cannot be understood', async () => {
@@ -656,40 +613,6 @@ describe('an answer without end', () => {
 });
 
 describe('a find', () => {
-  it('reads every page', async () => {
-    const { sandbox, destination, asked } = await connectToService({ maxPage: 3 }, { pageSize: 50 });
-    const extIds = Array.from({ length: 10 }, (_, at) => `room_${at}`);
-    for (const extId of extIds) sandbox.putObject({ extId, typeId: 'room' });
-    const found = await destination.findObjects([...extIds, 'missing'], 'room', { lane: 'verify' });
-    expect([...found.keys()]).toEqual(extIds);
-    expect(count(sandbox, '/find')).toBe(4);
-    expect(asked.lanes.filter((lane) => lane === 'verify')).toHaveLength(4);
-  });
-
-  it('takes each result once when pages shift', async () => {
-    const pages = [
-      ['a', 'b'],
-      ['b', 'c'],
-      ['c', 'd'],
-    ];
-    const service = await fakeService((_, body) =>
-      findAnswer(pages[body.page - 1] ?? [], { totalPages: 3, totalResults: 4 }),
-    );
-    const found = await connect(service).destination.findTypes(NIGHTLY);
-    expect(found.map(({ extId }) => extId)).toEqual(['a', 'b', 'c', 'd']);
-  });
-
-  it('reads again when fewer came than there are', async () => {
-    let readings = 0;
-    const service = await fakeService((_, body) => {
-      if (body.page === 1) readings++;
-      const pages = readings === 1 ? [['a', 'b'], ['b']] : [['a', 'b'], ['c']];
-      return findAnswer(pages[body.page - 1] ?? [], { totalPages: 2, totalResults: 3 });
-    });
-    const found = await connect(service).destination.findObjects(['a', 'b', 'c'], 'room', NIGHTLY);
-    expect([...found.keys()]).toEqual(['a', 'b', 'c']);
-  });
-
   it('by names whose answer is too large is asked for by halves; a name alone is noted, or named by the error', async () => {
     const asked: string[][] = [];
     const service = await fakeService((_, body) => {
@@ -802,12 +725,6 @@ describe('a find', () => {
     const startedAt = performance.now();
     expect(await failureOf(patient.findTypes(NIGHTLY))).toMatchObject({ code: 'service_unreachable' });
     expect(performance.now() - startedAt).toBeLessThan(900);
-  });
-
-  it('takes one page for all when the answer says nothing of pages', async () => {
-    const service = await fakeService(() => findAnswer(['a', 'b'], {}));
-    const found = await connect(service).destination.findObjects(['a', 'b'], 'room', NIGHTLY);
-    expect([...found.keys()]).toEqual(['a', 'b']);
   });
 });
 
