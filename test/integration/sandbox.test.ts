@@ -54,13 +54,10 @@ async function start(options: SandboxOptions = {}): Promise<Sandbox> {
   return sandbox;
 }
 
-function authenticate(
-  sandbox: Sandbox,
-  { key = 'Api-Key sandbox-key', region = 'EU_EES', organization = 'demo' } = {},
-): Promise<Response> {
-  return fetch(`${sandbox.url}/v1/organizations/${organization}/api-keys/authenticate`, {
+function authenticate(sandbox: Sandbox): Promise<Response> {
+  return fetch(`${sandbox.url}/v1/organizations/demo/api-keys/authenticate`, {
     method: 'POST',
-    headers: { authorization: key, 'x-region': region, accept: 'application/json' },
+    headers: { authorization: 'Api-Key sandbox-key', 'x-region': 'EU_EES', accept: 'application/json' },
   });
 }
 
@@ -116,27 +113,6 @@ describe('authentication', () => {
     expect(endsInSeconds).toBeGreaterThan(50);
     expect(endsInSeconds).toBeLessThanOrEqual(60);
   });
-
-  it.each([
-    ['key', { key: 'Api-Key wrong' }],
-    ['form of the key', { key: 'sandbox-key' }],
-    ['region', { region: 'US' }],
-    ['organization', { organization: 'other' }],
-  ])('answers a wrong %s with 401 and says why', async (_, wrong) => {
-    const answer = await authenticate(await start(), wrong);
-    expect(answer.status).toBe(401);
-    const message = await messageOf(answer);
-    expect(message).not.toBe('');
-    expect(message).not.toContain('sandbox-key');
-  });
-
-  it('refuses revoked tokens, and takes new ones', async () => {
-    const sandbox = await start();
-    const before = await connect(sandbox);
-    sandbox.revokeTokens();
-    expect((await before.put([room('A')])).status).toBe(401);
-    expect((await (await connect(sandbox)).put([room('A')])).status).toBe(200);
-  });
 });
 
 describe('requests that are invalid', () => {
@@ -157,43 +133,6 @@ describe('requests that are invalid', () => {
 });
 
 describe('PUT /objects', () => {
-  it('creates, and replaces whole: a field that is not sent is emptied', async () => {
-    const sandbox = await start();
-    const { put } = await connect(sandbox);
-    const created = await put([room('A', { 'room.seats': '48', comment: 'new' })]);
-    expect(created.status).toBe(200);
-    const [first] = ((await created.json()) as Put).results;
-    expect(first).toEqual({ extId: 'room_A', id: expect.any(Number), status: 200 });
-
-    const replaced = await put([{ ...room('B'), extId: 'room_A', active: false }]);
-    expect(((await replaced.json()) as Put).results).toEqual([first]);
-    expect(sandbox.objects()).toEqual([
-      {
-        id: first?.id,
-        extId: 'room_A',
-        typeId: 'room',
-        active: false,
-        fields: [{ fieldId: 'room.name', values: ['B'] }],
-      },
-    ]);
-  });
-
-  it('replaces further properties too, and shows them beside the others', async () => {
-    const sandbox = await start();
-    const { put, find } = await connect(sandbox);
-    await put([{ ...room('A'), members: [{ objectId: 7 }], organization: 'org_1' }]);
-    const [found] = (await find('objects', { extIds: ['room_A'] })).results;
-    expect(found).toMatchObject({
-      members: [{ objectId: 7 }],
-      organization: 'org_1',
-      modified: expect.any(Number),
-    });
-    await put([{ ...room('A'), organization: 'org_2' }]);
-    expect(sandbox.object('room_A')?.properties).toEqual({ organization: 'org_2' });
-    await put([room('A')]);
-    expect(sandbox.object('room_A')).not.toHaveProperty('properties');
-  });
-
   it('refuses items for themselves and takes the others', async () => {
     const sandbox = await start();
     sandbox.refuseObject('room_E', { status: 409, message: 'locked' });
@@ -257,12 +196,6 @@ describe('PUT /objects', () => {
     fields: [{ fieldId: 'course.room', values: [roomId] }],
   });
 
-  it('takes references to objects that are stored or in the same call', async () => {
-    const { put } = await connect(await start());
-    expect((await put([course('c1', 'room_A'), room('A')])).status).toBe(200);
-    expect((await put([course('c2', 'room_A')])).status).toBe(200);
-  });
-
   it('refuses the whole call for an unknown reference, or the object alone', async () => {
     const whole = await start();
     const refused = await (await connect(whole)).put([room('A'), course('c1', 'room_Z')]);
@@ -287,20 +220,6 @@ describe('PUT /objects', () => {
 });
 
 describe('finding objects, types and fields', () => {
-  it('pages in ascending id order and says how much there is', async () => {
-    const sandbox = await start({ maxPage: 3 });
-    for (const name of ['C', 'A', 'B', 'D']) sandbox.putObject(room(name));
-    sandbox.putObject({ extId: 'course_1', typeId: 'course' });
-    const { find } = await connect(sandbox);
-    const first = await find('objects', { page: 1, limit: 2 });
-    expect(first).toMatchObject({ limit: 2, page: 1, totalPages: 3, totalResults: 5 });
-    expect(first.results.map(({ extId }) => extId)).toEqual(['room_C', 'room_A']);
-    const lowered = await find('objects', { page: 2, limit: 500 });
-    expect(lowered).toMatchObject({ limit: 3, page: 2, totalPages: 2 });
-    expect(lowered.results.map(({ extId }) => extId)).toEqual(['room_D', 'course_1']);
-    expect((await find('objects', { page: 9 })).results).toEqual([]);
-  });
-
   it('takes ids and extIds as a union with the other filters, and alone just them', async () => {
     const sandbox = await start();
     const a = sandbox.putObject(room('A'));
@@ -341,32 +260,6 @@ describe('objects made by hand', () => {
     expect((await find('objects', { extIds: ['null', String(unnamed.id), ''] })).results).toEqual([]);
     expect([sandbox.objects(), sandbox.unnamedObjects()]).toEqual([[other], [unnamed]]);
     expect(() => sandbox.addObject({ typeId: 'room', extId: 'room_B' })).toThrow(/room_B exists/);
-  });
-
-  it('are changed in what is named, and removed; one that is made again has another number', async () => {
-    const sandbox = await start();
-    const { put } = await connect(sandbox);
-    await put([room('A', { 'room.seats': '4' })]);
-    const before = sandbox.object('room_A');
-    const changed = sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.seats', values: [] }] });
-    expect(changed).toEqual({ ...before, fields: named('A') });
-    expect(sandbox.changeObject('room_A', { active: false })).toEqual({ ...changed, active: false });
-    sandbox.removeObject('room_A');
-    expect(sandbox.object('room_A')).toBeUndefined();
-    expect(() => sandbox.removeObject('room_A')).toThrow(/no object room_A/);
-    await put([room('A')]);
-    expect(sandbox.object('room_A')?.id).toBeGreaterThan(changed.id);
-  });
-
-  it('get the external id that stands beside their number in a PUT', async () => {
-    const sandbox = await start({ assignsExternalIds: true });
-    const { id } = sandbox.addObject({ typeId: 'room', fields: named('Old') });
-    const { put, find } = await connect(sandbox);
-    expect((await put([{ ...room('A'), id }])).status).toBe(200);
-    expect(sandbox.object(id)).toMatchObject({ extId: 'room_A', fields: named('A') });
-    expect((await find('objects', { extIds: ['room_A'] })).results).toMatchObject([{ id }]);
-    expect((await put([{ ...room('A'), id }])).status).toBe(200);
-    expect(sandbox.unnamedObjects()).toEqual([]);
   });
 
   it.each<[string, object, RegExp]>([
@@ -412,17 +305,6 @@ describe('finds that cannot be relied upon', () => {
     const fields = { exactSearchFields: [{ fieldId: 'room.name', values: ['A'] }] };
     expect((await call('POST', '/v1/objects/find', { idFormat: 'EXTERNAL', fields })).status).toBe(400);
     expect((await find('objects', { typeId: 'room' })).totalResults).toBe(1);
-  });
-
-  it('can leave the last pages empty, which it counts all the same', async () => {
-    const sandbox = await start({ missingPages: 1 });
-    for (const name of ['A', 'B', 'C']) sandbox.putObject(room(name));
-    const { find } = await connect(sandbox);
-    const page = (page: number) => find('objects', { typeId: 'room', limit: 2, page });
-    expect(await page(1)).toMatchObject({ totalPages: 2, totalResults: 3, results: [{}, {}] });
-    expect(await page(2)).toMatchObject({ totalPages: 2, totalResults: 3, results: [] });
-    sandbox.setMissingPages(0);
-    expect((await page(2)).results).toHaveLength(1);
   });
 });
 
@@ -503,63 +385,16 @@ describe('reservations and cancellations', () => {
       objectId: a.id,
     });
   });
-
-  it('moves a cancelled one to the cancellations, with ids of its own, and back', async () => {
-    const sandbox = await start();
-    const added = sandbox.addReservation({ ...booking('res_1'), modified: NOON - 1000 });
-    const connection = await connect(sandbox);
-    const before = Math.floor(Date.now() / 1000);
-    const cancellation = sandbox.cancelReservation('res_1');
-    expect(cancellation.id).not.toBe(added.id);
-
-    expect(await bookings(connection, { extIds: ['res_1'] })).toEqual([]);
-    const found = await connection.find<FoundBooking>('cancellations', {
-      date: { startDate: NOON, endDate: NOON + 1 },
-      modified: { startDate: before, endDate: before + 60 },
-    });
-    expect(found.results).toEqual([
-      {
-        id: cancellation.id,
-        extId: cancellation.extId,
-        begin: NOON,
-        end: NOON + HOUR,
-        status: [],
-        objects: booking('res_1').objects,
-        fields: [],
-        reservationId: added.id,
-        cancelled: expect.any(Number),
-      },
-    ]);
-
-    expect(sandbox.restoreReservation('res_1')).toMatchObject({ id: added.id, extId: 'res_1' });
-    expect(await bookings(connection, { ids: [added.id] })).toEqual(['res_1']);
-    expect((await connection.find('cancellations')).totalResults).toBe(0);
-  });
 });
 
 describe('quota', () => {
-  async function burst(sandbox: Sandbox, requests: number) {
-    const answers = await Promise.all(Array.from({ length: requests }, () => authenticate(sandbox)));
-    const refused = answers.filter(({ status }) => status === 429);
-    const arrivals = sandbox.arrivals();
-    const tookMs = (arrivals.at(-1)?.at ?? 0) - (arrivals[0]?.at ?? 0);
-    expect(sandbox.refused()).toBe(refused.length);
-    return { accepted: requests - refused.length, refused, tookMs };
-  }
-
-  it('refuses what is over a sliding window, and says when to come back', async () => {
-    const sandbox = await start({ rate: 5 });
-    const { accepted, refused } = await burst(sandbox, 12);
-    expect(accepted).toBe(5);
-    expect(sandbox.mostInAnySecond()).toBe(12);
-    expect(refused[0]?.headers.get('retry-after')).toBe('1');
-  });
-
-  it('counts wrong requests too', async () => {
+  it('counts wrong requests too, and says when to come back', async () => {
     const sandbox = await start({ rate: 2 });
-    const statuses: number[] = [];
-    for (let i = 0; i < 3; i += 1) statuses.push((await fetch(`${sandbox.url}/v1/nothing`)).status);
-    expect(statuses).toEqual([404, 404, 429]);
+    const answers: Response[] = [];
+    for (let i = 0; i < 3; i += 1) answers.push(await fetch(`${sandbox.url}/v1/nothing`));
+    expect(answers.map(({ status }) => status)).toEqual([404, 404, 429]);
+    expect(answers[2]?.headers.get('retry-after')).toBe('1');
+    expect(sandbox.refused()).toBe(1);
   });
 });
 
@@ -594,14 +429,6 @@ describe('faults', () => {
     expect(sandbox.arrivals().map(({ status }) => status)).toEqual([200, 0, 0]);
   });
 
-  it('fails only requests of the method and path that a rule names', async () => {
-    const sandbox = await start();
-    const { put, find } = await connect(sandbox);
-    sandbox.failNext({ path: 'objects', method: 'PUT', fault: 'status', status: 503 });
-    await find('objects');
-    expect((await put([])).status).toBe(503);
-  });
-
   it('fails by seeded chance, the same way each time', async () => {
     const run = async (): Promise<number[]> => {
       const sandbox = await start({ seed: 42, faults: { status500: 0.5 } });
@@ -618,33 +445,6 @@ describe('faults', () => {
 });
 
 describe('gate', () => {
-  it('holds what matches on arrival, lets the rest pass, and carries out what it held when it opens', async () => {
-    const sandbox = await start({ gate: { path: 'objects', method: 'PUT' } });
-    const { put, find } = await connect(sandbox);
-    const held = [put([room('A')]), put([room('B')])];
-    await expect.poll(() => sandbox.gate()).toEqual({ closed: true, held: 2 });
-    expect(await find('objects')).toMatchObject({ totalResults: 0 });
-    expect(sandbox.arrivals().filter(({ status }) => status === 0)).toHaveLength(2);
-
-    sandbox.openGate();
-    expect((await Promise.all(held)).map(({ status }) => status)).toEqual([200, 200]);
-    expect(sandbox.gate()).toEqual({ closed: false, held: 0 });
-    expect((await put([room('C')])).status).toBe(200);
-    expect(sandbox.objects()).toHaveLength(3);
-  });
-
-  it('lets as many pass first as ordered, and holds the answer only when ordered', async () => {
-    const sandbox = await start();
-    const { put } = await connect(sandbox);
-    sandbox.closeGate({ path: '/objects', hold: 'answer', after: 1 });
-    expect((await put([room('A')])).status).toBe(200);
-    const held = put([room('B')]);
-    await expect.poll(() => sandbox.gate().held).toBe(1);
-    expect(sandbox.object('room_B')).toBeDefined();
-    sandbox.openGate();
-    expect((await held).status).toBe(200);
-  });
-
   it('does not hold what the quota refuses, and counts what it holds once', async () => {
     const sandbox = await start({ rate: 2, gate: { method: 'PUT' } });
     const { put } = await connect(sandbox);
@@ -675,38 +475,6 @@ describe('gate', () => {
     await expect.poll(() => sandbox.gate().held).toBe(1);
     await sandbox.close();
     expect(await dropped).toBeInstanceOf(Error);
-  });
-});
-
-describe('late requests', () => {
-  const seats = (sandbox: Sandbox) =>
-    sandbox.object('room_A')?.fields.find(({ fieldId }) => fieldId === 'room.seats')?.values;
-
-  it('reset the connection and are carried out as they were sent when told to, over what came meanwhile', async () => {
-    const sandbox = await start();
-    const { put } = await connect(sandbox);
-    sandbox.failNext({ path: 'objects', method: 'PUT', fault: 'late' });
-    await expect(put([room('A', { 'room.seats': '1' })])).rejects.toThrow();
-    expect([sandbox.late(), sandbox.objects()]).toEqual([1, []]);
-
-    await put([room('A', { 'room.seats': '2' })]);
-    expect(seats(sandbox)).toEqual(['2']);
-    sandbox.releaseLate();
-    expect([sandbox.late(), seats(sandbox)]).toEqual([0, ['1']]);
-    expect(sandbox.arrivals().map(({ status }) => status)).toEqual([200, 0, 200]);
-  });
-
-  it('keep the connection until it is reset, also when they were carried out before', async () => {
-    const sandbox = await start();
-    const { put } = await connect(sandbox);
-    sandbox.failNext({ method: 'PUT', fault: 'late', afterMs: 'asked' });
-    let isReset = false;
-    const lost = put([room('A')]).catch(() => (isReset = true));
-    await expect.poll(() => sandbox.late()).toBe(1);
-    sandbox.releaseLate();
-    expect([sandbox.object('room_A')?.extId, isReset]).toEqual(['room_A', false]);
-    sandbox.resetLate();
-    expect(await lost).toBe(true);
   });
 });
 
@@ -922,18 +690,6 @@ describe('subtypes', () => {
   const withClassroom = { ...SCHEMA, types: [...SCHEMA.types, { extId: 'classroom', parent: 'room' }] };
   const classroom = { ...room('A'), typeId: 'classroom' };
 
-  it('have the fields of their parent, and are referred to as its objects', async () => {
-    const sandbox = await start({ schema: withClassroom });
-    const { put } = await connect(sandbox);
-    const course = {
-      extId: 'c',
-      typeId: 'course',
-      fields: [{ fieldId: 'course.room', values: ['room_A'] }],
-    };
-    expect((await put([classroom, course])).status).toBe(200);
-    expect((await put([{ ...classroom, fields: [] }])).status).toBe(207);
-  });
-
   it.each([
     [true, ['room_A', 'room_B']],
     [undefined, ['room_B']],
@@ -944,29 +700,5 @@ describe('subtypes', () => {
     const ids = (found: Found) => found.results.map(({ extId }) => extId);
     expect(ids(await find('objects', { typeId: 'room' }))).toEqual(expected);
     expect(ids(await find('objects', { typeId: 'classroom' }))).toEqual(['room_A']);
-  });
-
-  it.each([
-    [true, 200],
-    [undefined, 207],
-  ])('are given to an object by a PUT where types can be changed: %s', async (changeTypes, status) => {
-    const { put } = await connect(await start({ schema: withClassroom, changeTypes }));
-    await put([classroom]);
-    expect((await put([room('A')])).status).toBe(status);
-  });
-});
-
-describe('derived fields', () => {
-  it('are answered and searched only where they are asked for', async () => {
-    const fields = SCHEMA.fields.map((field) => ({ ...field, derived: field.extId === 'room.name' }));
-    const { put, find } = await connect(await start({ schema: { ...SCHEMA, fields } }));
-    await put([room('A')]);
-    const asked = { includeReferenceFields: true };
-    const search = { fields: { exactSearchFields: [{ fieldId: 'room.name', values: ['A'] }] } };
-    const fieldsOf = ({ results: [found] }: Found) => found?.fields.map(({ fieldId }) => fieldId);
-    expect(fieldsOf(await find('objects', {}))).not.toContain('room.name');
-    expect(fieldsOf(await find('objects', asked))).toContain('room.name');
-    expect((await find('objects', search)).results).toEqual([]);
-    expect((await find('objects', { ...search, ...asked })).results).toHaveLength(1);
   });
 });
