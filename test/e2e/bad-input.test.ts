@@ -3,7 +3,7 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { findFreePort } from '../support/free-port.js';
 
 let world: Rehearsal;
@@ -95,25 +95,6 @@ describe('the mirror', () => {
     );
     await expectRerunCompletes();
   });
-
-  it('without a table or column that is named says which, and which was meant', async () => {
-    await world.configure(
-      CONFIGURATION.replace("from: 'rooms'", "from: 'room'").replace("'name' }", "'nam' }"),
-    );
-    const { code, stderr } = await world.run(['sync']);
-    expect(code).toBe(2);
-    expect(stderr).toContain(
-      'streams.rooms: from: relation "room" does not exist; did you mean public.rooms?',
-    );
-    expect(stderr).toContain(
-      "streams.courses: fields['course.name']: there is no column nam; did you mean name?",
-    );
-    const check = await world.run(['check']);
-    expect(check.code).toBe(2);
-    expect(check.stdout).toContain('✗ source of rooms: from: relation "room" does not exist');
-    await world.configure(CONFIGURATION);
-    await expectRerunCompletes();
-  });
 });
 
 describe('the service', () => {
@@ -130,34 +111,6 @@ describe('the service', () => {
     } finally {
       await sandbox.close();
     }
-  });
-
-  it('that knows no such type or field stops the run with the names and what was meant', async () => {
-    await world.configure(
-      CONFIGURATION.replace("type: 'room'", "type: 'rom'").replace("'course.name'", "'course.nam'"),
-    );
-    const { code, stdout } = await world.run(['sync']);
-    expect(code).toBe(2);
-    expect(stdout).toContain("the service knows no type 'rom' (streams.rooms); did you mean 'room'?");
-    expect(stdout).toContain(
-      "the service knows no field 'course.nam' (streams.courses); did you mean 'course.name'?",
-    );
-    expect(world.puts()).toHaveLength(0);
-    await world.configure(CONFIGURATION);
-    await expectRerunCompletes();
-  });
-
-  it('that answers what cannot be understood, or loses answers, is asked again until it is clear', async () => {
-    world.sandbox.failNext({ path: '/objects', fault: 'brokenJson' });
-    world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer' });
-    world.sandbox.failNext({ path: '/objects', fault: 'status', status: 200, body: { unexpected: true } });
-    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 503 });
-    await expectRerunCompletes();
-    const [{ doubted }] =
-      (await world.sql`SELECT count(*)::int AS doubted FROM slotsync.records WHERE in_doubt`) as unknown as [
-        { doubted: number },
-      ];
-    expect(doubted).toBe(0);
   });
 });
 

@@ -1,6 +1,6 @@
 // Guarantee 6
-// The first sync into a service where people keep rooms under our external ids: what the plan says, field by field, what
-// is held, and what an approval lets go.
+// The first sync into a service where people keep rooms under our external ids: what the plan says, field by field, and what
+// is held.
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'csv-parse/sync';
@@ -107,18 +107,5 @@ describe('sync', () => {
     expect((await world.run(['status'])).stdout).toMatch(
       /holds 40 overwritings of rooms\n[^]*'R1' → room_R1/,
     );
-  });
-
-  it('sync: retry and push do not get past the hold', async () => {
-    await world.run(['retry', 'rooms']);
-    await world.run(['push', 'rooms', 'R1', 'R2']);
-    expect((await world.run(['sync', 'rooms'])).code).toBe(3);
-    expect(byHand()).toHaveLength(40);
-  });
-
-  it('approve: lets them go', async () => {
-    const { code } = await world.run(['approve', '3']);
-    expect(code).toBe(0);
-    expect(byHand()).toEqual([]);
   });
 });

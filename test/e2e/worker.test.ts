@@ -1,8 +1,6 @@
-// Workers as an operator runs them: watched over HTTP, stopped in two steps, started and stopped at any time.
+// Workers as an operator runs them: watched over HTTP, stopped in two steps.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRandom } from '../../src/sandbox/request-steps.js';
 import { findFreePort } from '../support/free-port.js';
-import type { Running } from '../support/program.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { createDatabase, STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -146,65 +144,6 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
       expect(await world.claims()).toEqual({ claimed: 0, inDoubt: 0 });
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
     });
-  });
-});
-
-describe('worker: three that come and go', () => {
-  it('change nothing but the speed of a run', async () => {
-    // More batches than pass when a slow machine lets requests that are held time out.
-    const rows = 900;
-    const world = await rehearse({ rows });
-    const random = createRandom(7);
-    const ended: Promise<{ code: number | null }>[] = [];
-    const stop = (worker: Running) => {
-      worker.child.kill('SIGTERM');
-      ended.push(worker.finished);
-    };
-    try {
-      await world.run(['sync', '--detach']);
-      const start = () => world.startWorker(['--concurrency', '2']);
-      const workers = await Promise.all([start(), start(), start()]);
-      for (let round = 0; round < 3; round++) {
-        // The held batch goes on, and two more pass: the run does not end before the last round.
-        world.sandbox.openGate();
-        world.holdWrites(2);
-        await world.untilHeld();
-        const at = Math.floor(random() * workers.length);
-        const [leaving] = workers.splice(at, 1);
-        if (!leaving) throw new Error('there are three');
-        stop(leaving);
-        if (random() < 0.5) leaving.child.kill('SIGINT');
-        workers.push(await start());
-      }
-      expect(await runStatus(world)).toBe('running');
-      world.sandbox.openGate();
-      await until(async () => (await runStatus(world)) === 'succeeded', {
-        describe: () => workers.map(({ output }) => output()).join('\n'),
-        timeoutMs: 250_000, // a worker that was interrupted may leave claims that expire after a minute
-      });
-      for (const worker of workers) stop(worker);
-      for (const { code } of await Promise.all(ended)) expect(code).toBe(0);
-
-      expect(world.sandbox.objects()).toHaveLength(2 * rows);
-      for (const at of [1, rows / 2, rows]) {
-        expect(world.sandbox.object(`room_R${at}`)?.fields).toContainEqual({
-          fieldId: 'room.seats',
-          values: [String(at)],
-        });
-        expect(world.sandbox.object(`course_${at}`)?.fields).toContainEqual({
-          fieldId: 'course.room',
-          values: [`room_R${at}`],
-        });
-      }
-      const [records] = await world.sql`
-        SELECT count(*)::int AS count, bool_and(status = 'synced') AS synced FROM slotsync.records`;
-      expect(records).toEqual({ count: 2 * rows, synced: true });
-      expect(await world.claims()).toEqual({ claimed: 0, inDoubt: 0 });
-      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
-      expect(world.sandbox.refused()).toBe(0);
-    } finally {
-      await world.close();
-    }
   });
 });
 
