@@ -90,23 +90,26 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Ny R7']);
     });
 
-    it('pause: a small run, of which the queue knows nothing, goes on in the command that has started it', async () => {
-      await world.run(['sync']);
-      await world.sql`UPDATE rooms SET name = 'Ett ' || code WHERE code = 'R1'`;
-      await world.sql`UPDATE courses SET name = 'Ett' WHERE id = 1`;
-      world.holdWrites(0);
-      const sync = world.start(['sync']);
-      await world.untilHeld();
-      expect((await world.run(['pause'])).code).toBe(0);
-      world.sandbox.openGate();
-      await quiet();
-      await until(() => sync.output().includes('paused; to continue'), { describe: 'the sync to say it' });
-      expect(world.sandbox.object('course_1')?.fields[0]?.values).not.toEqual(['Ett']);
-      expect((await world.run(['resume'])).code).toBe(0);
-      expect(await sync.finished).toMatchObject({ code: 0 });
-      expect(world.sandbox.object('room_R1')?.fields[0]?.values).toEqual(['Ett R1']);
-      expect(world.sandbox.object('course_1')?.fields[0]?.values).toEqual(['Ett']);
-    });
+    it.runIf(url === undefined)(
+      'pause: a small run, of which the queue knows nothing, goes on in the command that has started it',
+      async () => {
+        await world.run(['sync']);
+        await world.sql`UPDATE rooms SET name = 'Ett ' || code WHERE code = 'R1'`;
+        await world.sql`UPDATE courses SET name = 'Ett' WHERE id = 1`;
+        world.holdWrites(0);
+        const sync = world.start(['sync']);
+        await world.untilHeld();
+        expect((await world.run(['pause'])).code).toBe(0);
+        world.sandbox.openGate();
+        await quiet();
+        await until(() => sync.output().includes('paused; to continue'), { describe: 'the sync to say it' });
+        expect(world.sandbox.object('course_1')?.fields[0]?.values).not.toEqual(['Ett']);
+        expect((await world.run(['resume'])).code).toBe(0);
+        expect(await sync.finished).toMatchObject({ code: 0 });
+        expect(world.sandbox.object('room_R1')?.fields[0]?.values).toEqual(['Ett R1']);
+        expect(world.sandbox.object('course_1')?.fields[0]?.values).toEqual(['Ett']);
+      },
+    );
 
     it('cancel: in the middle the run ends there, and the next one does the rest', async () => {
       await world.sql`UPDATE rooms SET name = 'Om ' || code`;
@@ -137,11 +140,9 @@ describe('pause, resume, cancel and runs', () => {
 
   it.each([
     [['pause', '7'], 'there is no run 7'],
-    [['resume', 'all'], "a run is a whole number from 1 on, not 'all'"],
     [['pause', '1'], 'run 1 has ended (succeeded); nothing was done'],
     [['resume', '1'], 'run 1 has ended (succeeded); nothing was done'],
     [['cancel', '1'], 'run 1 has ended (succeeded); nothing was done'],
-    [['runs', '--kind', 'daily'], '--kind takes one of incremental, sync, backfill'],
   ])('%j ends with 2 and one line', async (args, message) => {
     const { code, stderr } = await world.run(args);
     expect(stderr).toContain(`slotsync: ${message}`);
