@@ -188,7 +188,12 @@ export function addCommands(program: Command): void {
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./triggers.js')).triggers));
 
   common(program.command('status'))
+    .argument(
+      '[part...]',
+      'the number of a concern, or a part such as runs, inbox or notices, with its details',
+    )
     .description('what is synced, running, held or waiting, and why; reads the state only')
+    .option('--full', 'everything, with all details')
     .option('--all', 'include incremental runs')
     .addOption(
       number('--watch [seconds]', 'show it until q is pressed, read again every 2 seconds', {

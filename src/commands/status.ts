@@ -1,32 +1,46 @@
 import type { App } from '../app/app.js';
-import { concerns, describeWhoseTurn } from '../documents/concerns/concerns.js';
+import { concerns } from '../documents/concerns/concerns.js';
 import { runToJson } from '../documents/runs.js';
-import { situationDocument, type SituationFacts } from '../documents/situation.js';
+import { describeUnderWay } from '../documents/overview.js';
+import { findPart, situationDocument, type SituationFacts } from '../documents/situation.js';
+import { UsageError } from '../errors/errors.js';
 import { QUEUES, queueAddress } from '../queue/jobs.js';
 import { printJson, printLines } from '../render/print.js';
-import { answerToText } from '../render/text.js';
-import { columnsOf } from '../process/terminal.js';
+import { printDocument } from '../render/print-document.js';
+import { answerToText, contentToText, plain } from '../render/text.js';
+import { columnsOf, rowsOf } from '../process/terminal.js';
+import { readHistory } from '../situation/history.js';
 import { listVerified, readQuota, readSituation } from '../situation/situation.js';
 import { estimateSecondsLeft } from '../situation/run-facts.js';
-import { readRequestTotals } from '../state/requests.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
+import { plural } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
 interface StatusOptions extends CommonOptions {
   all?: boolean;
+  full?: boolean;
   /** Seconds, if given. */
   watch?: number | true;
 }
 
 /** The largest share of the time that is spent reading: counting records reads all of them. */
 const READING_SHARE = 1 / 10;
-const HOUR = 60 * 60 * 1000;
 
-export async function status(app: App, options: StatusOptions): Promise<void> {
+/** `part`: the words of a number or a name. */
+export async function status(app: App, part: readonly string[], options: StatusOptions): Promise<void> {
   if (options.watch !== undefined) return watchStatus(app, options.watch, options);
   const facts = await readStatus(app, options);
-  if (!options.json) return printLines(statusToText(facts, await app.timeZone()).split('\n'));
+  const timeZone = await app.timeZone();
+  if (part.length > 0 && !options.json) {
+    const sections = findPart(facts, part.join(' '));
+    if (sections.length > 0) return printDocument({ sections }, { timeZone }, facts);
+    throw new UsageError(`nothing is called '${part.join(' ')}' now`, {
+      remedy:
+        'slotsync status lists the numbers of what needs a person; slotsync status --full shows everything.',
+    });
+  }
+  if (!options.json) return printLines(chooseText(options)(facts, timeZone).split('\n'));
   const { binding } = facts;
   const queue = binding && queueAddress(app.queueStore(), QUEUES.changes, binding.stateId);
   printJson(statusToJson(facts, queue ?? null));
@@ -46,10 +60,12 @@ async function watchStatus(app: App, every: number | true, options: StatusOption
       last = { facts, until: now + (now - startedAt) / READING_SHARE };
     }
     const { facts } = last;
-    return () => statusToText(facts, timeZone).split('\n');
+    return () => chooseText(options)(facts, timeZone).split('\n');
   };
   await watch(app, read, seconds);
 }
+
+const chooseText = ({ full }: StatusOptions) => (full ? statusToText : glanceToText);
 
 async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFacts> {
   const { db } = await app.state();
@@ -57,31 +73,75 @@ async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFa
   const facts = await readSituation(db, { loadStreams, kinds: all ? RUN_KINDS : LISTED_KINDS });
   const { requestsPerSecond } = app.settings;
   const { now, runs } = facts;
-  const hour = await readRequestTotals(db, new Date(now.getTime() - HOUR), now);
+  const history = await readHistory(db, { now, timeZone: await app.timeZone() });
   const secondsLeft = new Map<number, number>();
   for (const underWay of runs.underWay) {
     const seconds = estimateSecondsLeft(underWay, { requestsPerSecond, now });
     if (seconds !== undefined) secondsLeft.set(underWay.run.id, seconds);
   }
-  return { ...facts, secondsLeft, hour, quota: await readQuota(facts.binding, app.quotaUsage) };
+  return {
+    ...facts,
+    secondsLeft,
+    history,
+    requestsPerSecond,
+    quota: await readQuota(facts.binding, app.quotaUsage),
+  };
 }
 
-/** Concerns for a person are first, and in one line last: a screen that is too small shows the end. */
+/** Everything, the state in one line first. */
 export function statusToText(facts: SituationFacts, timeZone: string): string {
-  const all = concerns(facts);
-  const options = { timeZone, columns: columnsOf(process.stdout) };
-  const { lead, sections } = situationDocument(facts, { all });
-  const shown = sections.filter(({ id }) => id !== 'processes');
-  return `${answerToText({ lead, sections: shown }, options)}\n\n${describeWhoseTurn(all)}`;
+  const { sections, ...document } = situationDocument(facts);
+  const whole = sections.map((section) => ({ ...section, isOneLine: false }));
+  const shown = whole.filter(({ id }) => id !== 'processes' && id !== 'graphs');
+  return answerToText({ ...document, sections: shown }, { timeZone, columns: columnsOf(process.stdout) });
+}
+
+/** The state in one line, a line for each stream, and one for each concern: no more than a screen. */
+export function glanceToText(
+  facts: SituationFacts,
+  timeZone: string,
+  { columns = columnsOf(process.stdout), rows = rowsOf(process.stdout) } = {},
+): string {
+  const { headline, sections } = situationDocument(facts);
+  const linesOf = (wanted: string) =>
+    sections.flatMap(({ id, ...section }) =>
+      id === wanted ? contentToText(section, { timeZone, columns }) : [],
+    );
+  const notices = linesOf('notices');
+  const numbered = linesOf('attention');
+  const underWay = headline?.status === 'running' ? undefined : describeUnderWay(facts);
+  const last = [
+    ...(underWay === undefined ? [] : [plain(underWay, timeZone)]),
+    ...(notices.length > 0 ? [`${plural(notices.length, 'notice')}: slotsync status notices`] : []),
+    `${numbered.length > 0 ? 'Details: slotsync status <number>. ' : ''}Everything: slotsync status --full`,
+  ];
+  // The prompt, the first line, the headings, and a line between two blocks.
+  const room = rows - last.length - 6;
+  const attention = fold(numbered, Math.max(3, room - 4), 'concern');
+  const [heading, ...streams] = linesOf('streams');
+  const cards =
+    heading === undefined ? [] : [heading, ...fold(streams, Math.max(2, room - attention.length), 'stream')];
+  return [headline ? [plain(headline.text, timeZone)] : [], cards, attention, last]
+    .filter(({ length }) => length > 0)
+    .map((block) => block.join('\n'))
+    .join('\n\n');
+}
+
+/** At most so many lines: the last one counts those that are left out. */
+function fold(lines: readonly string[], most: number, what: string): readonly string[] {
+  if (lines.length <= most) return lines;
+  return [...lines.slice(0, most - 1), `   … and ${plural(lines.length - most + 1, `more ${what}`)}`];
 }
 
 /** `queue`: where other programs put their jobs. */
 function statusToJson(facts: SituationFacts, queue: unknown) {
-  const { binding, runs, inbox, configured, secondsLeft, ...rest } = facts;
+  const { binding, runs, inbox, configured, secondsLeft, history, ...rest } = facts;
   const names = inbox.streams.map(({ stream }) => stream);
   return {
     destination: binding,
     ...rest,
+    hour: history?.hour,
+    nights: history?.nights,
     concerns: concerns(facts),
     unfinished: runs.underWay.map((underWay) => ({
       ...underWay,

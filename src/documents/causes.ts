@@ -232,10 +232,12 @@ export function causeToPoint(cause: Cause, now: Date): Point {
   const { stream, status, code, records, keys } = cause;
   const links = keys.map((key): Text => linkToRecord(stream, key));
   const more = records > keys.length && ', …';
+  const line = headlineOf(records > 1 ? { ...cause, keys: [] } : cause);
   return {
     status,
     // Several keys are named below it, each with its link.
-    text: text`${headlineOf(records > 1 ? { ...cause, keys: [] } : cause)}, ${sinceOf(cause, now)}`,
+    text: text`${line}, ${sinceOf(cause, now)}`,
+    line,
     details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),
     next: nextOfCause(cause),
     commands: isRetryable(cause)

@@ -11,6 +11,8 @@ export type Part =
   | Date
   /** A time whose seconds don't matter. */
   | { minute: Date }
+  /** A time in few characters: the clock of the same day as `now`, the day of another one. */
+  | { near: Date; now: Date }
   /** A command that an operator types. */
   | { command: string }
   /** The status of a run, a record or a process, as one word. */
@@ -48,6 +50,12 @@ export interface Point {
   /** On the page, a sign before the text. The text does not depend on it. */
   status?: string | undefined;
   text: Text;
+  /** The text where the point is one line, if that is another one. */
+  line?: Text | undefined;
+  /** Since when it is so, where the point is one line and does not say it. */
+  since?: { near: Date; now: Date } | undefined;
+  /** The number of a concern, by which a command shows its details. */
+  number?: number | undefined;
   details?: readonly Text[] | undefined;
   /** Lines to be shown as they are, such as values side by side. */
   samples?: readonly string[] | undefined;
@@ -59,16 +67,60 @@ export interface Point {
   commands?: readonly (string | Action)[] | undefined;
 }
 
+/** What is known of one stream, at a glance. */
+export interface Card {
+  stream: string;
+  href: string;
+  inSync: number;
+  total: number;
+  /** The last whole sync; null: none has succeeded yet. */
+  synced: { near: Date; now: Date } | null;
+  /** What it is to be known of it: `199 held`, `frozen`. Its status gives the colour. */
+  badges: readonly { status: string; text: string }[];
+  /** A mark for each of the last nights, the oldest first. */
+  nights: readonly Mark[];
+}
+
+/** `status`: of the run; `none`: there was none. */
+export interface Mark {
+  status: string;
+  label: string;
+  href?: string | undefined;
+}
+
+/** Numbers over time. Only the page draws them. */
+export interface Graph {
+  title: string;
+  /** What it shows, in a sentence. */
+  says: Text;
+  unit: string;
+  points: readonly { label: Text; value: number; href?: string | undefined }[];
+  /** A second line: the most in one second. */
+  peaks?: readonly number[] | undefined;
+  /** A line across: the quota. */
+  limit?: number | undefined;
+  /** Names of the ends of the time axis. */
+  ends: readonly [Text, Text];
+  /** Bars where each point counts for itself, such as a day. */
+  isBars?: boolean | undefined;
+}
+
 /** A name and its value. */
 export type Fact = readonly [name: string, value: Text];
 
-/** It is shown in this order: paragraphs, facts, points, table. A section without any of them is not shown. */
+/** It is shown in this order: cards, graphs, paragraphs, facts, points, table. A section without any of them is not shown. */
 export interface Section {
   /** Names the section within its document, also when its title changes. */
   id: string;
   title: string;
   /** An operator has to decide or correct something. The page marks it. */
   isUrgent?: boolean | undefined;
+  /** The page shows its title, and the rest when somebody unfolds it. */
+  isFolded?: boolean | undefined;
+  /** The page shows a point in one line, and its details when somebody unfolds it. */
+  isOneLine?: boolean | undefined;
+  cards?: readonly Card[] | undefined;
+  graphs?: readonly Graph[] | undefined;
   paragraphs?: readonly Text[] | undefined;
   facts?: readonly Fact[] | undefined;
   points?: readonly Point[] | undefined;
@@ -78,6 +130,8 @@ export interface Section {
 
 export interface Document {
   title: string;
+  /** The state in one line. The status gives its colour; the address has more. */
+  headline?: { status: string; text: Text; href?: string | undefined } | undefined;
   /** Paragraphs above the sections: what it is about. */
   lead?: readonly Text[] | undefined;
   sections: readonly Section[];
@@ -85,9 +139,8 @@ export interface Document {
 
 /** The sections that say something. */
 export const filledSections = (sections: readonly Section[]): Section[] =>
-  sections.filter(
-    ({ paragraphs = [], facts = [], points = [], table }) =>
-      paragraphs.length + facts.length + points.length + (table?.rows.length ?? 0) > 0,
+  sections.filter(({ cards = [], graphs = [], paragraphs = [], facts = [], points = [], table }) =>
+    [cards, graphs, paragraphs, facts, points, table?.rows ?? []].some(({ length }) => length > 0),
   );
 
 /** Numbers by stream. Columns without a number are left out. Undefined: every column is. */

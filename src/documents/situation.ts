@@ -2,6 +2,7 @@
 // the same sections.
 import { LANES } from '../destination/quota/quota-rules.js';
 import { isOnItsWay } from '../situation/causes.js';
+import type { History } from '../situation/history.js';
 import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
@@ -20,14 +21,17 @@ import {
   type Text,
 } from './document.js';
 import { describeSettled, describeUnsettled } from './failures.js';
+import { graphsSection, describeState, streamsSection } from './overview.js';
 import { runsTable, underWayToPoint } from './runs.js';
 
 export interface SituationFacts extends Situation {
   quota: QuotaFacts | null;
   /** Until an unfinished run is done, by its number. */
   secondsLeft?: ReadonlyMap<number, number>;
-  /** Requests of the last hour. */
-  hour?: RequestTotals;
+  /** Undefined: it was not read. */
+  history?: History | undefined;
+  /** The quota. */
+  requestsPerSecond?: number | undefined;
 }
 
 /** Concerns named one by one, of each kind. */
@@ -42,6 +46,7 @@ export function situationDocument(
   const { binding } = facts;
   return {
     title: 'Now',
+    headline: describeState(facts, all),
     lead: present<Text>(
       binding
         ? text`Organization ${binding.organizationId} at ${binding.baseUrl}, since ${{ minute: binding.boundAt }}.`
@@ -49,30 +54,41 @@ export function situationDocument(
       describeLastAnswer(facts),
     ),
     sections: [
-      attentionSection(all, facts.now),
-      noticesSection(all, facts),
+      streamsSection(facts),
+      { ...attentionSection(all, facts.now), isOneLine: true },
       underWay(facts),
+      graphsSection(facts),
+      { ...noticesSection(all, facts), isOneLine: true },
       latestRuns(facts),
-      records(facts),
-      loadsSection(facts),
-      verifiedSection(facts),
-      inbox(facts),
-      quota(facts),
-      processes(facts),
+      ...[records, loadsSection, verifiedSection, inbox, quota, processes].map((section) => ({
+        ...section(facts),
+        isFolded: true,
+      })),
     ],
   };
 }
 
 export function attentionSection(all: readonly Concern[], now: Date): Section {
-  const points = pointsOf(all.filter(needsPerson), now);
+  const points = pointsOf(all, needsPerson, now);
   return { id: 'attention', title: 'Needs a person', isUrgent: points.length > 0, points };
 }
 
 /** Concerns that end on their own, or may be left as they are. */
 export function noticesSection(all: readonly Concern[], { now }: Pick<Situation, 'now'>): Section {
-  const others = all.filter((concern) => !needsPerson(concern));
-  const points = pointsOf(others, now);
-  return { id: 'notices', title: 'Notices', points };
+  return { id: 'notices', title: 'Notices', points: pointsOf(all, (concern) => !needsPerson(concern), now) };
+}
+
+/** The concerns of this name: a number in the list of all, an id or its beginning, or a kind; and the section of this name. */
+export function findPart(facts: SituationFacts, name: string): Section[] {
+  const all = concerns(facts);
+  const named = all.filter(
+    ({ id, kind }, at) => name === String(at + 1) || `${id} `.startsWith(`${name} `) || kind === name,
+  );
+  const points = named.map((concern) => concernToPoint(concern, facts.now));
+  return [
+    ...(points.length > 0 ? [{ id: 'concerns', title: name, points }] : []),
+    ...situationDocument(facts, { all }).sections.filter(({ id }) => id === name),
+  ];
 }
 
 /** A record that a run or a worker is about to send has not failed. */
@@ -87,15 +103,18 @@ export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsett
 }
 
 /** The first of each kind. Of some more there is a line, and what is left out is listed by a command. */
-function pointsOf(some: readonly Concern[], now: Date): Point[] {
-  const kinds = [...new Set(some.map(({ kind }) => kind))];
+function pointsOf(all: readonly Concern[], isMeant: (concern: Concern) => boolean, now: Date): Point[] {
+  const some = all.map((concern, at) => ({ concern, number: at + 1 })).filter((one) => isMeant(one.concern));
+  const kinds = [...new Set(some.map(({ concern }) => concern.kind))];
   return kinds.flatMap((kind) => {
-    const ofKind = some.filter((concern) => concern.kind === kind);
+    const ofKind = some.filter(({ concern }) => concern.kind === kind);
     const more = ofKind.length - MOST_OF_A_KIND;
-    const all = ofKind.slice(0, 2 * MOST_OF_A_KIND).map((concern) => concernToPoint(concern, now));
-    const points = all.slice(0, MOST_OF_A_KIND);
+    const shown = ofKind
+      .slice(0, 2 * MOST_OF_A_KIND)
+      .map(({ concern, number }) => ({ ...concernToPoint(concern, now), number }));
+    const points = shown.slice(0, MOST_OF_A_KIND);
     if (more <= 0) return points;
-    const details = all.slice(MOST_OF_A_KIND).map((point) => point.text);
+    const details = shown.slice(MOST_OF_A_KIND).map((point) => point.text);
     const command = kindOf({ kind }).listedBy ?? 'slotsync status --json';
     return [...points, { text: `… and ${formatNumber(more)} more`, details, commands: [command] }];
   });
@@ -252,7 +271,7 @@ function momentOf(cursor: string): Date | undefined {
 }
 
 /** While the store does not answer, that is a concern. */
-function quota({ quota: usage, hour }: SituationFacts): Section {
+function quota({ quota: usage, history }: SituationFacts): Section {
   let facts: Fact[] = [];
   if (usage && !('unknown' in usage)) {
     const { allowed, rate, held, cooling, lanes, waiting, pausedMs, usedByOthers } = usage;
@@ -274,11 +293,11 @@ function quota({ quota: usage, hour }: SituationFacts): Section {
     id: 'requests',
     title: 'Requests and quota',
     facts,
-    paragraphs: hour ? [describeHour(hour)] : [],
+    paragraphs: history ? [describeHour(history.hour)] : [],
   };
 }
 
-export const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
+const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
   text`${plural(requests, 'request')} of all processes in the last hour, at most ${formatNumber(fastest)} in one second${fastestAt && text`, at ${fastestAt}`}; ${formatNumber(throttled)} refused with 429.`;
 
 function processes({ processes: all }: SituationFacts): Section {

@@ -6,8 +6,7 @@ import { driftDocument } from '../documents/drift.js';
 import { failuresDocument } from '../documents/failures.js';
 import { reportDocument } from '../documents/report.js';
 import { runDocument, runsDocument } from '../documents/runs.js';
-import { describeHour, situationDocument } from '../documents/situation.js';
-import { plain } from '../render/text.js';
+import { situationDocument } from '../documents/situation.js';
 import { listFailuresInChains, readFailuresFacts } from '../situation/failures.js';
 import { readReport } from '../situation/report.js';
 import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';
@@ -20,8 +19,7 @@ import { listRecordedStreams } from '../state/records/read/count-records.js';
 import { findRecords } from '../state/records/read/find-records.js';
 import { LISTED_KINDS, readRun } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
-import { formatNumber } from '../text/format.js';
-import { html, type Html } from '../text/html.js';
+import { html } from '../text/html.js';
 import { link, PageNotFound, renderDocument, type Page } from './html-page.js';
 
 /** Entries that a list shows. */
@@ -29,30 +27,11 @@ const MOST = 100;
 const MOST_RUNS = 50;
 const MOST_CAUSES = 50;
 const MOST_RECORDS = 50;
-/** The line of requests, in its own units. */
-const WIDTH = 600;
-const HEIGHT = 96;
 
-/** The first page: the situation, and one line about the requests of the last hour. */
+/** The first page: the situation. */
 const nowPage: Page = async (sources) => {
-  const [facts, { minutes, totals: hour }] = [await sources.now(), await sources.hour()];
-  return (view) => {
-    const { timeZone } = view;
-    const { sections, ...page } = renderDocument(situationDocument({ ...facts, hour }), view);
-    // The minute that has just begun would look like one with few requests.
-    const line = requestLine(minutes.slice(0, -1), {
-      label: plain(describeHour(hour), timeZone),
-      allowed: sources.requestsPerSecond * 60,
-    });
-    return {
-      ...page,
-      sections: sections.map((section) =>
-        section.id === 'requests'
-          ? { ...section, body: html`${section.body}<figure>${line}</figure>` }
-          : section,
-      ),
-    };
-  };
+  const facts = { ...(await sources.now()), history: await sources.history() };
+  return (view) => renderDocument(situationDocument(facts), view);
 };
 
 const runsPage: Page = async (sources, { query, address }) => {
@@ -170,33 +149,3 @@ export const PAGES: Readonly<Record<string, { page: Page; isLive: boolean }>> = 
   '/report': { page: reportPage, isLive: false },
   '/actions': { page: actionsPage, isLive: true },
 };
-
-interface Minute {
-  minute: Date;
-  requests: number;
-  throttled: number;
-}
-
-/** Requests of the last hour as a line: a point for each minute, the oldest first. `label`: its meaning in words; `allowed`: requests that the quota allows in a minute. */
-function requestLine(
-  minutes: readonly Minute[],
-  { label, allowed }: { label: string; allowed: number },
-): Html {
-  const most = minutes.reduce((more, { requests }) => Math.max(more, requests), 0);
-  const scale = Math.max(1, most);
-  const last = Math.max(1, minutes.length - 1);
-  const x = (at: number) => ((at / last) * WIDTH).toFixed(1);
-  const y = (requests: number) => (HEIGHT - (requests / scale) * (HEIGHT - 4) - 2).toFixed(1);
-  const points = minutes.map(({ requests }, at) => `${x(at)},${y(requests)}`).join(' ');
-  const refused = minutes.flatMap(({ throttled, requests }, at) =>
-    throttled > 0
-      ? [
-          html`<line x1="${x(at)}" x2="${x(at)}" y1="${y(requests)}" y2="${HEIGHT}" class="refused" vector-effect="non-scaling-stroke"/>`,
-        ]
-      : [],
-  );
-  return html`<svg class="line" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${label}" preserveAspectRatio="none">
-<polygon class="area" points="0,${HEIGHT} ${points} ${WIDTH},${HEIGHT}"/>
-<polyline points="${points}" vector-effect="non-scaling-stroke"/>${refused}
-</svg><p class="axis" aria-hidden="true"><span>an hour ago</span><span>at most ${formatNumber(most)} of ${formatNumber(allowed)} a minute</span><span>now</span></p>`;
-}

@@ -5,13 +5,12 @@ import { estimateSecondsLeft } from '../situation/run-facts.js';
 import { createTurns } from '../process/lifecycle.js';
 import { createPace } from '../render/progress.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import { readClock, type Queries, type State } from '../state/database.js';
+import type { Queries, State } from '../state/database.js';
 import type { Binding } from '../state/destination-binding.js';
-import { listRequestMinutes, readRequestTotals } from '../state/requests.js';
+import { readHistory } from '../situation/history.js';
 import { inSnapshot } from '../state/snapshot.js';
 
 const SECOND = 1000;
-const HOUR = 60 * 60 * SECOND;
 /** A reading takes at most a tenth of the time. */
 const KEEP = { keepMs: SECOND, keepTimes: 9, withinMs: 5 * SECOND };
 const LONGEST_STATEMENT_MS = 10 * SECOND;
@@ -20,6 +19,7 @@ const MOST_READINGS = 50;
 export interface SourceDeps {
   state: () => Promise<State>;
   configuredStreams: () => Promise<string[]>;
+  timeZone: () => Promise<string>;
   quotaUsage: (owner: Binding) => Promise<QuotaUsage>;
   requestsPerSecond: number;
   /** A reading is given up after a statement that takes longer. */
@@ -31,6 +31,7 @@ export type Sources = ReturnType<typeof createSources>;
 export function createSources({
   state,
   configuredStreams,
+  timeZone,
   quotaUsage,
   requestsPerSecond,
   longestStatementMs = LONGEST_STATEMENT_MS,
@@ -59,7 +60,7 @@ export function createSources({
   const readNow = () =>
     read('now', async (db) => {
       const facts = await readFacts(db, { streams: await configured() });
-      return { ...facts, secondsLeft: estimate(facts) };
+      return { ...facts, secondsLeft: estimate(facts), requestsPerSecond };
     });
   const quota = cacheReading(async () => readQuota((await readNow()).binding, quotaUsage), KEEP);
 
@@ -69,13 +70,10 @@ export function createSources({
     read,
     now: async () => ({ ...(await readNow()), quota: await quota() }),
 
-    /** Requests of the last hour. */
-    hour: () =>
-      read('hour', async (db) => {
-        const now = await readClock(db);
-        const minutes = await listRequestMinutes(db, 61);
-        return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
-      }),
+    history: async () => {
+      const [{ now }, zone] = [await readNow(), await timeZone().catch(() => 'UTC')];
+      return read('history', (db) => readHistory(db, { now, timeZone: zone }));
+    },
 
     /** Forgets every reading, as an action makes it outdated. */
     renew(): void {

@@ -8,6 +8,7 @@ export type Output = Pick<NodeJS.WriteStream, 'isTTY' | 'columns' | 'rows' | 'ge
 };
 
 const DEFAULT_COLUMNS = 80;
+const DEFAULT_ROWS = 24;
 
 export type Colour = 'red' | 'green' | 'yellow' | 'dim';
 
@@ -28,6 +29,11 @@ export function canDraw(stream: Output): boolean {
 /** Unlimited where no terminal is: a program that reads the output gets whole lines. */
 export function columnsOf(stream: Output): number {
   return stream.isTTY ? stream.columns || DEFAULT_COLUMNS : Infinity;
+}
+
+/** Unlimited where no terminal is. */
+export function rowsOf(stream: Output): number {
+  return stream.isTTY ? stream.rows || DEFAULT_ROWS : Infinity;
 }
 
 /** Node decides as other programs do: NO_COLOR and TERM=dumb mean no colours, FORCE_COLOR means colours also in a pipe. */

@@ -98,6 +98,7 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
   const shown = plainPart(part, timeZone);
   if (part instanceof Date) return html`<time datetime="${part.toISOString()}">${shown}</time>`;
   if ('minute' in part) return html`<time datetime="${part.minute.toISOString()}">${shown}</time>`;
+  if ('near' in part) return html`<time datetime="${part.near.toISOString()}">${shown}</time>`;
   if ('command' in part) return html`<code>${wrapWhole(shown)}</code>`;
   if ('status' in part) return statusToHtml(part.status);
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;

@@ -127,8 +127,18 @@ function paint(output: Output, lines: readonly string[]): readonly string[] {
   return hasColours(output) ? lines.map(colourStatuses) : lines;
 }
 
+/** The nights of a stream, and the first line of \`status\`. */
+const NIGHTS = /(?<=^|  )[✓~h✗c…·]{14}(?=$|  )/;
+const COLOURS_OF_NIGHTS: Readonly<Record<string, Colour>> = { '✓': 'green', '✗': 'red', '·': 'dim' };
+
 function colourStatuses(line: string): string {
-  return line.replace(STATUS, (status) => coloured(status, STATUSES[status] ?? 'dim'));
+  const nights = (marks: string) =>
+    [...marks].map((mark) => coloured(mark, COLOURS_OF_NIGHTS[mark] ?? 'yellow')).join('');
+  return line
+    .replace(STATUS, (status) => coloured(status, STATUSES[status] ?? 'dim'))
+    .replace(NIGHTS, nights)
+    .replace(/^All well(?=:)/, (well) => coloured(well, 'green'))
+    .replace(/^\d+ things? needs? you(?=:)/, (turn) => coloured(turn, 'yellow'));
 }
 
 function write(output: Output, text: string): void {

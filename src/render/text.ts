@@ -2,6 +2,7 @@
 import {
   filledSections,
   numberOf,
+  type Card,
   type Cell,
   type Document,
   type Part,
@@ -10,7 +11,7 @@ import {
   type Table,
   type Text,
 } from '../documents/document.js';
-import { formatMinute, formatNumber, formatTime } from '../text/format.js';
+import { formatMinute, formatNear, formatNumber, formatTime, present, shorten } from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
 import { table } from './table.js';
 import { fillLines } from './wrap.js';
@@ -30,10 +31,14 @@ export function documentToText({ title, lead = [], sections }: Document, options
 }
 
 /** A document without its title, and without the heading of an only section: the command names both. */
-export function answerToText({ lead = [], sections }: Omit<Document, 'title'>, options: Options): string {
+export function answerToText(
+  { headline, lead = [], sections }: Omit<Document, 'title'>,
+  options: Options,
+): string {
   const shown = filledSections(sections);
   const toText = (section: Section) => contentToText(section, options).join('\n');
-  return blocksToText(leadToText(lead, options), shown.map(shown.length === 1 ? toText : toHeaded(options)));
+  const first = present<Text>(headline?.text, lead);
+  return blocksToText(leadToText(first, options), shown.map(shown.length === 1 ? toText : toHeaded(options)));
 }
 
 const leadToText = (lead: readonly Text[], options: Options) =>
@@ -49,16 +54,27 @@ const toHeaded = (options: Options) => (section: Section) => {
 
 /** A section without its title. */
 export function contentToText(
-  { paragraphs = [], facts = [], points = [], table: shown }: Omit<Section, 'id' | 'title'>,
+  {
+    cards = [],
+    graphs = [],
+    paragraphs = [],
+    facts = [],
+    points = [],
+    table: shown,
+    isOneLine,
+  }: Omit<Section, 'id' | 'title'>,
   options: Options,
 ): string[] {
   const { timeZone, columns = WIDTH } = options;
+  const toText = isOneLine ? pointToLine : pointToText;
   return [
+    ...(cards.length > 0 ? tableToText(cardsTable(cards), timeZone, columns) : []),
+    ...graphs.flatMap(({ title, says }) => wrap(`${title}: ${plain(says, timeZone)}`, options, '', '  ')),
     ...paragraphs.flatMap((paragraph) => wrap(plain(paragraph, timeZone), options)),
     ...facts.flatMap(([name, value]) =>
       wrap(`${visibleInLine(name)}: ${plain(value, timeZone)}`, options, '', '  '),
     ),
-    ...points.flatMap((point) => pointToText(point, options)),
+    ...points.flatMap((point) => toText(point, options)),
     ...(shown && shown.rows.length > 0 ? tableToText(shown, timeZone, columns) : []),
   ];
 }
@@ -66,6 +82,53 @@ export function contentToText(
 function tableToText({ headings, rows }: Table, timeZone: string, columns: number): string[] {
   const cells = rows.map((row) => row.map((cell) => numberOf(cell) ?? plainCell(cell, timeZone)));
   return table(headings, cells, { columns }).split('\n');
+}
+
+/** A character for each status of a night. */
+export const MARKS: Readonly<Record<string, string>> = {
+  succeeded: '✓',
+  partial: '~',
+  held: 'h',
+  failed: '✗',
+  cancelled: 'c',
+  running: '…',
+  none: '·',
+};
+
+/** Columns without a text are left out. */
+function cardsTable(cards: readonly Card[]): Table {
+  const columns: [string, (card: Card) => Cell][] = [
+    ['stream', ({ stream }) => stream],
+    ['14 nights', ({ nights }) => nights.map(({ status }) => MARKS[status] ?? '?').join('')],
+    ['in sync', ({ inSync }) => inSync],
+    ['of', ({ total }) => total],
+    ['last sync', ({ synced }) => (synced ? { parts: [synced] } : '–')],
+    ['', ({ badges }) => badges.map((badge) => badge.text).join(', ')],
+  ];
+  const shown = columns.filter(([, cellOf]) => cards.some((card) => cellOf(card) !== ''));
+  return {
+    headings: shown.map(([heading]) => heading),
+    rows: cards.map((card) => shown.map(([, cellOf]) => cellOf(card))),
+  };
+}
+
+/** The number, the text as far as it fits, and since when. */
+function pointToLine(point: Point, options: Options): string {
+  const { timeZone, columns = WIDTH } = options;
+  const { number } = point;
+  const [first, said, last] = [
+    number === undefined ? '   ' : `${String(number).padStart(2)} `,
+    plain(point.line ?? point.text, timeZone),
+    sinceOfLine(point, timeZone),
+  ];
+  const room = Math.max(20, columns - first.length - last.length);
+  return `${first}${shorten(said, room)}${last}`;
+}
+
+/** `, since 02:14`, unless the line says it. */
+export function sinceOfLine({ line, text, since }: Point, timeZone: string): string {
+  if (!since || /\bsince\b/.test(plain(line ?? text, timeZone))) return '';
+  return `, since ${plainPart(since, timeZone)}`;
 }
 
 function pointToText(point: Point, options: Options): string[] {
@@ -100,6 +163,7 @@ export function plainPart(part: Part, timeZone: string): string {
   if (typeof part === 'string') return visibleInLine(part);
   if (part instanceof Date) return formatTime(part, timeZone);
   if ('minute' in part) return formatMinute(part.minute, timeZone);
+  if ('near' in part) return formatNear(part.near, part.now, timeZone);
   if ('command' in part) return visibleInLine(part.command);
   if ('status' in part) return visibleInLine(part.status);
   return typeof part.text === 'number' ? formatNumber(part.text) : visibleInLine(part.text);

@@ -67,18 +67,28 @@ export async function readRequestTotals(db: Queries, from: Date, to: Date): Prom
       AND second <= ${to.toISOString()}::text::timestamptz`;
 }
 
-/** Requests by the minute, of the last minutes, the oldest first; minutes without any are there with 0. */
-export async function listRequestMinutes(
+/** Requests of a step of time. */
+export interface RequestStep {
+  at: Date;
+  requests: number;
+  /** Refused with 429. */
+  throttled: number;
+  /** The most in one second. */
+  fastest: number;
+}
+
+/** Requests in steps of so many seconds, the oldest first; steps without any are there with 0. */
+export async function listRequestSteps(
   db: Queries,
-  minutes: number,
-): Promise<{ minute: Date; requests: number; throttled: number; fastest: number }[]> {
-  return query<{ minute: Date; requests: number; throttled: number; fastest: number }>(db)`
-    SELECT m.minute, coalesce(sum(s.requests), 0)::int AS requests, coalesce(sum(s.throttled), 0)::int AS throttled,
+  { from, seconds, steps }: { from: Date; seconds: number; steps: number },
+): Promise<RequestStep[]> {
+  return query<RequestStep>(db)`
+    SELECT m.at, coalesce(sum(s.requests), 0)::int AS requests, coalesce(sum(s.throttled), 0)::int AS throttled,
       coalesce(max(s.requests), 0)::int AS fastest
-    FROM generate_series(date_trunc('minute', now()) - make_interval(mins => ${minutes - 1}),
-      date_trunc('minute', now()), interval '1 minute') AS m(minute)
-    LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.minute AND s.second < m.minute + interval '1 minute'
-    GROUP BY m.minute ORDER BY m.minute`;
+    FROM (SELECT date_trunc('second', ${from.toISOString()}::text::timestamptz) + step * make_interval(secs => ${seconds}::int) AS at
+      FROM generate_series(0, ${steps - 1}::int) AS step) AS m
+    LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.at AND s.second < m.at + make_interval(secs => ${seconds}::int)
+    GROUP BY m.at ORDER BY m.at`;
 }
 
 const NOTE_EVERY_MS = 5000;

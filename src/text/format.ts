@@ -29,6 +29,16 @@ export function formatMinute(time: Date | null, timeZone: string): string {
   return time === null ? '–' : inZone(time, timeZone, { dateStyle: 'short', timeStyle: 'short' });
 }
 
+/** `2026-10-25`: the day by the clock of a time zone. */
+export const dayOf = (time: Date, timeZone: string): string => time.toLocaleDateString('sv-SE', { timeZone });
+
+/** `02:30` of the same day, `25 Oct` of another one. */
+export function formatNear(time: Date, now: Date, timeZone: string): string {
+  return dayOf(time, timeZone) === dayOf(now, timeZone)
+    ? time.toLocaleTimeString('sv-SE', { timeZone, timeStyle: 'short' })
+    : time.toLocaleDateString('en-GB', { timeZone, day: 'numeric', month: 'short' });
+}
+
 /** `02:30:00 CEST`, in lines that follow each other. Unset: the zone of this machine. */
 export function formatClock(time: Date, timeZone?: string): string {
   return `${time.toLocaleTimeString('sv-SE', { timeZone })} ${nameOfZone(time, timeZone)}`;

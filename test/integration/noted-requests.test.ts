@@ -10,7 +10,7 @@ import {
   notePresence,
   removeProcess,
 } from '../../src/state/processes.js';
-import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
+import { listRequestSteps, noteRequests, readRequestTotals } from '../../src/state/requests.js';
 import { queryOne } from '../../src/state/database.js';
 import { startPresence } from '../../src/queue/presence.js';
 import { until } from '../support/wait.js';
@@ -49,8 +49,8 @@ describe('requests by the second', () => {
       fastest: 0,
       fastestAt: null,
     });
-    const minutes = await listRequestMinutes(db, 60);
-    expect(minutes).toHaveLength(60);
+    const minutes = await listRequestSteps(db, { from: second(3600), seconds: 60, steps: 61 });
+    expect(minutes).toHaveLength(61);
     expect(minutes.reduce((sum, { requests }) => sum + requests, 0)).toBe(23);
   });
 

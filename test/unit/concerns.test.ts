@@ -2,7 +2,7 @@
 // From the situation to concerns, as a table: of each kind one, and what each surface shows of it.
 import { describe, expect, it } from 'vitest';
 import { chooseAlerts, describeAfterwards } from '../../src/alerts/evaluate-alerts.js';
-import { statusToText } from '../../src/commands/status.js';
+import { glanceToText, statusToText } from '../../src/commands/status.js';
 import type { Severity } from '../../src/documents/concerns/concern.js';
 import {
   concerns,
@@ -305,11 +305,11 @@ function reportOf(changes: Changes): Document {
 const toText = (document: Document) => documentToText(document, { timeZone: 'UTC', columns: Infinity });
 
 describe('concerns', () => {
-  it('concerns: when all is well there are no concerns, and status says so in its last line', () => {
+  it('concerns: when all is well there are no concerns, and status says so in its first line', () => {
     expect(concerns(QUIET)).toEqual([]);
     expect(alertsOf({})).toEqual([]);
     expect(countConcerns([]).every(({ count }) => count === 0)).toBe(true);
-    expect(statusToText(situationOf({}), 'UTC')).toMatch(/\n\nNothing needs a person\.$/);
+    expect(statusToText(situationOf({}), 'UTC')).toMatch(/^All well: 0 records in sync, last sync 05:00\n/);
   });
 
   it.each(Object.entries(TABLE))('concern: %s', (kind, { changes, id, severity, says, alert }) => {
@@ -330,10 +330,14 @@ describe('concerns', () => {
     const counts = countConcerns(found);
     expect(counts).toContainEqual({ kind, severity, count: expect.any(Number) });
     expect(counts.reduce((sum, { count }) => sum + count, 0)).toBe(found.length);
-    // Every surface shows what needs a person, also in the last line of `status`.
+    // Every surface shows what needs a person, first of all in the first line.
     const turn = describeWhoseTurn(found);
-    expect(turn.startsWith('Needs a person: ')).toBe(found.some(needsPerson));
-    expect(statusToText(situation, 'UTC').split('\n').at(-1)).toBe(turn);
+    expect(turn !== undefined).toBe(found.some(needsPerson));
+    for (const toLines of [statusToText, glanceToText]) {
+      const [first] = toLines(situation, 'UTC').split('\n');
+      expect(first?.startsWith('All well')).toBe(found.length === 0);
+      if (turn !== undefined) expect(first).toBe(turn);
+    }
     if (severity !== 'notice') expect(sent).toBeDefined();
   });
 
@@ -365,11 +369,11 @@ describe('concerns', () => {
     );
   });
 
-  it('status: its last line fits a terminal, whatever needs a person', () => {
+  it('status: its first line fits a terminal, whatever needs a person', () => {
     const changes = Object.values(TABLE).map((row) => row.changes);
     const line = describeWhoseTurn(changes.flatMap((each) => concerns(situationOf(each))));
-    expect(line.length).toBeLessThanOrEqual(80);
-    expect(line).toMatch(/^Needs a person: state restored, .*, \d+ more\.$/);
+    expect(line?.length).toBeLessThanOrEqual(80);
+    expect(line).toMatch(/^\d+ things need you: state restored, .*, \d+ more$/);
   });
 
   it('status: names the first causes, and how many more there are', () => {
@@ -377,7 +381,7 @@ describe('concerns', () => {
     const lines = statusToText(situationOf({ causes, unsettled: 5 }), 'UTC').split('\n');
     expect(lines).toContain('5 records are not in sync: slotsync failures');
     expect(lines.filter((line) => line.startsWith('- ')).at(-1)).toBe('- … and 1 more');
-    expect(lines.at(-1)).toBe('Needs a person: 4 records to correct.');
+    expect(lines[0]).toBe('4 things need you: 4 records to correct');
   });
 
   it('record: one that is queued or sent again is on its way, and not called out of sync', () => {
@@ -529,7 +533,7 @@ describe('a freeze', () => {
     expect(shown).toContain('What waits: 40 records held and 2 keys in the inbox. It causes no alert.');
     expect(shown).toContain('Reason: exam weeks');
     expect(shown).toContain('slotsync unfreeze rooms');
-    expect(shown).toContain('Nothing needs a person.');
+    expect(shown).toMatch(/^Nothing needs you: /);
     expect(shown).not.toContain('slotsync approve');
   });
 

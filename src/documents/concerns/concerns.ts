@@ -1,6 +1,6 @@
 // From the situation to the concerns: what of it needs somebody, or is to be known, as one table. Every surface shows these, so
 // that none leaves out what another calls wrong.
-import { present } from '../../text/format.js';
+import { plural, present } from '../../text/format.js';
 import type { Point, Text } from '../document.js';
 import type { AlertRules, ConcernOf, Ground, Kind } from './concern.js';
 import { PROCESSES } from './processes.js';
@@ -42,9 +42,10 @@ export const needsPerson = ({ severity }: Pick<Concern, 'severity'>): boolean =>
 export function concernToPoint(concern: Concern, now: Date): Point {
   const { facts, since, commands } = concern;
   const { point, say } = kindOf(concern);
-  if (point) return point(facts, now);
+  const at = since ? { since: { near: since, now } } : {};
+  if (point) return { ...point(facts, now), ...at };
   const { details = [], named = [], actions = commands, ...shown } = say(facts, { since, now });
-  return { ...shown, details: [...details, ...named], commands: actions };
+  return { ...shown, ...at, details: [...details, ...named], commands: actions };
 }
 
 /** The text for other places: without a key, a host, or what another system said. */
@@ -56,18 +57,18 @@ export function concernToNotice(concern: Concern, now: Date): Pick<Point, 'text'
 
 const WIDTH = 80;
 
-/** In one line, what needs a person; or that nothing does. */
-export function describeWhoseTurn(all: readonly Concern[]): string {
+/** In one line, what needs a person; undefined: nothing does. */
+export function describeWhoseTurn(all: readonly Concern[]): string | undefined {
   const mine = all.filter(needsPerson);
-  if (mine.length === 0) return 'Nothing needs a person.';
+  if (mine.length === 0) return undefined;
   const kinds = [...new Set(mine.map(({ kind }) => kind))];
   const parts = kinds.map((kind) => {
     const ofKind = mine.filter((concern) => concern.kind === kind);
-    return kindOf({ kind }).short?.(ofKind.map(({ facts }) => facts)) ?? kind;
+    return kindOf({ kind }).short?.(ofKind.map(({ facts }) => facts)) ?? kind.replaceAll('_', ' ');
   });
   const whole = (shown: number) => {
     const more = parts.length - shown;
-    return `Needs a person: ${parts.slice(0, shown).join(', ')}${more > 0 ? `, ${more} more` : ''}.`;
+    return `${plural(mine.length, 'thing needs', 'things need')} you: ${parts.slice(0, shown).join(', ')}${more > 0 ? `, ${more} more` : ''}`;
   };
   const shown = parts.findLastIndex((_, index) => whole(index + 1).length <= WIDTH) + 1;
   return whole(Math.max(1, shown));

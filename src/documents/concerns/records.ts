@@ -212,7 +212,7 @@ const sinceOf = ({ oldestSeconds }: { oldestSeconds: number }, { now }: Ground) 
   new Date(now.getTime() - oldestSeconds * 1000);
 
 /** A freeze of all streams or of this one is in force. */
-const isFrozen = ({ freezes }: Ground, stream: string) =>
+export const isFrozen = ({ freezes }: Pick<Ground, 'freezes'>, stream: string) =>
   freezes.some(
     ({ isInForce, streams, exceptStreams }) =>
       isInForce && (streams ? streams.includes(stream) : !exceptStreams.includes(stream)),

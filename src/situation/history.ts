@@ -1,0 +1,56 @@
+// The history that is shown as pictures: the nights of each stream, the objects that were sent, and the requests.
+import type { Queries } from '../state/database.js';
+import { listRequestSteps, readRequestTotals } from '../state/requests.js';
+import { listNights } from '../state/runs/nights.js';
+import { readRun } from '../state/runs/read-runs.js';
+import { dayOf } from '../text/format.js';
+
+export type History = Awaited<ReturnType<typeof readHistory>>;
+
+export const MOST_NIGHTS = 30;
+const HOUR_SECONDS = 60 * 60;
+/** Steps of a graph of requests. */
+const STEPS = 60;
+const DAY_MS = 24 * HOUR_SECONDS * 1000;
+
+export async function readHistory(db: Queries, { now, timeZone }: { now: Date; timeZone: string }) {
+  const nights = await listNights(db, MOST_NIGHTS, timeZone);
+  const today = Date.parse(dayOf(now, timeZone));
+  const hourAgo = new Date(now.getTime() - HOUR_SECONDS * 1000);
+  return {
+    nights,
+    /** The days of the nights, whether or not there was one, the oldest first. */
+    days: Array.from({ length: MOST_NIGHTS }, (_, at) =>
+      new Date(today - (MOST_NIGHTS - 1 - at) * DAY_MS).toISOString().slice(0, 10),
+    ),
+    /** Requests of the last hour, and of the latest night. */
+    hour: {
+      ...(await readRequestTotals(db, hourAgo, now)),
+      ...(await readSteps(db, hourAgo, now)),
+    },
+    lastNight: await readLastNight(db, nights.at(-1)?.runId, now),
+  };
+}
+
+async function readLastNight(db: Queries, runId: number | undefined, now: Date) {
+  const run = runId === undefined ? undefined : await readRun(db, runId);
+  return run && { runId: run.id, ...(await readRunRequests(db, run, now)) };
+}
+
+/** Requests of all processes while a run was under way. */
+export async function readRunRequests(
+  db: Queries,
+  { requestedAt, finishedAt }: { requestedAt: Date; finishedAt: Date | null },
+  now: Date,
+) {
+  return readSteps(db, requestedAt, finishedAt ?? now);
+}
+
+async function readSteps(db: Queries, from: Date, to: Date) {
+  const length = Math.max(1, (to.getTime() - from.getTime()) / 1000);
+  const seconds = Math.ceil(length / STEPS);
+  return {
+    seconds,
+    steps: await listRequestSteps(db, { from, seconds, steps: Math.ceil(length / seconds) }),
+  };
+}

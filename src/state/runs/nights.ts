@@ -1,0 +1,37 @@
+// The nights of the streams: how the whole sync of each day ended for a stream, and how many objects it sent.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from '../database.js';
+import type { RunStatus } from '../schema.js';
+
+/** A day on which a whole sync of the stream was requested. */
+export interface Night {
+  stream: string;
+  /** `2026-11-27`, by the clock of the time zone. */
+  day: string;
+  /** The latest whole sync of the day; one that a schedule started comes before others. */
+  runId: number;
+  /** How that run ended for the stream. */
+  status: RunStatus;
+  /** Objects that the whole syncs of the day sent. */
+  sent: number;
+}
+
+/** How the run `r` ended for the stream `s`. A run that must not count as succeeded does so for no stream. */
+const STATUS =
+  sql.raw(`CASE WHEN r.finished_at IS NULL THEN 'running' WHEN r.status IN ('failed', 'cancelled') THEN r.status
+    WHEN NOT r.plan ? s THEN 'failed'
+    WHEN coalesce((r.counts->s->>'failed')::int + (r.counts->s->>'dead')::int, 0) > 0 OR r.plan->s ? 'staleLoad'
+      OR r.error_code IN ('state_restored', 'outcomes_missing') THEN 'partial'
+    WHEN r.holds ? s THEN 'held' ELSE 'succeeded' END`);
+
+/** The nights of the last days, the oldest first. */
+export async function listNights(db: Queries, days: number, timeZone: string): Promise<Night[]> {
+  return query<Night>(db)`
+    SELECT s AS stream, (r.requested_at AT TIME ZONE ${timeZone})::date::text AS day,
+      (array_agg(r.id::float8 ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS "runId",
+      (array_agg(${STATUS} ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS status,
+      coalesce(sum((SELECT sum(n::int) FROM jsonb_each_text(r.accepted->s) AS a(operation, n))), 0)::int AS sent
+    FROM slotsync.runs AS r CROSS JOIN unnest(r.streams) AS s
+    WHERE r.kind = 'sync' AND r.range IS NULL AND r.requested_at > now() - make_interval(days => ${days}::int)
+    GROUP BY s, day ORDER BY day, stream`;
+}

@@ -1,0 +1,182 @@
+// The situation at a glance: its first line, the card of each stream, and as many lines as a small terminal has.
+import { describe, expect, it } from 'vitest';
+import { glanceToText } from '../../src/commands/status.js';
+import { findPart, situationDocument, type SituationFacts } from '../../src/documents/situation.js';
+import { layOut } from '../../src/render/print.js';
+import { answerToText, plain } from '../../src/render/text.js';
+import type { History } from '../../src/situation/history.js';
+import { CAUSE, GATE, NOW, QUIET, RUN, SCHEDULE, STREAM } from '../support/situations.js';
+
+const DAYS = Array.from({ length: 30 }, (_, at) =>
+  new Date(Date.parse('2026-02-01') + at * 86_400_000).toISOString().slice(0, 10),
+);
+const STEP = { at: new Date('2026-03-02T05:00:00Z'), requests: 600, throttled: 1, fastest: 18 };
+const HISTORY: History = {
+  days: DAYS,
+  nights: [
+    { stream: 'rooms', day: '2026-02-28', runId: 7, status: 'held', sent: 4 },
+    { stream: 'rooms', day: '2026-03-01', runId: 8, status: 'failed', sent: 0 },
+    { stream: 'rooms', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 12 },
+    { stream: 'courses', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 30 },
+  ],
+  hour: { seconds: 60, steps: [STEP], requests: 600, throttled: 1, fastest: 18, fastestAt: STEP.at },
+  lastNight: undefined,
+};
+const RECORDS = [
+  { stream: 'rooms', status: 'synced' as const, count: 100 },
+  { stream: 'rooms', status: 'retired' as const, count: 5 },
+  { stream: 'courses', status: 'synced' as const, count: 1000 },
+];
+const situationOf = (changes: Partial<SituationFacts> = {}): SituationFacts => ({
+  ...QUIET,
+  records: RECORDS,
+  streamStates: [STREAM],
+  quota: null,
+  requestsPerSecond: 20,
+  history: HISTORY,
+  ...changes,
+});
+const FREEZE = {
+  ...{ id: 1, streams: null, exceptStreams: [], isDeclared: false, isInForce: true },
+  ...{ beginsAt: NOW, endsAt: new Date('2026-03-07T12:00:00Z'), reason: 'move', frozenBy: null },
+} as unknown as SituationFacts['freezes'][number];
+const DEAD = { causes: [CAUSE], unsettled: 1 };
+const UNDER_WAY = {
+  run: { ...RUN, id: 12 },
+  progress: { total: 200, done: 88, batchesLeft: 3 },
+  planning: { isBegun: true, others: [] },
+};
+const known = (changes: Partial<SituationFacts['known']>) => ({ known: { ...QUIET.known, ...changes } });
+
+describe('the state in one line', () => {
+  it.each<[string, Partial<SituationFacts>, string]>([
+    ['succeeded', {}, 'All well: 1 100 records in sync, last sync 05:00'],
+    ['succeeded', { succeededAt: null }, 'All well: 1 100 records in sync, no sync of all streams yet'],
+    ['held', { ...DEAD, gates: [GATE] }, '2 things need you: 1 hold, 1 record to correct'],
+    ['failed', { whyReadOnly: 'standby' }, '1 thing needs you: state is read-only'],
+    [
+      'running',
+      { runs: { latest: [], underWay: [UNDER_WAY] }, secondsLeft: new Map([[12, 600]]) },
+      'Run 12 (sync) under way, 44 %, done about 06:10',
+    ],
+    ['paused', { freezes: [FREEZE] }, 'Frozen until 2026-03-07 12:00 UTC: nothing is written'],
+    [
+      'pending',
+      { records: [], ...known({ hasRecords: false }) },
+      'Nothing is synced yet: to begin: slotsync sync',
+    ],
+    [
+      'pending',
+      { records: [], nightly: SCHEDULE, ...known({ hasRecords: false }) },
+      'Nothing is synced yet: the first nightly sync is due 2026-03-03 01:00 UTC',
+    ],
+    ['pending', { unsettled: 3 }, 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
+    ['pending', known({ drifting: 1 }), 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
+    [
+      'pending',
+      known({ due: [{ stream: 'rooms', since: NOW, reason: 'new' }] }),
+      'Nothing needs you: 1 100 records in sync, last sync 05:00',
+    ],
+  ])('is %s', (status, changes, line) => {
+    const { headline } = situationDocument(situationOf(changes));
+    expect(headline).toMatchObject({ status });
+    expect(plain(headline?.text ?? '', 'UTC')).toBe(line);
+    // The terminal says the same first.
+    expect(glanceToText(situationOf(changes), 'UTC').split('\n')[0]).toBe(line);
+  });
+});
+
+describe('a card', () => {
+  const cardOf = (changes: Partial<SituationFacts>) =>
+    situationDocument(situationOf(changes)).sections.find(({ id }) => id === 'streams')?.cards?.[0];
+
+  it('counts what is held as not in sync, and what would be created as missing', () => {
+    expect(cardOf({})).toMatchObject({ stream: 'rooms', inSync: 100, total: 100, badges: [] });
+    expect(cardOf({ gates: [GATE] })).toMatchObject({ inSync: 60, total: 100 });
+    expect(cardOf({ gates: [{ ...GATE, operation: 'create' }] })).toMatchObject({ inSync: 100, total: 140 });
+  });
+
+  it('says what is held, frozen, due and wrong', () => {
+    const due = { due: [{ stream: 'rooms', since: NOW, reason: 'new' as const }] };
+    const problem = { status: 'failed', code: null } as unknown as NonNullable<typeof STREAM.problem>;
+    const badges = cardOf({
+      gates: [GATE],
+      freezes: [FREEZE],
+      ...known(due),
+      streamStates: [{ ...STREAM, problem }],
+    })?.badges;
+    expect(badges?.map((badge) => badge.text)).toEqual(['failed', '40 held', 'frozen', 'due']);
+  });
+
+  it('has a mark for each of fourteen nights, which leads to its run', () => {
+    const nights = cardOf({})?.nights ?? [];
+    expect(nights).toHaveLength(14);
+    expect(nights.at(-1)).toEqual({ status: 'succeeded', label: '2 Mar: succeeded', href: '/runs/9' });
+    expect(nights[0]).toEqual({ status: 'none', label: '17 Feb: no sync', href: undefined });
+    expect(glanceToText(situationOf(), 'UTC')).toContain('rooms    ···········h✗✓');
+  });
+});
+
+describe('status at a glance', () => {
+  it('fits a terminal of 80 by 24, and each concern has its line, whatever there is', () => {
+    const names = Array.from({ length: 30 }, (_, at) => `a_stream_with_a_long_name_${at}`);
+    const gates = names.map((stream) => ({ ...GATE, stream }));
+    const text = glanceToText(
+      situationOf({ configured: names, gates, ...DEAD, inDoubt: { count: 1, latest: NOW } }),
+      'UTC',
+      { columns: 80, rows: 24 },
+    );
+    const lines = text.split('\n');
+    expect(lines.length).toBeLessThanOrEqual(23);
+    expect(lines.filter((line) => line.length > 80)).toEqual([]);
+    expect(lines[0]).toBe('31 things need you: 30 holds, 1 record to correct');
+    expect(text).toMatch(/^ 1 Run 12 holds 40 deactivations of a_stream_.*, since 1 Mar$/m);
+    expect(text).toMatch(/^ {3}… and 27 more$/m);
+    expect(text).toMatch(/^31 .*given up/m);
+    expect(text).toContain('1 notice: slotsync status notices');
+    expect(text).toMatch(/^ {3}… and \d+ more streams$/m);
+  });
+
+  it('a part is found by its number, its kind and its name', () => {
+    const facts = situationOf({ ...DEAD, gates: [GATE] });
+    const textOf = (name: string) => answerToText({ sections: findPart(facts, name) }, { timeZone: 'UTC' });
+    expect(textOf('1')).toContain('slotsync approve 12 --stream rooms --operation retire');
+    expect(textOf('gate')).toBe(textOf('1'));
+    expect(textOf('gate rooms')).toBe(textOf('1'));
+    expect(textOf('2')).toContain('the name is too long');
+    expect(textOf('inbox')).toBe('');
+    expect(textOf('records')).toContain('the name is too long');
+    expect(textOf('records')).toContain('1 record is not in sync');
+    expect(findPart(facts, 'nothing')).toEqual([]);
+  });
+
+  it('has colours on a terminal: the state, and each night', () => {
+    const stream = { isTTY: true, columns: 80, rows: 24, getColorDepth: () => 4, write: () => undefined };
+    const [well, , , , rooms = ''] = layOut(stream, [
+      'All well: 1 record',
+      '',
+      '',
+      '',
+      'rooms  ···········h✗✓  1',
+    ]).split('\n');
+    expect(well).toBe('\u001b[32mAll well\u001b[39m: 1 record');
+    expect(rooms).toContain('\u001b[33mh\u001b[39m\u001b[31m✗\u001b[39m\u001b[32m✓\u001b[39m');
+  });
+});
+
+describe('graphs', () => {
+  it('say in words what they show: requests against the quota, and objects of each night', () => {
+    const graphs = situationDocument(situationOf()).sections.find(({ id }) => id === 'graphs')?.graphs ?? [];
+    const [hour, objects] = graphs;
+    expect(hour).toMatchObject({ limit: 20, peaks: [18], points: [{ value: 10 }] });
+    expect(plain(hour?.says ?? '', 'UTC')).toBe(
+      '600 requests of all processes, at most 18 in one second of 20 allowed; 1 refused with 429.',
+    );
+    expect(objects?.points.slice(-3).map(({ value, href }) => [value, href])).toEqual([
+      [4, '/runs/7'],
+      [0, '/runs/8'],
+      [42, '/runs/9'],
+    ]);
+    expect(objects?.says).toBe('46 objects sent by the whole syncs of 30 days, at most 42 in one night.');
+  });
+});
