@@ -7,6 +7,7 @@ import type { Verdict } from '../state/schema.js';
 import { commandFor, quote } from '../situation/commands.js';
 import { describeProblem } from '../streams/bookings.js';
 import {
+  addressOfBooking,
   linkToBooking,
   linkToRecord,
   linkToRun,
@@ -20,6 +21,7 @@ import {
   factsOfFields,
 } from './document.js';
 
+const DAY_MS = 24 * 60 * 60 * 1000;
 /** Bookings that are named one by one. */
 export const MOST_BOOKINGS = 20;
 
@@ -90,6 +92,7 @@ export function bookingsDocument(
   counts: readonly { verdict: Verdict; count: number }[],
   listed: readonly ReservationRow[],
   timeZone: string,
+  week?: { monday: string; rows: readonly ReservationRow[] },
 ): Document {
   const total = counts.reduce((sum, { count }) => sum + count, 0);
   const number =
@@ -101,6 +104,7 @@ export function bookingsDocument(
     lead: [text`${number} To compare again: ${{ command: 'slotsync reconcile' }}`],
     sections: [
       verdictsSection(counts),
+      ...(week && total > 0 ? [weekSection(week, timeZone)] : []),
       {
         ...bookingsSection(listed, timeZone),
         title:
@@ -124,6 +128,42 @@ function verdictsSection(counts: readonly { verdict: Verdict; count: number }[])
         .filter(({ count }) => count > 0)
         .toSorted((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))
         .map(({ verdict, count }) => [text`${{ status: verdict }}`, count, VERDICT_MEANINGS[verdict]]),
+    },
+  };
+}
+
+export const daysOfWeek = (monday: string): string[] =>
+  Array.from({ length: 7 }, (_, at) => new Date(Date.parse(monday) + at * DAY_MS).toISOString().slice(0, 10));
+
+/** A booking is drawn where the mirror has it, and where the service has it, if that is another time. */
+function weekSection(
+  { monday, rows }: { monday: string; rows: readonly ReservationRow[] },
+  timeZone: string,
+): Section {
+  return {
+    id: 'week',
+    title: `Week of ${monday}`,
+    paragraphs: [
+      `${plural(rows.length, 'booking')} of this week ${rows.length === 1 ? 'does' : 'do'} not agree.`,
+    ],
+    week: {
+      days: daysOfWeek(monday),
+      bookings: rows.map((row) => {
+        const { key, verdict, beginHere, endHere, beginThere, endThere } = row;
+        const isMoved =
+          beginHere?.getTime() !== beginThere?.getTime() || endHere?.getTime() !== endThere?.getTime();
+        const periods = [
+          { begin: beginHere, end: endHere },
+          { begin: isMoved || !beginHere ? beginThere : null, end: endThere },
+        ];
+        return {
+          key,
+          href: addressOfBooking(key),
+          status: verdict,
+          label: `booking ${quote(key)}: ${describeVerdictAndProblem(row, timeZone)}`,
+          periods: periods.flatMap(({ begin, end }) => (begin ? [{ begin, end: end ?? begin }] : [])),
+        };
+      }),
     },
   };
 }

@@ -8,15 +8,24 @@ import { isApprovable, type Gate } from '../state/gates/gates.js';
 import type { RecordStatus } from '../state/schema.js';
 import { describeOpening } from '../sync/limits/hold-reason.js';
 import { formatDuration, formatNumber, lines, plural, present } from '../text/format.js';
-import { joinTexts, linkToRecord, text, withQuery, type Point, type Section, type Text } from './document.js';
+import {
+  joinTexts,
+  linkToRecord,
+  text,
+  withQuery,
+  WORDS_OF_STATUSES,
+  type Point,
+  type Section,
+  type Text,
+} from './document.js';
 import { describeHeld } from './holds.js';
 
 /** Keys named in one line. */
 const MOST_NAMED = 3;
 
-/** A status in a sentence. Columns and JSON have its name. */
-export const statusInWords = (status: CauseStatus): string =>
-  (({ dead: 'given up', retired: 'deactivated' }) as Partial<Record<CauseStatus, string>>)[status] ?? status;
+/** A status as people read it. JSON and the state have its name. */
+export const statusInWords = (status: CauseStatus | 'unchanged'): string =>
+  WORDS_OF_STATUSES[status] ?? status;
 
 export const recordsOf = (count: number, stream?: string) =>
   `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;

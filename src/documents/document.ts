@@ -20,6 +20,12 @@ export type Part =
   /** `href`: an address of the operator's page. Other surfaces show the text alone. */
   | { text: string | number; href: string };
 
+/** Words that people read in place of the names of statuses. */
+export const WORDS_OF_STATUSES: Readonly<Record<string, string>> = {
+  dead: 'given up',
+  retired: 'deactivated',
+};
+
 /** A sentence, in parts where one of them is more than characters. */
 export type Text = string | { parts: readonly Part[] };
 
@@ -94,15 +100,29 @@ export interface Graph {
   /** What it shows, in a sentence. */
   says: Text;
   unit: string;
-  points: readonly { label: Text; value: number; href?: string | undefined }[];
-  /** A second line: the most in one second. */
+  points: readonly { label: Text; value: number }[];
+  /** A second, dotted line. */
   peaks?: readonly number[] | undefined;
-  /** A line across: the quota. */
-  limit?: number | undefined;
+  /** A line across, such as the quota. */
+  limit?: { value: number; name: string } | undefined;
   /** Names of the ends of the time axis. */
   ends: readonly [Text, Text];
   /** Bars where each point counts for itself, such as a day. */
   isBars?: boolean | undefined;
+}
+
+/** The bookings of a week. Only the page draws them. */
+export interface Week {
+  /** Its days, such as `2026-11-23`, Monday first. */
+  days: readonly string[];
+  bookings: readonly {
+    key: string;
+    href: string;
+    status: string;
+    label: string;
+    /** Where it is drawn: in the mirror, and where the service has another time. */
+    periods: readonly { begin: Date; end: Date }[];
+  }[];
 }
 
 /** A name and its value. */
@@ -121,6 +141,7 @@ export interface Section {
   isOneLine?: boolean | undefined;
   cards?: readonly Card[] | undefined;
   graphs?: readonly Graph[] | undefined;
+  week?: Week | undefined;
   paragraphs?: readonly Text[] | undefined;
   facts?: readonly Fact[] | undefined;
   points?: readonly Point[] | undefined;

@@ -132,19 +132,18 @@ function badgesOf(facts: Situation, stream: string): Card['badges'] {
   );
 }
 
-export function graphsSection({ history, requestsPerSecond, now }: SituationFacts): Section {
+export function graphsSection(facts: SituationFacts): Section {
+  const { history } = facts;
   const titled = { id: 'graphs', title: 'Requests and objects' };
   if (!history) return titled;
   const { hour, lastNight, nights, days } = history;
-  const limit = requestsPerSecond;
-  const sent = days.map((day) => nights.filter((night) => night.day === day));
-  const objects = sent.map((ofDay) => sum(ofDay.map((night) => night.sent)));
+  const objects = days.map((day) => sum(nights.map((night) => (night.day === day ? night.sent : 0))));
   const most = Math.max(0, ...objects);
   return {
     ...titled,
     graphs: present<Graph>(
-      requestsGraph('Requests a second, last hour', hour, { now, limit }),
-      lastNight && requestsGraph('Requests a second, last night', lastNight, { now, limit }),
+      requestsGraph('Requests a second, last hour', hour, facts),
+      lastNight && requestsGraph('Requests a second, last night', lastNight, facts),
       {
         title: `Objects sent a night, ${MOST_NIGHTS} days`,
         says: `${plural(sum(objects), 'object')} sent by the whole syncs of ${MOST_NIGHTS} days, at most ${formatNumber(most)} in one night.`,
@@ -152,7 +151,6 @@ export function graphsSection({ history, requestsPerSecond, now }: SituationFact
         points: days.map((day, at) => ({
           label: `${nameOfDay(day)}: ${plural(objects[at] ?? 0, 'object')}`,
           value: objects[at] ?? 0,
-          href: sent[at]?.[0] && addressOfRun(sent[at][0].runId),
         })),
         ends: [nameOfDay(days[0] ?? ''), 'today'],
         isBars: true,
@@ -162,10 +160,10 @@ export function graphsSection({ history, requestsPerSecond, now }: SituationFact
 }
 
 /** Requests of all processes in steps of a period: on average in each second, and the most in one. */
-export function requestsGraph(
+function requestsGraph(
   title: string,
   { seconds, steps }: History['hour' | 'lastNight'] & object,
-  { now, limit }: { now: Date; limit?: number | undefined },
+  { now, requestsPerSecond: quota }: SituationFacts,
 ): Graph | undefined {
   const [first, last] = [steps[0], steps.at(-1)];
   if (!first || !last) return undefined;
@@ -174,11 +172,11 @@ export function requestsGraph(
   const end = new Date(Math.min(now.getTime(), last.at.getTime() + seconds * 1000));
   return {
     title,
-    says: text`${plural(sum(steps.map(({ requests }) => requests)), 'request')} of all processes, at most ${formatNumber(most)} in one second${limit !== undefined && ` of ${formatNumber(limit)} allowed`}; ${formatNumber(refused)} refused with 429.`,
-    unit: 'requests a second',
+    says: `${plural(sum(steps.map(({ requests }) => requests)), 'request')} of all processes, at most ${formatNumber(most)} in one second${quota === undefined ? '' : ` of ${formatNumber(quota)} allowed`}; ${formatNumber(refused)} refused with 429.`,
+    unit: 'average, dotted: the most',
     points: steps.map(({ at, requests }) => ({ label: text`${at}`, value: requests / seconds })),
     peaks: steps.map(({ fastest }) => fastest),
-    limit,
+    limit: quota === undefined ? undefined : { value: quota, name: `quota ${formatNumber(quota)}` },
     ends: [text`${{ near: first.at, now }}`, text`${{ near: end, now }}`],
   };
 }

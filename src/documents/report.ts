@@ -5,7 +5,7 @@ import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { countsByStream, text, type Document, type Section, type Text } from './document.js';
 import { actionsSection } from './actions.js';
-import { causesSection } from './causes.js';
+import { causesSection, statusInWords } from './causes.js';
 import { describeHeldRecords, describeSettled, describeUnsent } from './failures.js';
 import {
   attentionSection,
@@ -72,7 +72,7 @@ const OPERATIONS = ['create', 'update', 'retire', 'repair'] as const;
 const ACCEPTED = [
   ['create', 'created'],
   ['update', 'updated'],
-  ['retire', 'retired'],
+  ['retire', 'deactivated'],
 ] as const;
 const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 
@@ -84,13 +84,15 @@ function changed({ streams }: ReportFacts): Section {
     paragraphs: [
       streams.length === 0
         ? 'No run planned or sent anything.'
-        : '“To create” and so on is what the runs planned; “created”, “updated” and “retired” is what the service accepted. Runs that began before count as a whole.',
+        : '“To create” and so on is what the runs planned; “created”, “updated” and “deactivated” is what the service accepted. Runs that began before count as a whole.',
     ],
     table: countsByStream(streams, [
-      ...OPERATIONS.map((name) => [`to ${name}`, (row: Row) => row.planned[name]] as const),
+      ...OPERATIONS.map(
+        (name) => [`to ${name === 'retire' ? 'deactivate' : name}`, (row: Row) => row.planned[name]] as const,
+      ),
       ...ACCEPTED.map(([name, heading]) => [heading, (row: Row) => row.accepted[name]] as const),
       ['synced, operation not known', (row) => row.unclassified],
-      ...OUTCOMES.map((name) => [name, (row: Row) => row.outcomes[name]] as const),
+      ...OUTCOMES.map((name) => [statusInWords(name), (row: Row) => row.outcomes[name]] as const),
     ]),
   };
 }

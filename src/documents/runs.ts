@@ -20,7 +20,7 @@ import {
   type Text,
 } from './document.js';
 import { actionsSection } from './actions.js';
-import { causesSection } from './causes.js';
+import { causesSection, statusInWords } from './causes.js';
 import { describeUnsettled } from './failures.js';
 import { nameOfGate, waitsForOperator } from '../state/gates/gates.js';
 import { gateToPoint, holdToPoint } from './holds.js';
@@ -31,7 +31,7 @@ const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
 const PLANNED = {
   create: 'to create',
   update: 'to update',
-  retire: 'to retire',
+  retire: 'to deactivate',
   moved: 'moved',
   retry: 'to retry',
   repair: 'to repair',
@@ -48,7 +48,7 @@ export function runToJson(run: Run) {
 export function runsTable(runs: readonly Run[]): Table {
   return {
     caption: 'Runs, newest first',
-    headings: ['run', 'kind', 'started', 'took', 'status', ...OUTCOMES],
+    headings: ['run', 'kind', 'started', 'took', 'status', ...OUTCOMES.map(statusInWords)],
     rows: runs.map((run) => [
       linkToRunNumber(run.id),
       run.kind,
@@ -89,6 +89,7 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
     ],
     sections: [
       summary(facts, now),
+      timelineSection(facts, now),
       outcomes(run),
       {
         id: 'holds',
@@ -212,6 +213,30 @@ function errorToPoint(run: Run): Point | undefined {
   };
 }
 
+/** Records planned, sent, waiting and held, over the time of the run. Batches are kept for some days only. */
+function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section {
+  const titled = { id: 'timeline', title: 'Timeline' };
+  const { planned = 0, done = 0 } = timeline.points.at(-1) ?? {};
+  if (planned === 0) return titled;
+  const held = gates.reduce((sum, { count }) => sum + count, 0);
+  const says = `${formatNumber(done)} of ${plural(planned, 'planned record')} sent or settled, ${formatNumber(planned - done)} waiting, ${formatNumber(held)} held.`;
+  return {
+    ...titled,
+    paragraphs: [says],
+    graphs: [
+      {
+        title: 'Records over the time of the run: settled (area), planned (dotted), with held (dashed)',
+        says,
+        unit: 'records',
+        points: timeline.points.map((point) => ({ label: '', value: point.done })),
+        peaks: timeline.points.map((point) => point.planned),
+        limit: held > 0 ? { value: planned + held, name: `${formatNumber(held)} held` } : undefined,
+        ends: [text`${{ near: run.requestedAt, now }}`, text`${{ near: run.finishedAt ?? now, now }}`],
+      },
+    ],
+  };
+}
+
 function outcomes({ streams, plan, counts }: Run): Section {
   const planned = Object.keys(PLANNED) as (keyof typeof PLANNED)[];
   const rows = streams.map((stream) => ({ stream, planned: plan[stream], done: counts[stream] }));
@@ -223,7 +248,7 @@ function outcomes({ streams, plan, counts }: Run): Section {
     paragraphs: equal > 0 ? [`${plural(equal, 'record')} needed no write.`] : [],
     table: countsByStream(rows, [
       ...planned.map((name) => [PLANNED[name], (row: Row) => row.planned?.[name] ?? 0] as const),
-      ...OUTCOMES.map((name) => [name, (row: Row) => row.done?.[name] ?? 0] as const),
+      ...OUTCOMES.map((name) => [statusInWords(name), (row: Row) => row.done?.[name] ?? 0] as const),
     ]),
   };
 }

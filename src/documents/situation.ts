@@ -7,6 +7,7 @@ import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } fro
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
+import { statusInWords } from './causes.js';
 import { describeExtra, describeKeptObjects, describeStoredOtherwise } from './drift.js';
 import { concerns, concernToPoint, kindOf, needsPerson, type Concern } from './concerns/concerns.js';
 import { findUntaken } from './concerns/records.js';
@@ -194,7 +195,7 @@ function records(facts: SituationFacts): Section {
     paragraphs: unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts),
     table: {
       caption: 'Records by stream and status',
-      headings: ['stream', ...STATUSES],
+      headings: ['stream', ...STATUSES.map(statusInWords)],
       rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
     },
   };

@@ -26,6 +26,7 @@
     if (node.isEqualNode(newer)) return;
     node.nodeValue = newer.nodeValue;
     const names = new Set([node, newer].flatMap((each) => each.getAttributeNames?.() ?? []));
+    names.delete('open'); // what an operator unfolded
     for (const name of names)
       if (newer.hasAttribute(name)) node.setAttribute(name, newer.getAttribute(name));
       else node.removeAttribute(name);
@@ -79,6 +80,20 @@
         isAsking = false;
       });
   };
+
+  // Browsers have it only over HTTPS and on this machine.
+  if (navigator.clipboard) {
+    document.documentElement.classList.add('copies');
+    document.addEventListener('click', ({ target }) => {
+      const button = target instanceof Element && target.closest('.copy');
+      if (!button) return;
+      const text = button.previousElementSibling.textContent;
+      void navigator.clipboard.writeText(text).then(
+        () => say(`Copied: ${text}`),
+        () => say('The browser does not copy.'),
+      );
+    });
+  }
 
   if (timeZone !== undefined) {
     document.addEventListener('visibilitychange', update);

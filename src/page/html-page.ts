@@ -1,6 +1,7 @@
 // A page as HTML: its frame, and the sections of a document with links, and with buttons for operators who may act.
 import { filledSections, type Action, type Document } from '../documents/document.js';
 import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
+import { toneOf } from '../render/tones.js';
 import { html, type Html, type HtmlValue } from '../text/html.js';
 import type { Session } from './sessions.js';
 import type { Sources } from './sources.js';
@@ -33,23 +34,35 @@ interface Section {
   title: string;
   body: Html;
   isUrgent?: boolean | undefined;
+  isFolded?: boolean | undefined;
 }
 
 export interface Rendered {
   title: string;
+  /** The state in one line, in place of the title. */
+  headline?: Html | undefined;
   /** In the frame above the sections. */
   lead?: Html;
   sections: readonly Section[];
 }
 
 /** `more`: HTML above the sections that only the page has. */
-export function renderDocument({ title, lead = [], sections }: Document, view: View, more?: Html): Rendered {
+export function renderDocument(
+  { title, headline, lead = [], sections }: Document,
+  view: View,
+  more?: Html,
+): Rendered {
   const surface: Surface = {
     timeZone: view.timeZone,
+    isReadOnly: !view.session && !view.canSignIn,
     action: (offered) => (offered.isImmediate ? actNow : askFirst)(view, offered),
   };
+  const said = headline && textToHtml(headline.text, surface);
   return {
     title,
+    headline:
+      headline &&
+      html`<p class="state ${toneOf(headline.status)}">${headline.href === undefined ? said : link(headline.href, said)}</p>`,
     lead: html`${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>`)}${more}`,
     sections: filledSections(sections).map((section) => ({
       ...section,
@@ -61,14 +74,14 @@ export function renderDocument({ title, lead = [], sections }: Document, view: V
 /** A link to the page that asks once more, or the command where nobody may act here. */
 function askFirst(view: View, offered: Action): Html {
   const { href, label, about } = offered;
-  if (!view.session && !view.canSignIn) return typedCommand(offered);
+  if (!view.session && !view.canSignIn) return typedCommand(offered, true);
   return html`<a class="button" href="${href}">${label}<span class="unseen"> ${about}</span></a>`;
 }
 
 /** A button that acts at once. */
 function actNow(view: View, offered: Action): Html {
   const { href, label, about } = offered;
-  if (!view.session) return view.canSignIn ? html`` : typedCommand(offered);
+  if (!view.session) return view.canSignIn ? html`` : typedCommand(offered, true);
   return html`<form method="post" action="${href}">${formToken(view)}<button>${label}<span class="unseen"> ${about}</span></button></form>`;
 }
 
@@ -101,16 +114,17 @@ const renderHead = (title: string): Html => html`<head>
 <script src="/page.js" defer></script>
 </head>`;
 
-const renderSection = ({ id, title, body, isUrgent }: Section): Html =>
-  html`<section id="${id}" class="${isUrgent ? 'urgent' : 'calm'}" aria-labelledby="${id}-title">
-<h2 id="${id}-title">${title}</h2>
-${body}
+const renderSection = ({ id, title, body, isUrgent, isFolded }: Section): Html => {
+  const heading = html`<h2 id="${id}-title">${title}</h2>`;
+  return html`<section id="${id}" class="${isUrgent ? 'urgent' : 'calm'}" aria-labelledby="${id}-title">
+${isFolded ? html`<details><summary>${heading}</summary>${body}</details>` : html`${heading}\n${body}`}
 </section>
 `;
+};
 
 /** `path`: of the page. `isLive`: the browser brings it up to date. */
 export function renderPage(
-  { title, lead, sections }: Rendered,
+  { title, headline, lead, sections }: Rendered,
   view: View,
   {
     path,
@@ -129,9 +143,9 @@ ${renderHead(title)}
 ${renderAccount(view)}
 </header>
 <main id="main" tabindex="-1">
-<h1>${title}</h1>
+<h1${headline && html` class="unseen"`}>${title}</h1>
 ${notices.map((notice) => html`<p class="notice" role="status">${notice}</p>`)}
-<div id="content">${lead}
+<div id="content">${headline}<div class="lead">${lead}</div>
 <div class="sections">${sections.map(renderSection)}</div></div>
 </main>
 <footer><p>Times in ${view.timeZone}. <span id="live" role="status">${isLive ? '' : 'Reload to read again.'}</span>${isLive ? html`<noscript>This page is brought up to date by JavaScript; without it, reload.</noscript>` : ''}</p></footer>

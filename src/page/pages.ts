@@ -12,14 +12,20 @@ import { readReport } from '../situation/report.js';
 import { listRunsSoFar, readRunFacts } from '../situation/run-facts.js';
 import { listVerified } from '../situation/situation.js';
 import { listActions } from '../state/actions.js';
-import { countDiscrepancies, listAllDiscrepancies } from '../state/bookings/read-reservations.js';
+import {
+  countDiscrepancies,
+  listAllDiscrepancies,
+  listDiscrepantWeek,
+} from '../state/bookings/read-reservations.js';
 import { readClock } from '../state/database.js';
 import { countDrift, listDrift } from '../state/drift/read-drift.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';
 import { findRecords } from '../state/records/read/find-records.js';
 import { LISTED_KINDS, readRun } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
+import { dayOf } from '../text/format.js';
 import { html } from '../text/html.js';
+import { parseTime } from '../time/zoned-time.js';
 import { link, PageNotFound, renderDocument, type Page } from './html-page.js';
 
 /** Entries that a list shows. */
@@ -27,6 +33,7 @@ const MOST = 100;
 const MOST_RUNS = 50;
 const MOST_CAUSES = 50;
 const MOST_RECORDS = 50;
+const WEEK_MS = 7 * 24 * 60 * 60 * 1000;
 
 /** The first page: the situation. */
 const nowPage: Page = async (sources) => {
@@ -105,13 +112,20 @@ const driftPage: Page = async (sources, { address }) => {
   return (view) => renderDocument(driftDocument(counts, verified, listed), view);
 };
 
-/** Bookings on which the mirror and the service do not agree, as the last reconcile found them. */
-const bookingsPage: Page = async (sources, { address }) => {
-  const { counts, listed } = await sources.read(address, async (db) => ({
+/** Bookings on which the mirror and the service do not agree, as the last reconcile found them: a week of them, and all. */
+const bookingsPage: Page = async (sources, { query, address }) => {
+  const timeZone = await sources.timeZone();
+  const asked = query.get('week') ?? '';
+  const day = parseTime(asked) === undefined ? undefined : asked.slice(0, 10);
+  const { counts, listed, week } = await sources.read(address, async (db) => ({
     counts: await countDiscrepancies(db),
     listed: await listAllDiscrepancies(db, MOST),
+    week: await listDiscrepantWeek(db, { day, timeZone, limit: MOST }),
   }));
-  return (view) => renderDocument(bookingsDocument(counts, listed, view.timeZone), view);
+  const weekAway = (weeks: number) =>
+    withQuery('/bookings', { week: dayOf(new Date(Date.parse(week.monday) + weeks * WEEK_MS), 'UTC') });
+  const links = html`<p>${link(weekAway(-1), 'Week before')} · ${link(weekAway(1), 'Week after')}</p>`;
+  return (view) => renderDocument(bookingsDocument(counts, listed, timeZone, week), view, links);
 };
 
 /** The report, of the time since the last nightly sync was due, or of one run. */

@@ -57,6 +57,9 @@ export function createSources({
   /** Undefined: the configuration could not be read. */
   const configured = () => configuredStreams().catch(() => undefined);
 
+  /** The state, which may hold it, may not answer. */
+  const zoneOfReaders = () => timeZone().catch(() => 'UTC');
+
   const readNow = () =>
     read('now', async (db) => {
       const facts = await readFacts(db, { streams: await configured() });
@@ -67,11 +70,12 @@ export function createSources({
   return {
     requestsPerSecond,
     configured,
+    timeZone: zoneOfReaders,
     read,
     now: async () => ({ ...(await readNow()), quota: await quota() }),
 
     history: async () => {
-      const [{ now }, zone] = [await readNow(), await timeZone().catch(() => 'UTC')];
+      const [{ now }, zone] = [await readNow(), await zoneOfReaders()];
       return read('history', (db) => readHistory(db, { now, timeZone: zone }));
     },
 

@@ -3,7 +3,9 @@
 import {
   filledSections,
   numericColumns,
+  WORDS_OF_STATUSES,
   type Action,
+  type Card,
   type Document,
   type Part,
   type Point,
@@ -13,27 +15,23 @@ import {
 } from '../documents/document.js';
 import { formatNumber } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
-import { commandOf, commandsBeside, plainPart } from './text.js';
+import { graphToHtml } from './graph.js';
+import { toneOf } from './tones.js';
+import { weekToHtml } from './week.js';
+import { commandOf, commandsBeside, MARKS, plain, plainPart, sinceOfLine } from './text.js';
 
 /** How a surface shows what it may show in its own way. */
 export interface Surface {
   timeZone: string;
   /** The operator's page has links and, where somebody may act, buttons. A document that stands alone has neither. */
   action?: ((action: Action) => Html) | undefined;
+  /** Nobody can act on this page: commands are typed. */
+  isReadOnly?: boolean | undefined;
 }
 
-const GOOD = ['succeeded', 'synced', 'retired', 'working', 'agrees'];
-const BAD = ['failed', 'dead', 'stopped', 'not seen', 'missing', 'absent'];
-const WAITING = ['held', 'partial', 'deferred', 'paused', 'pending', 'changed', 'inactive'];
-const TONES = new Map([
-  ...GOOD.map((word) => [word, 'good'] as const),
-  ...BAD.map((word) => [word, 'bad'] as const),
-  ...WAITING.map((word) => [word, 'waiting'] as const),
-]);
-
 /** A status by its word, and a colour that says no more than the word. */
-const statusToHtml = (word: string): Html =>
-  html`<span class="status ${TONES.get(word) ?? 'neutral'}">${word.replaceAll('_', ' ')}</span>`;
+const statusToHtml = (word: string, shown = WORDS_OF_STATUSES[word] ?? word.replaceAll('_', ' ')): Html =>
+  html`<span class="status ${toneOf(word)}">${shown}</span>`;
 
 /** Labels of commands that stand without a button, by the word after `slotsync`. */
 const LABELS = new Map([
@@ -73,8 +71,12 @@ export function labelOf(command: string | Action): string {
 }
 
 /** A command that an operator types, with what it does. */
-export const typedCommand = (command: string | Action): Html =>
-  html`<span class="typed">${labelOf(command)}: <code>${wrapWhole(commandOf(command))}</code></span>`;
+export const typedCommand = (command: string | Action, isCopied = false): Html =>
+  html`<span class="typed">${labelOf(command)}: ${commandToHtml(commandOf(command), isCopied)}</span>`;
+
+/** Copying needs the script of the page, which shows the button. */
+const commandToHtml = (command: string, isCopied: boolean): Html =>
+  html`<code>${wrapWhole(command)}</code>${isCopied && html`<button type="button" class="copy" aria-label="Copy ${command}">copy</button>`}`;
 
 /** Options and numbers that no line is broken in: a phone breaks a line after each hyphen. */
 const WHOLE = /(--[a-z][a-z-]*|\d{1,3}(?: \d{3})+(?!\d))/;
@@ -99,41 +101,96 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
   if (part instanceof Date) return html`<time datetime="${part.toISOString()}">${shown}</time>`;
   if ('minute' in part) return html`<time datetime="${part.minute.toISOString()}">${shown}</time>`;
   if ('near' in part) return html`<time datetime="${part.near.toISOString()}">${shown}</time>`;
-  if ('command' in part) return html`<code>${wrapWhole(shown)}</code>`;
+  if ('command' in part) return commandToHtml(shown, action !== undefined);
   if ('status' in part) return statusToHtml(part.status);
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;
 }
 
 /** A section without its title. */
 export function contentToHtml(
-  { title, paragraphs = [], facts = [], points = [], table }: Omit<Section, 'id'>,
+  {
+    title,
+    cards = [],
+    graphs = [],
+    week,
+    paragraphs = [],
+    facts = [],
+    points = [],
+    table,
+    isOneLine,
+  }: Omit<Section, 'id'>,
   surface: Surface,
 ): Html {
-  return html`${paragraphs.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>\n`)}${
+  const { timeZone } = surface;
+  const toPlain = (text: Text) => plain(text, timeZone);
+  const toHtml = isOneLine ? lineToHtml : pointToHtml;
+  return html`${
+    cards.length > 0 && html`<ul class="cards">\n${cards.map((card) => cardToHtml(card, surface))}</ul>\n`
+  }${graphs.map((graph) => graphToHtml(graph, toPlain))}${week && weekToHtml(week, timeZone)}${paragraphs.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>\n`)}${
     facts.length > 0 &&
     html`<dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${textToHtml(value, surface)}</dd></div>`)}</dl>\n`
   }${
     points.length > 0 &&
-    html`<ul class="items">\n${points.map((point) => pointToHtml(point, surface))}</ul>\n`
+    html`<ul class="${isOneLine ? 'lines' : 'items'}">\n${points.map((point) => toHtml(point, surface))}</ul>\n`
   }${table && table.rows.length > 0 && tableToHtml({ caption: title, ...table }, surface)}`;
 }
 
-function pointToHtml(point: Point, surface: Surface): Html {
-  const { status, text, details = [], samples = [], next, progress, commands = [] } = point;
+function cardToHtml({ stream, href, inSync, total, synced, badges, nights }: Card, surface: Surface): Html {
+  const numbers =
+    inSync === total ? formatNumber(total) : `${formatNumber(inSync)} of ${formatNumber(total)}`;
+  return html`<li class="card"><h3>${surface.action ? html`<a href="${href}">${stream}</a>` : stream}</h3><p class="badges">${badges.map((badge) => html`${statusToHtml(badge.status, badge.text)} `)}</p>
+<progress max="${Math.max(1, total)}" value="${inSync}" aria-label="In sync"></progress>
+<p class="numbers"><span><b>${numbers}</b> in sync</span> <span class="soft">${synced ? html`synced ${partToHtml(synced, surface)}` : 'never synced whole'}</span></p>
+${nights.length > 0 && html`<ol class="nights" aria-label="The last ${nights.length} nights">${nights.map(({ status, label, href: run }) => html`<li>${run !== undefined && surface.action ? html`<a class="${toneOf(status)}" href="${run}" title="${label}" aria-label="${label}">${markOf(status)}</a>` : html`<span title="${label}">${markOf(status)}</span>`}</li>`)}</ol>`}
+</li>
+`;
+}
+
+/** A good night has its colour alone: the others are to be seen. */
+const markOf = (status: string) => (status === 'succeeded' ? '' : (MARKS[status] ?? '?'));
+
+const detailsToHtml = (point: Point, surface: Surface): Html => {
+  const { details = [], samples = [], next } = point;
+  return html`${details.map((line) => html`<p>${textToHtml(line, surface)}</p>`)}${
+    samples.length > 0 &&
+    html`<pre tabindex="0" role="region" aria-label="Samples">${samples.map((line) => html`${line}\n`)}</pre>`
+  }${next !== undefined && html`<p>${textToHtml(next, surface, sentence)}</p>`}`;
+};
+
+/** The buttons of a point, and its commands that are typed. */
+function commandsOf(point: Point, surface: Surface): { buttons: Html[]; typed: Html[] } {
+  const { commands = [] } = point;
   const beside = commandsBeside(point, surface.timeZone);
-  const shown = commands.flatMap((command) => {
-    if (typeof command === 'object' && surface.action) return [surface.action(command)];
-    return beside.includes(commandOf(command)) ? [typedCommand(command)] : [];
-  });
+  const { action, isReadOnly } = surface;
+  const isButton = (command: string | Action): command is Action =>
+    typeof command === 'object' && action !== undefined && !isReadOnly;
+  return {
+    buttons: commands.filter(isButton).map((command) => action?.(command) ?? html``),
+    typed: commands
+      .filter((command) => !isButton(command) && beside.includes(commandOf(command)))
+      .map((command) => typedCommand(command, action !== undefined)),
+  };
+}
+
+const actionsToHtml = (shown: readonly Html[]): Html =>
+  html`${shown.length > 0 && html`<div class="actions">${shown.map((command) => html`${command} `)}</div>`}`;
+
+function pointToHtml(point: Point, surface: Surface): Html {
+  const { status, text, progress } = point;
+  const { buttons, typed } = commandsOf(point, surface);
   return html`<li><p>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(text, surface)}</b></p>${
     progress &&
     html`<progress max="${progress.total}" value="${progress.done}" aria-label="Progress"></progress>`
-  }${details.map((line) => html`<p>${textToHtml(line, surface)}</p>`)}${
-    samples.length > 0 &&
-    html`<pre tabindex="0" role="region" aria-label="Samples">${samples.map((line) => html`${line}\n`)}</pre>`
-  }${next !== undefined && html`<p>${textToHtml(next, surface, sentence)}</p>`}${
-    shown.length > 0 && html`<div class="actions">${shown.map((command) => html`${command} `)}</div>`
-  }</li>
+  }${detailsToHtml(point, surface)}${actionsToHtml([...buttons, ...typed])}</li>
+`;
+}
+
+/** A point in one line with its buttons. Its details unfold. */
+function lineToHtml(point: Point, surface: Surface): Html {
+  const { status, text, line = text } = point;
+  const { buttons, typed } = commandsOf(point, surface);
+  return html`<li><details><summary>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(line, surface)}</b><span class="soft">${sinceOfLine(point, surface.timeZone)}</span></summary>
+${detailsToHtml(point, surface)}${actionsToHtml(typed)}</details>${actionsToHtml(buttons)}</li>
 `;
 }
 

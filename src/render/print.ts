@@ -22,6 +22,7 @@ import { breakLine, headOf, wrapLine } from './wrap.js';
 const STATUSES: Readonly<Record<string, Colour>> = {
   failed: 'red',
   dead: 'red',
+  'given up': 'red',
   Failed: 'red',
   'Sending stopped': 'red',
   'Not seen': 'red',

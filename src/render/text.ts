@@ -2,6 +2,7 @@
 import {
   filledSections,
   numberOf,
+  WORDS_OF_STATUSES,
   type Card,
   type Cell,
   type Document,
@@ -165,7 +166,7 @@ export function plainPart(part: Part, timeZone: string): string {
   if ('minute' in part) return formatMinute(part.minute, timeZone);
   if ('near' in part) return formatNear(part.near, part.now, timeZone);
   if ('command' in part) return visibleInLine(part.command);
-  if ('status' in part) return visibleInLine(part.status);
+  if ('status' in part) return visibleInLine(WORDS_OF_STATUSES[part.status] ?? part.status);
   return typeof part.text === 'number' ? formatNumber(part.text) : visibleInLine(part.text);
 }
 

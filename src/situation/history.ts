@@ -1,8 +1,8 @@
 // The history that is shown as pictures: the nights of each stream, the objects that were sent, and the requests.
-import type { Queries } from '../state/database.js';
+import { readClock, type Queries } from '../state/database.js';
 import { listRequestSteps, readRequestTotals } from '../state/requests.js';
 import { listNights } from '../state/runs/nights.js';
-import { readRun } from '../state/runs/read-runs.js';
+import { listBatchSteps, readRun, type Run } from '../state/runs/read-runs.js';
 import { dayOf } from '../text/format.js';
 
 export type History = Awaited<ReturnType<typeof readHistory>>;
@@ -34,23 +34,31 @@ export async function readHistory(db: Queries, { now, timeZone }: { now: Date; t
 
 async function readLastNight(db: Queries, runId: number | undefined, now: Date) {
   const run = runId === undefined ? undefined : await readRun(db, runId);
-  return run && { runId: run.id, ...(await readRunRequests(db, run, now)) };
-}
-
-/** Requests of all processes while a run was under way. */
-export async function readRunRequests(
-  db: Queries,
-  { requestedAt, finishedAt }: { requestedAt: Date; finishedAt: Date | null },
-  now: Date,
-) {
-  return readSteps(db, requestedAt, finishedAt ?? now);
+  return run && readSteps(db, run.requestedAt, run.finishedAt ?? now);
 }
 
 async function readSteps(db: Queries, from: Date, to: Date) {
+  const step = stepsOf(from, to);
+  return { ...step, steps: await listRequestSteps(db, step) };
+}
+
+/** A period in so many equal steps of whole seconds. */
+function stepsOf(from: Date, to: Date) {
   const length = Math.max(1, (to.getTime() - from.getTime()) / 1000);
   const seconds = Math.ceil(length / STEPS);
-  return {
-    seconds,
-    steps: await listRequestSteps(db, { from, seconds, steps: Math.ceil(length / seconds) }),
-  };
+  return { from, seconds, steps: Math.ceil(length / seconds) };
+}
+
+/** Records that a run had planned, and those with an outcome, at the end of each step of its time. */
+export async function readTimeline(db: Queries, { id, requestedAt, finishedAt }: Run) {
+  const period = stepsOf(requestedAt, finishedAt ?? (await readClock(db)));
+  const noted = await listBatchSteps(db, id, period);
+  let [planned, done] = [0, 0];
+  const points = Array.from({ length: period.steps }, (_, step) => {
+    const of = noted.find((one) => one.step === step);
+    planned += of?.planned ?? 0;
+    done += of?.done ?? 0;
+    return { planned, done };
+  });
+  return { ...period, points };
 }

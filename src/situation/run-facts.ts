@@ -1,5 +1,6 @@
 // Runs with what they planned, did so far and hold, why records of them are not in sync, and when they will be done.
 import { listCauses } from './causes.js';
+import { readTimeline } from './history.js';
 import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { Queries } from '../state/database.js';
 import { listActions } from '../state/actions.js';
@@ -29,7 +30,7 @@ export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
   const { id, kind } = run;
   const readsBack = kind === 'verify' || kind === 'repair';
-  const [[newest], causes, soFar, progress, planning, gates, actions, unsettled, verdicts, drift] =
+  const [[newest], causes, soFar, progress, planning, gates, actions, unsettled, verdicts, drift, timeline] =
     await Promise.all([
       listRuns(db, 1),
       listCauses(db, { runId: id }, configured),
@@ -41,6 +42,7 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
       countUnsettled(db),
       kind === 'reconcile' ? countVerdicts(db, id) : undefined,
       readsBack ? countDriftEvents(db, id) : undefined,
+      readTimeline(db, run),
     ]);
   return {
     run: soFar,
@@ -55,6 +57,7 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     unsettled: newest?.id === id ? unsettled : undefined,
     verdicts,
     drift,
+    timeline,
   };
 }
 

@@ -19,7 +19,7 @@ const HISTORY: History = {
     { stream: 'rooms', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 12 },
     { stream: 'courses', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 30 },
   ],
-  hour: { seconds: 60, steps: [STEP], requests: 600, throttled: 1, fastest: 18, fastestAt: STEP.at },
+  hour: { from: STEP.at, seconds: 60, steps: [STEP], requests: 600, throttled: 1, fastest: 18, fastestAt: STEP.at },
   lastNight: undefined,
 };
 const RECORDS = [
@@ -168,14 +168,18 @@ describe('graphs', () => {
   it('say in words what they show: requests against the quota, and objects of each night', () => {
     const graphs = situationDocument(situationOf()).sections.find(({ id }) => id === 'graphs')?.graphs ?? [];
     const [hour, objects] = graphs;
-    expect(hour).toMatchObject({ limit: 20, peaks: [18], points: [{ value: 10 }] });
+    expect(hour).toMatchObject({
+      limit: { value: 20, name: 'quota 20' },
+      peaks: [18],
+      points: [{ value: 10 }],
+    });
     expect(plain(hour?.says ?? '', 'UTC')).toBe(
       '600 requests of all processes, at most 18 in one second of 20 allowed; 1 refused with 429.',
     );
-    expect(objects?.points.slice(-3).map(({ value, href }) => [value, href])).toEqual([
-      [4, '/runs/7'],
-      [0, '/runs/8'],
-      [42, '/runs/9'],
+    expect(objects?.points.slice(-3)).toEqual([
+      { label: '28 Feb: 4 objects', value: 4 },
+      { label: '1 Mar: 0 objects', value: 0 },
+      { label: '2 Mar: 42 objects', value: 42 },
     ]);
     expect(objects?.says).toBe('46 objects sent by the whole syncs of 30 days, at most 42 in one night.');
   });

@@ -104,6 +104,23 @@ export async function listAllDiscrepancies(db: Queries, limit: number) {
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
+/** Those of a week, by the clock of the zone. `day`: a day of it; undefined: the week of the next one, or of the last. */
+export async function listDiscrepantWeek(
+  db: Queries,
+  { day, timeZone, limit }: { day: string | undefined; timeZone: string; limit: number },
+) {
+  const { monday } = await queryOne<{ monday: string }>(db)`
+    SELECT date_trunc('week', coalesce(${day ?? null}::text::date::timestamp,
+      min(begins) FILTER (WHERE begins > now() AT TIME ZONE ${timeZone}), max(begins), now() AT TIME ZONE ${timeZone}))::date::text AS monday
+    FROM (SELECT coalesce(begin_here, begin_there) AT TIME ZONE ${timeZone} AS begins FROM slotsync.discrepancies) AS d`;
+  const rows = await query<ReservationRow>(db)`
+    SELECT ${ALL} FROM slotsync.discrepancies
+    WHERE coalesce(begin_here, begin_there) >= ${monday}::text::timestamp AT TIME ZONE ${timeZone}
+      AND coalesce(begin_here, begin_there) < (${monday}::text::timestamp + interval '7 days') AT TIME ZONE ${timeZone}
+    ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
+  return { monday, rows };
+}
+
 /** The same by verdict. */
 export async function countDiscrepancies(db: Queries): Promise<VerdictCount[]> {
   return query<VerdictCount>(db)`

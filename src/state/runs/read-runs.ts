@@ -94,6 +94,21 @@ export async function readProgress(db: Queries, id: number): Promise<Progress> {
     FROM slotsync.batches WHERE run_id = ${id}::bigint AND state <> 'cancelled'`;
 }
 
+/** Records of a run by the step of time in which their batches were planned, and ended. Steps without any are left out. */
+export async function listBatchSteps(
+  db: Queries,
+  id: number,
+  { from, seconds, steps }: { from: Date; seconds: number; steps: number },
+): Promise<{ step: number; planned: number; done: number }[]> {
+  return query<{ step: number; planned: number; done: number }>(db)`
+    SELECT greatest(0, least(${steps - 1}::int,
+        floor(extract(epoch FROM at - ${from.toISOString()}::text::timestamptz) / ${seconds}::int)))::int AS step,
+      sum(planned)::int AS planned, sum(done)::int AS done
+    FROM slotsync.batches AS b CROSS JOIN LATERAL (VALUES
+      (b.created_at, cardinality(b.keys), 0), (b.finished_at, 0, cardinality(b.keys))) AS c(at, planned, done)
+    WHERE b.run_id = ${id}::bigint AND b.state <> 'cancelled' AND at IS NOT NULL GROUP BY step ORDER BY step`;
+}
+
 /** A run that only reads and ended badly. */
 export type BadReading = Pick<Run, 'id' | 'kind' | 'errorCode' | 'streams'> & {
   status: 'failed' | 'partial';
