@@ -207,9 +207,24 @@ function describeProblems(preview: Preview): string[] {
     ),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
+    describeHandovers(preview),
     renamed.map((pair) => describeRenamed({ stream, ...pair })),
     isUnsendable(preview) &&
       `${stream}: none of the rows that were tried can be sent. To try all of them: slotsync check --rows`,
+  );
+}
+
+/** Codes that were swapped are ordinary updates. An object keeps its bookings, which are then another row's. */
+function describeHandovers({ stream, handedOver, handovers }: Preview): string | false {
+  const named = handovers.map(({ externalId, from, to }) => {
+    const former = from.stream === stream ? '' : `${from.stream} `;
+    return `${externalId} from ${former}'${from.localKey}' to '${to}'`;
+  });
+  const more = handedOver > named.length ? ', …' : '';
+  const change = handedOver === 1 ? 'object changes' : 'objects change';
+  return (
+    handedOver > 0 &&
+    `${stream}: ${formatNumber(handedOver)} ${change} hands, with all bookings: ${named.join(', ')}${more}.`
   );
 }
 

@@ -12,6 +12,8 @@ const plan = (stream: string, changes: Partial<Preview> = {}): Preview => ({
   unread: undefined,
   refused: 0,
   refusals: [],
+  handedOver: 0,
+  handovers: [],
   renamed: [],
   holds: {},
   frozen: null,

@@ -8,6 +8,7 @@ import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import type { Outcome, RecordKey } from '../../state/records/outcome-types.js';
 import { formerKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
+import { findLettingGo } from '../identity/changed-ids.js';
 import { findReferrers } from '../identity/referrers.js';
 import { mayBecome, whoHas, type Holder } from '../identity/who-has.js';
 import * as outcome from '../object/decide-outcome.js';
@@ -104,18 +105,13 @@ async function chooseGivenUp(
   holderOf: (externalId: string) => Holder,
 ): Promise<Set<ClaimedRecord>> {
   const owners = wanting.filter(({ record, result }) => ownsAnother(record, result));
-  const isOurs = ({ result }: Wanting) => {
-    const { record, link, ownerRow } = holderOf(result.extId);
-    return record?.mayBeAtService && !link && ownerRow !== 'same';
-  };
-  const others = owners.filter((one) => !isOurs(one));
-  const formerIds = others.map(({ record }) => record.externalId ?? '');
-  const formerHolderOf = await whoHas(deps, formerIds, { rows: 'all' });
-  const isGiven = ({ record: { externalId, localKey } }: Wanting) =>
-    formerHolderOf(externalId ?? '').rows.some(
-      (row) => row.stream !== stream.name || row.localKey !== localKey,
-    );
-  return new Set(owners.filter((one) => isOurs(one) || isGiven(one)).map(({ record }) => record));
+  const changed = owners.map(({ record: { localKey, externalId }, result }) => ({
+    localKey,
+    former: externalId ?? '',
+    now: result.extId,
+  }));
+  const lettingGo = await findLettingGo(deps, stream, changed, holderOf);
+  return new Set(owners.flatMap(({ record }) => (lettingGo.has(record.localKey) ? record : [])));
 }
 
 async function commit(

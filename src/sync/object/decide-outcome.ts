@@ -21,6 +21,7 @@ import type { DestinationObject } from '../../streams/destination-object.js';
 import type { KeptField } from '../../streams/field-rules.js';
 import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
+import { describeChangedId, describeLinkedId, describeSharedId } from '../identity/changed-ids.js';
 import { describeMissing, type Unmapped } from './render.js';
 
 /** Notes the outcome with which a record is settled when its batch ends; returns what remains to be written of it: nothing. */
@@ -166,10 +167,7 @@ export function externalIdChanged(
   sourceHash: string,
   changedId: { former: string; now: string },
 ): Outcome {
-  const message =
-    `the service knows this record as '${changedId.former}', but its row now has '${changedId.now}'; ` +
-    'retry lets go of the former and creates the latter';
-  return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED, describeChangedId(changedId), sourceHash), changedId };
 }
 
 /** An object of this type has the external id. `why`: what else is to be said of it. */
@@ -193,14 +191,14 @@ export function externalIdChangedThere(write: Write, { id, extId }: FoundObject)
 }
 
 export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {
-  const message = `external id '${write.object.extId}' is also that of ${other.stream} '${other.localKey}'`;
+  const message = describeSharedId(write.object.extId, other);
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
 /** The object belongs to another key by a link, whether or not that key has a row. */
 export function externalIdLinked(write: Write, link: { stream: string; localKey: string }): Outcome {
   const message =
-    `the object '${write.object.extId}' is linked to ${link.stream} '${link.localKey}'; ` +
+    `${describeLinkedId(write.object.extId, link)}; ` +
     'if the row has another key now: slotsync rename; if the link is wrong: slotsync match --unlink';
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }

@@ -4,6 +4,7 @@ import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { isShortenedKey, MAX_ID_BYTES } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
+import { foreseeIds } from '../identity/changed-ids.js';
 import { readKeys, type KeyFaults } from '../identity/read-keys.js';
 import { renderWithParents } from '../object/render.js';
 
@@ -61,8 +62,13 @@ type Add = ReturnType<typeof createGroups>['add'];
 async function checkBlock(deps: RowDeps, stream: Stream, keys: readonly string[], add: Add): Promise<void> {
   const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
   for (const [key, error] of unreadable) add(`${stream.name}.from`, error.message, [key]);
-  for (const [key, result] of await renderWithParents(deps, stream, rows)) {
-    if ('problem' in result) add(result.place, result.problem.slice(result.place.length + 2), [key]);
+  const rendered = await renderWithParents(deps, stream, rows);
+  const ids = new Map([...rendered].flatMap(([key, one]) => ('extId' in one ? [[key, one.extId]] : [])));
+  const { problems } = await foreseeIds(deps, stream, [...ids.keys()], async () => ids);
+  for (const [key, result] of rendered) {
+    const problem = problems.get(key);
+    if (problem !== undefined) add(`${stream.name}.externalId`, ID_PROBLEMS[problem.code], [key]);
+    else if ('problem' in result) add(result.place, result.problem.slice(result.place.length + 2), [key]);
     else if ('missing' in result) {
       const { fieldId, stream: parent } = result.missing;
       add(`${stream.name}.references['${fieldId}']`, `it refers to a row that ${parent} does not have`, [
@@ -71,6 +77,11 @@ async function checkBlock(deps: RowDeps, stream: Stream, keys: readonly string[]
     }
   }
 }
+
+const ID_PROBLEMS = {
+  external_id_changed: 'it is another one than the service accepted',
+  external_id_shared: 'a row of another stream has it, too',
+};
 
 /** Counts by place and reason, with the first keys of each. */
 function createGroups() {

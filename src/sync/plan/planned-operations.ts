@@ -22,6 +22,8 @@ export type Operation = WriteEntry['operation'] | 'overwrite';
 export interface Planned {
   operation: Operation;
   key: string;
+  /** Why the row will not be sent, where its external id says so. */
+  problem?: string | undefined;
 }
 
 /** The same, with what it would change; `refuse`: a row that would not be sent. */
@@ -66,9 +68,9 @@ export async function describeOperations(
     return { key, extId, link: result && 'extId' in result ? result.link : undefined, object };
   });
   const standing = await findExistingObjects(deps, stream, sought, context);
-  return planned.map(({ operation, key }) => {
+  return planned.map(({ operation, key, problem: foreseen }) => {
     const [result, there, externalId] = [rendered.get(key), standing.get(key), externalIdOf(key)];
-    const unmapped = result && 'problem' in result ? result.problem : undefined;
+    const unmapped = foreseen ?? (result && 'problem' in result ? result.problem : undefined);
     if (there && 'ambiguity' in there)
       return { operation, key, externalId, ...NOTHING_CHANGES, problem: there.ambiguity };
     const object = there && 'object' in there ? there.object : undefined;

@@ -5,6 +5,7 @@ import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { LoadFacts, PlanCounts } from '../../state/schema.js';
 import { readsFirst, type Stream } from '../../streams/stream.js';
+import { foreseeIds, type ForeseenIds, type Handover } from '../identity/changed-ids.js';
 import { toLoadFacts } from '../limits/load-age.js';
 import {
   describeOperations,
@@ -13,7 +14,7 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
-import { collectLists, keysPerBatch, limitOf, type PlanSink, type RefusedRow } from './planned-batches.js';
+import { collectLists, keysPerBatch, limitOf, type PlanSink } from './planned-batches.js';
 import type { PlanDeps } from './existing-objects.js';
 import { planStream } from './plan-stream.js';
 
@@ -52,7 +53,10 @@ export async function previewStream(
     unread: undefined as string | undefined,
     /** Rows that would not be sent: how many, and the first of them with the reason. */
     refused: 0,
-    refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
+    refusals: [] as { key: string; message: string }[],
+    /** Objects that change hands, with their bookings: how many, and the first of them. */
+    handedOver: 0,
+    handovers: [] as Handover[],
     /** Rows that are gone and new ones with the same values. */
     renamed: [] as RenamedRow[],
     /** The gates that would be closed, by operation. */
@@ -72,7 +76,8 @@ export async function previewStream(
   const context = { ...CONTEXT, signal };
   const describe = (operations: readonly Planned[]) =>
     describeOperations(asking, stream, operations, context);
-  const { sink, chosen } = createPreviewSink(preview, each && { each, describe });
+  const foresee = (keys: readonly string[]) => foreseeIds(asking, stream, keys);
+  const { sink, chosen } = createPreviewSink(preview, foresee, each && { each, describe });
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
@@ -107,7 +112,8 @@ export function isUnsendable({ samples, refused }: Pick<Preview, 'samples' | 're
 
 /** The sink of a preview: it counts, keeps samples, and hands every operation over where that is asked for. */
 function createPreviewSink(
-  preview: Pick<Preview, 'refused' | 'refusals'>,
+  preview: Pick<Preview, 'refused' | 'refusals' | 'handedOver' | 'handovers'>,
+  foresee: (keys: readonly string[]) => Promise<ForeseenIds>,
   listing:
     | {
         each: NonNullable<PreviewOptions['each']>;
@@ -122,27 +128,37 @@ function createPreviewSink(
     /** Records that the service has accepted nothing of. */
     unaccepted: 0,
   };
-  const listed = collectLists<Planned>(AT_ONCE, async (operations) =>
-    listing?.each(await listing.describe(operations)),
-  );
+  const listed = collectLists<Planned>(AT_ONCE, async (entries) => {
+    const written = entries.flatMap(({ operation, key }) => (operation === 'retire' ? [] : key));
+    const { problems, handovers } = await foresee(written);
+    note([...problems].map(([key, { message }]) => ({ key, message })));
+    preview.handedOver += handovers.length;
+    for (const handover of handovers.slice(0, SAMPLES - preview.handovers.length))
+      preview.handovers.push(handover);
+    const operations = entries.map((one) => ({ ...one, problem: problems.get(one.key)?.message }));
+    for (const planned of operations) {
+      if (planned.problem !== undefined) continue;
+      const samples = chosen.samples.get(planned.operation) ?? [];
+      if (samples.length < SAMPLES) chosen.samples.set(planned.operation, [...samples, planned]);
+    }
+    if (listing) await listing.each(await listing.describe(operations));
+  });
+  function note(refused: readonly { key: string; message: string }[]): void {
+    preview.refused += refused.length;
+    for (const { key, message } of refused.slice(0, SAMPLES - preview.refusals.length))
+      preview.refusals.push({ key, message });
+  }
   const sink: PlanSink = {
     async addBatch(kind, entries) {
       const { limit } = limitOf(kind);
       chosen.records[limit ?? 'unlimited'] += entries.length;
       chosen.unaccepted += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
-      for (const entry of entries) {
-        const operation = limit === 'overwrite' ? limit : entry.operation;
-        const planned = { operation, key: entry.key };
-        const samples = chosen.samples.get(operation) ?? [];
-        if (samples.length < SAMPLES) chosen.samples.set(operation, [...samples, planned]);
-        if (listing) await listed.add(planned);
-      }
+      for (const { operation, key } of entries)
+        await listed.add({ operation: limit === 'overwrite' ? limit : operation, key });
     },
     flush: listed.flush,
     async refuse(refused) {
-      preview.refused += refused.length;
-      for (const { key, code, message } of refused.slice(0, SAMPLES - preview.refusals.length))
-        preview.refusals.push({ key, code, message });
+      note(refused);
       await listing?.each(refused.map(toRefused));
     },
   };
