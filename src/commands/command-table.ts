@@ -86,7 +86,7 @@ export function addCommands(program: Command): void {
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
   noted(program.command('match'))
-    .argument('[streams...]', 'streams to compare (default: all); with --unlink, local keys')
+    .argument('[streams...]', 'streams to compare (default: all); with --link and --unlink, local keys')
     .description('find the objects that are at the service already, and link rows to them; sends nothing')
     .option(
       '--by <fields>',
@@ -94,6 +94,10 @@ export function addCommands(program: Command): void {
     )
     .option('--out <file>', 'write every finding to a CSV file, to be looked at and edited')
     .option('--apply <file>', 'link what is left in that file in lines of class match')
+    .option(
+      '--link <stream>',
+      'keep the objects of these keys, though their rows give other external ids now',
+    )
     .option('--unlink <stream>', 'undo the links of these keys of the stream')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./match.js')).match));
 

@@ -2,7 +2,7 @@
 // and the links that are made from a file, or undone.
 import type { App } from '../app/app.js';
 import { selectStream, selectStreams } from '../config/config-file.js';
-import { openCsvFile, readCsvFile } from '../files/csv-file.js';
+import { openCsvFile, readCsvFile, type CsvRow } from '../files/csv-file.js';
 import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { plural, lines, formatNumber } from '../text/format.js';
@@ -10,6 +10,7 @@ import { print } from '../render/print.js';
 import { createProgress } from '../render/progress.js';
 import { actAs, noteAction, toRecords } from '../state/actions.js';
 import { unlinkRecords } from '../state/records/link-records.js';
+import { readOwnersByKey } from '../state/records/read/owners.js';
 import { applyLinks, type AppliedLinks } from '../sync/match/apply-links.js';
 import type { Queries } from '../state/database.js';
 import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow, joinValues } from '../sync/match/match-file.js';
@@ -36,10 +37,16 @@ interface MatchOptions extends CommonOptions, ReasonOption {
   out?: string;
   apply?: string;
   unlink?: string;
+  link?: string;
 }
 
 export async function match(app: App, names: string[], options: MatchOptions): Promise<number> {
-  const { by, out, apply, unlink } = options;
+  const { by, out, apply, unlink, link } = options;
+  if (link !== undefined) {
+    if (by !== undefined || out !== undefined || apply !== undefined || unlink !== undefined)
+      throw new UsageError('--link takes a stream and keys, and no other option');
+    return linkToOwn(app, link, names, options);
+  }
   if (unlink !== undefined) {
     if (by !== undefined || out !== undefined || apply !== undefined)
       throw new UsageError('--unlink takes a stream and keys, and no other option');
@@ -104,8 +111,32 @@ async function readAll(
   }
 }
 
+/** Links keys to the objects that their records have, whatever external ids their rows give now. */
+async function linkToOwn(app: App, name: string, keys: string[], options: MatchOptions): Promise<number> {
+  const stream = selectStream(await app.configuration(), name);
+  if (keys.length === 0)
+    throw new UsageError('name the keys that are to keep their objects', {
+      remedy: `slotsync match --link ${stream.name} <key…>`,
+    });
+  const { db } = await app.confirmedState();
+  const owners = await readOwnersByKey(db, stream.name, [...new Set(keys)]);
+  const missing = keys.filter((key) => !owners.some(({ localKey }) => localKey === key));
+  if (missing.length > 0)
+    throw new UsageError(`nothing was linked: ${stream.name} '${missing[0]}' has no object`, {
+      remedy: `To find the object of a row: slotsync match ${stream.name}`,
+    });
+  const rows = owners.map(({ localKey: key, externalId }, at) => ({
+    line: at + 1,
+    values: { class: 'match', stream: stream.name, key, external_id: externalId },
+  }));
+  return applyRows(app, rows, options);
+}
+
 async function applyFile(app: App, name: string, options: MatchOptions): Promise<number> {
-  const rows = readCsvFile(name, NEEDED_COLUMNS);
+  return applyRows(app, readCsvFile(name, NEEDED_COLUMNS), options);
+}
+
+async function applyRows(app: App, rows: readonly CsvRow[], options: MatchOptions): Promise<number> {
   const { state } = await app.recognized(); // a link is to an object of this destination
   const deps = { ...(await openDeps(app)), state };
   await requireSources(deps.mirror, { streams: [...deps.streams.values()] });

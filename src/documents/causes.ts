@@ -46,7 +46,11 @@ interface StatusInWords {
 const explainFirst = ({ stream, keys: [key = ''] }: Cause) => commandFor('slotsync explain', stream, key);
 const syncStream = ({ stream }: Cause) => `slotsync sync ${stream}`;
 const themOf = ({ records }: Cause) => (records === 1 ? 'it' : 'them');
-const remedyOf = (cause: Cause) => recordRemedy(cause.code, (option) => retryCommandOf(cause, option));
+/** One record is named where there are several: an operator links each after a look at it. */
+const linkCommandOf = ({ stream, keys: [key = ''] }: Cause) =>
+  commandFor('slotsync match --link', stream, key);
+const remedyOf = (cause: Cause) =>
+  recordRemedy(cause.code, (option) => retryCommandOf(cause, option), linkCommandOf(cause));
 const MISSING = (row: string, record: string) =>
   `${row} missing in the mirror, or no run has sent ${record} yet`;
 

@@ -20,7 +20,7 @@ export interface ErrorEntry {
   systemic?: 'wait' | 'retry' | 'compare';
   /** The remedy for a command or run that ended with it, and about a record unless `recordRemedy` says otherwise. */
   remedy: string;
-  /** `{retry}` is replaced by the command that sends this record again. */
+  /** `{retry}` is replaced by the command that sends this record again, `{link}` by the one that links it to the object it has. */
   recordRemedy?: string;
 }
 
@@ -302,7 +302,7 @@ export const ERRORS = {
   ),
   external_id_changed: givenUp(
     'the row now has another external id than the one the service accepted',
-    'Check whether it should have changed. To create the new object: {retry}. To retire the former one as well: {retry} --retire-former',
+    'If the row still stands for the same thing, its object and bookings stay with it under the former external id: {link}. If not, a new object is created: {retry}. To deactivate the former one as well: {retry} --retire-former',
   ),
   external_id_changed_there: givenUp(
     'the object has another external id at the service than the one it was accepted with',
@@ -349,13 +349,21 @@ export function errorEntry(code: string | null): ErrorEntry {
 
 /** The remedy for a command or run that ended with this code. */
 export function remedyFor(code: string | null): string {
-  return errorEntry(code).remedy.replaceAll('{retry}', 'slotsync retry');
+  return errorEntry(code)
+    .remedy.replaceAll('{retry}', 'slotsync retry')
+    .replaceAll('{link}', 'slotsync match --link');
 }
 
 /** The remedy for a record with this code. `retryCommand` returns that record's, with an option if one is named. */
-export function recordRemedy(code: string | null, retryCommand: (option?: string) => string): string {
+export function recordRemedy(
+  code: string | null,
+  retryCommand: (option?: string) => string,
+  linkCommand = 'slotsync match --link …',
+): string {
   const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
-  return ofRecord.replaceAll(/\{retry\}(?: (--[a-z-]+))?/g, (_, option?: string) => retryCommand(option));
+  return ofRecord
+    .replaceAll('{link}', () => linkCommand)
+    .replaceAll(/\{retry\}(?: (--[a-z-]+))?/g, (_, option?: string) => retryCommand(option));
 }
 
 /** Whether a record with this code is given up: it is sent again when its row changes or an operator retries it. */

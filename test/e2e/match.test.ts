@@ -107,10 +107,28 @@ describe('the command', () => {
     [['--out', '.'], '. is a folder'],
     [['--apply', 'matches.csv'], '--apply takes a file, and neither streams nor other options'],
     [['--unlink', 'halls'], "no stream 'halls' in the configuration"],
+    [['--link', 'halls'], "no stream 'halls' in the configuration"],
+    [['--link', 'rooms'], "nothing was linked: rooms 'rooms' has no object"],
   ])('match rooms %j: is refused before anything is asked of the service', async (args, message) => {
     const { code, stderr } = await world.run(['match', 'rooms', ...args]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
     expect(world.sandbox.arrivals().filter(({ path: at }) => at.endsWith('/objects/find'))).toHaveLength(0);
+  });
+
+  it('match: a record whose external id changed keeps its object by the command that failures prints', async () => {
+    await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
+    await world.run(['sync', 'rooms']);
+    await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R2'`;
+    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 1 });
+    const { stdout } = await world.run(['failures']);
+    const [command = ''] = /slotsync match --link rooms \S+(?=\.)/.exec(stdout) ?? [];
+    expect(await world.run(command.split(' ').slice(1))).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('1 row linked.'),
+    });
+    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
+    expect(world.sandbox.objects()).toHaveLength(6);
+    expect(world.sandbox.object('room_2')?.fields).toEqual(roomFields(2, 'Sal 2', 77));
   });
 
   it('match: when the service refuses, the former file stays', async () => {
