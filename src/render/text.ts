@@ -174,8 +174,11 @@ export function plainPart(part: Part, timeZone: string): string {
 export const commandOf = (command: string | { command: string }): string =>
   visibleInLine(typeof command === 'string' ? command : command.command);
 
-/** The commands of a point that its sentence about what happens next does not name. */
+/** The commands of a point that its sentence about what happens next does not name, with or without their arguments. */
 export function commandsBeside({ next = '', commands = [] }: Point, timeZone: string): string[] {
-  const sentence = plain(next, timeZone);
-  return commands.map(commandOf).filter((command) => !sentence.includes(command));
+  const sentence = `${plain(next, timeZone)}.`;
+  const bare = (command: string) => command.split(' ').slice(0, 2).join(' ');
+  const isNamed = (command: string) =>
+    sentence.includes(command) || ['.', ',', ';'].some((end) => sentence.includes(`${bare(command)}${end}`));
+  return commands.map(commandOf).filter((command) => !isNamed(command));
 }
