@@ -9,4 +9,5 @@ export type {
   Row,
   ServiceNames,
   SlotsyncConfig,
+  SourceDeclaration,
 } from './streams/config-schema.js';

@@ -64,9 +64,12 @@ export function createReader(sources: readonly Pick<DeclaredSource, 'source'>[])
   return [`CREATE ROLE ${role} LOGIN PASSWORD '…'`, ...grants].join('; ');
 }
 
+const nameOf = ({ table }: { table: readonly string[] }) => table.map(quoteIdentifier).join('.');
+
 /** SQL by which the role may read these sources; what a query reads is known to those who wrote it. */
 export function grantSelect(sources: readonly Source[], role: string): string[] {
-  const tables = sources.flatMap((source) => ('table' in source ? [source.table] : []));
+  const named = sources.filter((source) => 'table' in source);
+  const tables = named.map(({ table }) => table);
   const grant = (right: string, names: readonly string[]) =>
     names.length > 0 ? [`GRANT ${right} ${[...new Set(names)].join(', ')} TO ${role}`] : [];
   return [
@@ -76,7 +79,10 @@ export function grantSelect(sources: readonly Source[], role: string): string[] 
     ),
     ...grant(
       'SELECT ON',
-      tables.map((parts) => parts.map(quoteIdentifier).join('.')),
+      named.flatMap((source) => (source.columns ? [] : nameOf(source))),
+    ),
+    ...named.flatMap(({ columns, table }) =>
+      columns ? grant(`SELECT (${columns.map(quoteIdentifier).join(', ')}) ON`, [nameOf({ table })]) : [],
     ),
     ...(tables.length < sources.length
       ? [`GRANT SELECT ON … TO ${role}, for each table and view that a query names`]

@@ -84,9 +84,10 @@ export function toSourceColumns(
 }
 
 export function relation(source: Source): string {
-  return 'table' in source
-    ? `${source.table.map(quoteIdentifier).join('.')} AS ${ROW}`
-    : `(\n${source.query.replace(/;\s*$/, '')}\n) AS ${ROW}`;
+  if ('query' in source) return `(\n${source.query.replace(/;\s*$/, '')}\n) AS ${ROW}`;
+  const table = source.table.map(quoteIdentifier).join('.');
+  if (!source.columns) return `${table} AS ${ROW}`;
+  return `(SELECT ${source.columns.map(quoteIdentifier).join(', ')} FROM ${table}) AS ${ROW}`;
 }
 
 /** Selects the rows of a source that are read; all of them when it is empty. */

@@ -40,6 +40,16 @@ export interface SourceQuery {
   query: string;
 }
 
+export interface SourceTable {
+  /** A table or view. */
+  table: string;
+  /** The columns that are read. They are the row: no other column is read, and a change in another one is none. */
+  columns: string[];
+}
+
+/** A table or view by its name, some columns of one, or a query. */
+export type SourceDeclaration = string | SourceTable | SourceQuery;
+
 /** A column whose codes are translated. */
 export interface LookupField {
   /** The column with the code, or with a list of codes. */
@@ -63,7 +73,7 @@ export interface LookupFile {
 /** A table of the mirror with codes. Read whenever a run is planned. */
 export interface LookupSource {
   /** A table, a view, or a query. */
-  from: string | SourceQuery;
+  from: SourceDeclaration;
   /** The column with the code. */
   key: string;
   /** The column with the value. */
@@ -122,7 +132,7 @@ export interface FreshnessConfig {
 /** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
-  from: string | SourceQuery;
+  from: SourceDeclaration;
   /** The column or columns that identify a row. Must be unique and not null. */
   key: string | string[];
   /** `filtered`: the rows that policies of row-level security show are the whole source. Without it a policy that would hide
@@ -457,8 +467,13 @@ const select = faultless(z.string('a SELECT, as text'), (sql) => {
   return sql.includes('\0') ? 'a SELECT: contains a NUL character; remove it' : undefined;
 });
 const query = z.strictObject({ query: select } satisfies Shape<SourceQuery>);
-const source = z.union([name('a table or view'), query], {
-  error: "a table or view such as 'campus.rooms', or { query: 'select …' }",
+const someColumns = z.strictObject({
+  table: name('a table or view'),
+  columns: z.array(name('a column')).min(1, 'the columns that are read: name at least one'),
+} satisfies Shape<SourceTable>);
+const source = z.union([name('a table or view'), query, someColumns], {
+  error:
+    "a table or view such as 'campus.rooms', { table: 'campus.rooms', columns: ['room_code', 'name'] }, or { query: 'select …' }",
 });
 
 const rowSecurity = z.literal('filtered', "'filtered', or left out").optional();

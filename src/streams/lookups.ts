@@ -11,7 +11,7 @@ import type {
   LookupSource,
   ParsedConfig,
 } from './config-schema.js';
-import { parseTable, type Source } from './source.js';
+import { parseSource, type Source } from './source.js';
 
 /** How a field is computed: a column, a function of the row, or a column whose codes are translated. */
 export type FieldSource = string | FieldFunction | Required<LookupField>;
@@ -60,7 +60,7 @@ export function resolveLookups(
     const path = `lookups.${name}`;
     if (isTable(lookup)) {
       const { from, key, value, rowSecurity } = lookup;
-      const source = typeof from === 'string' ? parseTable(from) : from;
+      const source = parseSource(from);
       if (typeof source === 'string') faults.push({ path: `${path}.from`, message: source });
       else lookups.set(name, { table: { source: { ...source, rowSecurity }, key, value } });
     }

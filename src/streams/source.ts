@@ -1,12 +1,22 @@
 // The source that rows come from, and how the configuration writes it.
+import type { SourceDeclaration } from './config-schema.js';
 
 /** Whether policies of row-level security may hide rows of a source. Unless it says so, PostgreSQL raises an error where one would. */
 export interface RowSecurity {
   rowSecurity?: 'filtered' | undefined;
 }
 
-/** A relation by its (literal) name parts, or a query. */
-export type Source = ({ table: readonly string[] } | { query: string }) & RowSecurity;
+/** A relation by its (literal) name parts, with the only columns of it that are read, or a query. */
+export type Source = ({ table: readonly string[]; columns?: readonly string[] } | { query: string }) &
+  RowSecurity;
+
+/** Resolves a source; returns the fault as text when it cannot. */
+export function parseSource(from: SourceDeclaration): Source | string {
+  if (typeof from === 'string') return parseTable(from);
+  if ('query' in from) return from;
+  const source = parseTable(from.table);
+  return typeof source === 'string' ? source : { ...source, columns: from.columns };
+}
 
 /** Parses `schema.table`, parts optionally in double quotes; returns the fault as text when it cannot. */
 export function parseTable(name: string): Source | string {

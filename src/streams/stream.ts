@@ -14,7 +14,7 @@ import type { ExternalIdRule } from './external-id-rule.js';
 import { DEFAULT_RULE, type FieldRule, type FieldRules } from './field-rules.js';
 import { fingerprintOf } from './fingerprints.js';
 import { listContent, useLookups, type FieldSource, type Lookup, type UsedLookups } from './lookups.js';
-import { parseTable, type Source } from './source.js';
+import { parseSource, type Source } from './source.js';
 
 export type { Source };
 
@@ -275,7 +275,7 @@ export function resolveDeclared(
   };
   return {
     source: {
-      ...orFault(typeof from === 'string' ? parseTable(from) : from, 'from', { table: [] }),
+      ...orFault(parseSource(from), 'from', { table: [] }),
       rowSecurity,
     },
     key: toList(key),

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { openReadOnlySessions } from '../../src/mirror/read-only-sessions.js';
-import { describeExcess } from '../../src/mirror/role-rights.js';
+import { createReader, describeExcess } from '../../src/mirror/role-rights.js';
 import { codeOf } from '../../src/errors/errors.js';
 import { openState, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
@@ -773,6 +773,38 @@ describe('connections', () => {
 });
 
 describe('the role', () => {
+  it('reads a source of some columns with a right to these columns alone, by the statement that check proposes', async () => {
+    const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
+    await sql.unsafe(`
+      CREATE TABLE persons (id integer PRIMARY KEY, name text, ssn text, seen_at timestamptz DEFAULT now());
+      INSERT INTO persons VALUES (1, 'Anna', 'secret'), (2, 'Bo', 'secret')`);
+    const some = streamOf({ from: { table: 'public.persons', columns: ['id', 'name'] }, key: 'id' });
+    const proposed = createReader([some]).replaceAll('slotsync_mirror', role);
+    expect(proposed).toContain(`GRANT SELECT ("id", "name") ON "public"."persons" TO ${role}`);
+    await sql.unsafe(proposed.replace("'…'", "'pw'"));
+    const as = createMirrorAs(role);
+    const hashes = async () => {
+      const lines: string[] = [];
+      for await (const block of as.readHashes(some)) lines.push(...block);
+      return lines;
+    };
+    try {
+      expect(await as.checkStream(some)).toEqual([]);
+      const before = await hashes();
+      await sql`UPDATE persons SET seen_at = 'epoch'`;
+      expect(await hashes()).toEqual(before);
+      expect([...(await as.readRows(some, ['1'])).rows.values()]).toMatchObject([
+        { row: { id: 1, name: 'Anna' } },
+      ]);
+      expect(await as.checkStream(streamOf({ from: 'public.persons', key: 'id' }))).toEqual([
+        expect.stringContaining('permission denied'),
+      ]);
+    } finally {
+      await as.close();
+      await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}; DROP TABLE persons`);
+    }
+  });
+
   it('is said to read alone, or what else it may do', async () => {
     const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
     await sql.unsafe(`

@@ -6,12 +6,13 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';
 import { functionName } from '../../src/streams/trigger-functions.js';
 import { openState, type State } from '../../src/state/database.js';
+import type { SourceDeclaration } from '../../src/streams/config-schema.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { listLostTriggers } from '../../src/state/inbox/lost-triggers.js';
 import { createDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-const declare = (from: string | { query: string }, key: string | string[]) => ({
+const declare = (from: SourceDeclaration, key: string | string[]) => ({
   from,
   key,
   type: 't',
@@ -47,7 +48,7 @@ afterEach(async () => {
   await sql.end();
 });
 
-function stream(from: string | { query: string }, key: string | string[], name = 'rooms'): Stream {
+function stream(from: SourceDeclaration, key: string | string[], name = 'rooms'): Stream {
   const [found] = checkConfiguration({ streams: { [name]: declare(from, key) } }).streams;
   if (!found) throw new Error('no stream');
   return found;
@@ -71,6 +72,14 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     await sql`SET DateStyle = 'SQL, DMY'`;
     await sql.unsafe(`UPDATE ${TABLE} SET name = 'z' WHERE code = 'a|b'`);
     expect(await noted()).toEqual(['2026-01-15 08:00:00.123456+00']);
+  });
+
+  it('notes keys of a stream that reads some columns of the table', async () => {
+    const some = stream({ table: TABLE, columns: ['code', 'name'] }, 'code');
+    expect(await triggers.refusal(some)).toBeUndefined();
+    await triggers.install(some);
+    await sql.unsafe(`UPDATE ${TABLE} SET name = 'y'`);
+    expect(await noted()).toEqual(['a|b', 'c\\d']);
   });
 
   it('notes the keys of a session in which a backslash begins an escape, and does not fail its write', async () => {

@@ -364,7 +364,8 @@ describe('a configuration with faults', () => {
     expect(Object.fromEntries(error.faults.map((fault) => fault.split(/: (.*)/s)))).toEqual({
       'schedule.nightly': "a cron expression such as '0 2 * * *', as text",
       'streams.1st': 'a stream name: letters, digits and _, at most 63',
-      'streams.rooms.from': "a table or view such as 'campus.rooms', or { query: 'select …' }",
+      'streams.rooms.from':
+        "a table or view such as 'campus.rooms', { table: 'campus.rooms', columns: ['room_code', 'name'] }, or { query: 'select …' }",
       'streams.rooms.key': 'at least one column',
       'streams.rooms.type': "is missing: the external id of a type at the service, such as 'room', as text",
       'streams.rooms.externalId': "a template such as 'room_{room_code}': must not be empty",

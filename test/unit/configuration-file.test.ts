@@ -2,7 +2,6 @@
 import { runInThisContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { quoteIdentifier } from '../../src/text/sql-text.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { renderConfiguration, quote, renderServiceTypes } from '../../src/sync/init/configuration-file.js';
 
@@ -110,11 +109,7 @@ describe('names in a written configuration', () => {
         );
         const [stream] = checkConfiguration(evaluate(text)).streams;
         expect(stream).toMatchObject({
-          source: isWhole
-            ? { table: [schema, table] }
-            : {
-                query: `\n          SELECT ${[column, key].map(quoteIdentifier).join(', ')}\n          FROM ${[schema, table].map(quoteIdentifier).join('.')}`,
-              },
+          source: isWhole ? { table: [schema, table] } : { table: [schema, table], columns: [column, key] },
           key: [key],
           type,
           cursor: column,

@@ -35,6 +35,7 @@ const changed = (...to: Parameters<typeof fingerprints>) =>
 describe('fingerprint of a declaration', () => {
   it.each<[option: string, change: Partial<Declaration>]>([
     ['from', { from: 'campus.other' }],
+    ['columns', { from: { table: 'campus.courses', columns: ['id', 'name'] } }],
     ['a query', { from: { query: 'SELECT 1' } }],
     ['type', { type: 'person' }],
     ['fields', { fields: { 'course.name': 'title' } }],

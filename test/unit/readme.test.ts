@@ -137,6 +137,8 @@ describe('docs/configuration.md', () => {
   /** These are shown with the key they belong to. */
   const inExamples = [
     'query',
+    'table',
+    'columns',
     'stream',
     'count',
     'percent',

@@ -82,24 +82,11 @@ function renderStream(stream: ProposedStream): string[] {
 /** Limits of a stream: those of deactivations are the defaults, updates have none by default. */
 const LIMITS = 'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },';
 
-/** The table, or a query for the columns that the stream needs: a change in another column does not make a run read the row. */
+/** The table, or those of its columns that the stream needs: a change in another column does not make a run read the row. */
 function renderSource({ table, columns }: ProposedStream, size: string): string[] {
-  if (columns === undefined) return [`from: ${quote(toSource(table))}, ${size}`];
-  const sql = (names: readonly string[], separator: string) =>
-    names
-      .map(quoteIdentifier)
-      .join(separator)
-      .replaceAll(/[\\`]|\$(?=\{)/g, '\\$&')
-      .replaceAll('\n', String.raw`\n`)
-      .replaceAll('\r', String.raw`\r`);
-  return [
-    'from: {',
-    `  ${size}`,
-    '  query: `',
-    `    SELECT ${sql(columns, ', ')}`,
-    `    FROM ${sql([table.schema, table.name], '.')}\`,`,
-    '},',
-  ];
+  const name = quote(toSource(table));
+  if (columns === undefined) return [`from: ${name}, ${size}`];
+  return ['from: {', `  table: ${name}, ${size}`, `  columns: [${columns.map(quote).join(', ')}],`, '},'];
 }
 
 /** The columns that may say which rows are current, and the end of a query for those rows. */

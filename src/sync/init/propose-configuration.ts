@@ -63,11 +63,11 @@ export interface ProposedStream {
   currency: { column: string; condition: string | undefined }[];
   /** Columns that refer to a stream, and are no reference. */
   unplaced: UnusableReference[];
-  /** Columns that the stream needs, for a query; of a draft all but secrets. Undefined: all columns of the table. */
+  /** Columns that the stream needs; of a draft all but secrets. Undefined: all columns of the table. */
   columns: string[] | undefined;
   /** Columns that nothing is filled from. */
   unusedColumns: string[];
-  /** Columns that look like secrets, and that the query leaves out. */
+  /** Columns that look like secrets, and that are left out. */
   secrets: string[];
   /** Fields of the type that nothing fills, and the column that is named like it but cannot. */
   emptyFields: { field: NamedField; column: CatalogueColumn | undefined }[];
