@@ -86,3 +86,16 @@ JOIN (VALUES
   (2, 'RAD', 2, '{E-0105}', '{6f1f2a60-31a6-4c36-9c0e-5c7d0a1f0001}'),
   (3, 'CARD', 3, '{E-0101,E-0102,E-0103}', '{6f1f2a60-31a6-4c36-9c0e-5c7d0a1f0005}')
 ) AS plan (at, ward_code, room_no, staff, equipment) ON at = n % 4;
+
+-- A rule, and not a row for each time: the query in sync.config.ts makes the bookings of it.
+CREATE TABLE hospital.weekly_meetings (
+  id integer PRIMARY KEY,
+  ward_code text NOT NULL,
+  room_no integer NOT NULL,
+  first_date date NOT NULL,
+  last_date date NOT NULL,
+  begins_at time NOT NULL,
+  ends_at time NOT NULL
+);
+INSERT INTO hospital.weekly_meetings
+VALUES (1, 'CARD', 3, current_date + 1, current_date + 22, '13:15', '14:00');

@@ -60,10 +60,16 @@ export default defineConfig({
 
   reservations: {
     // The columns that are compared, and no other: `patient` never leaves the booking system's table. A request that is
-    // not confirmed yet is no booking.
+    // not confirmed yet is no booking. A weekly meeting is one row there, and one booking for each week here; each keeps its
+    // hour when the clocks change.
     from: {
-      query: `SELECT id, ward_code, room_no, staff, equipment, starts_at, ends_at, state = 'cancelled' AS is_cancelled
-              FROM hospital.room_bookings WHERE state <> 'requested'`,
+      query: `SELECT id::text, ward_code, room_no, staff, equipment, starts_at, ends_at, state = 'cancelled' AS is_cancelled
+              FROM hospital.room_bookings WHERE state <> 'requested'
+              UNION ALL
+              SELECT m.id || '-' || d::date, ward_code, room_no, '{}', '{}',
+                (d::date + begins_at) AT TIME ZONE 'Europe/Oslo', (d::date + ends_at) AT TIME ZONE 'Europe/Oslo', false
+              FROM hospital.weekly_meetings AS m
+                CROSS JOIN LATERAL generate_series(first_date::timestamp, last_date, interval '7 days') AS d`,
     },
     key: 'id',
     externalId: 'booking_{id}',

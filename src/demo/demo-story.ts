@@ -11,7 +11,7 @@ const BAD_COURSE = 'MAT888';
 const ROOM = 'A101';
 const SEATS = 99;
 /** A booking of each is shown. */
-const VERDICTS_SHOWN = ['moved at the service', 'cancelled at the service', 'not at the service'];
+const VERDICTS_SHOWN = ['in the mirror ', 'cancelled at the service', 'not at the service'];
 
 /** The requests that the service received during one command; `throttled`: 429 answers. */
 interface Step {

@@ -38,6 +38,24 @@ export const VERDICT_MEANINGS: Record<Verdict, string> = {
   not_compared: 'at the service; no bookings are configured',
 };
 
+/** The next step of a booking: its fault first, which no comparison mends. */
+function nextOfBooking({ verdict, problem }: Pick<ReservationRow, 'verdict' | 'problem'>): string {
+  if (problem === null) return nextOfVerdict(verdict);
+  switch (problem) {
+    case 'object_unknown':
+      return (
+        'where the row of what it books has left the mirror, somebody restores the row or books another one; ' +
+        'where the service does not have it yet, its cause: slotsync failures. Then: slotsync reconcile'
+      );
+    case 'reservation_shared':
+      return 'an operator removes the other reservation at the service, then: slotsync reconcile';
+    case 'ends_before_begin':
+      return 'somebody corrects it in the mirror; whole days in `date` columns end on the day after the last one (`last_day + 1`). Then: slotsync reconcile';
+    default:
+      return 'somebody corrects it in the mirror, then: slotsync reconcile';
+  }
+}
+
 /** The next step of a booking with this verdict. */
 export function nextOfVerdict(verdict: Verdict): string {
   switch (verdict) {
@@ -174,7 +192,7 @@ const bookingsSection = (listed: readonly ReservationRow[], timeZone: string): S
   points: listed.map((row): Point => ({
     status: row.verdict,
     text: describeBooking(row, timeZone),
-    next: nextOfVerdict(row.verdict),
+    next: nextOfBooking(row),
   })),
 });
 
@@ -214,10 +232,9 @@ function describeVerdict(row: ReservationRow, timeZone: string): string {
 function describeDifferences({ differs, ...row }: ReservationRow, timeZone: string): string {
   const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
   const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
+  const service = describePeriod(row.beginThere, row.endThere, timeZone);
   return lines(
-    differs?.begin
-      ? `moved at the service from ${at(row.beginHere, timeZone)} to ${at(row.beginThere, timeZone)}`
-      : differs?.end && `${mirror} ends at the service at ${at(row.endThere, timeZone)}`,
+    (differs?.begin ?? differs?.end) && `in the mirror ${mirror}, at the service ${service}`,
     differs?.objects && `objects ${describeLists(differs.objects)}`,
     Object.keys(here ?? {}).map(
       (field) => `${field} ${formatValues(here?.[field])} → ${formatValues(there?.[field])}`,
@@ -279,7 +296,7 @@ export function bookingDocument(
       known &&
         text`Verdict of ${known.runId === null ? 'run –' : linkToRun(known.runId)}: ${{ status: known.verdict }}, ${VERDICT_MEANINGS[known.verdict]}`,
       known && `booking ${quote(key)}: ${describeVerdictAndProblem(known, timeZone)}`,
-      `Next: ${known ? nextOfVerdict(known.verdict) : 'it is not compared yet: slotsync reconcile'}`,
+      `Next: ${known ? nextOfBooking(known) : 'it is not compared yet: slotsync reconcile'}`,
     ),
     sections: [
       ...(sides ? bookingSides(sides, timeZone) : present<Section>(known && asCompared(known, timeZone))),

@@ -76,8 +76,9 @@ const ACCEPTED = [
 ] as const;
 const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 
-function changed({ streams }: ReportFacts): Section {
+function changed({ streams, runCounts }: ReportFacts): Section {
   type Row = (typeof streams)[number];
+  const runs = runCounts.reduce((sum, { runs: some }) => sum + some, 0);
   return {
     id: 'changed',
     title: 'What changed',
@@ -85,6 +86,11 @@ function changed({ streams }: ReportFacts): Section {
       streams.length === 0
         ? 'No run planned or sent anything.'
         : '“To create” and so on is what the runs planned; “created”, “updated” and “deactivated” is what the service accepted. Runs that began before count as a whole.',
+      ...(streams.length > 0 && runs > 1
+        ? [
+            `The numbers are sums over ${formatNumber(runs)} runs: a record counts once for each run that met it.`,
+          ]
+        : []),
     ],
     table: countsByStream(streams, [
       ...OPERATIONS.map(

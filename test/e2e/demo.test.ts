@@ -23,7 +23,7 @@ describe('demo', () => {
       /Room A101 had 99 seats at the service [\d.]+ (ms|s) later\./,
       /courses 'MAT888'.* given up[^]*credits is not a number/,
       /The course was at the service [\d.]+ (ms|s) later, without a further command\./,
-      /booking [567]: moved at the service from /,
+      /booking [567]: in the mirror .*, at the service /,
       /\d+ deactivations of staff, held in run \d+\n.*\d+ of \d+ records would be deactivated/,
       /Nobody was deactivated at the service\./,
     ];

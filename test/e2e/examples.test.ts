@@ -48,7 +48,7 @@ const EXPECTED: Record<string, Expected> = {
   },
   'hospital-rooms': {
     records: { equipment: 5, rooms: 10, staff: 6, wards: 4 },
-    bookings: 18,
+    bookings: 22,
     cancelled: 3,
     remove: `UPDATE hospital.staff SET is_employed = false WHERE employee_no = 'E-0106'`,
     inactive: 'staff_E-0106',

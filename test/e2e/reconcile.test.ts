@@ -54,7 +54,7 @@ describe('slotsync reconcile', () => {
     world.sandbox.addReservation({ extId: 'by_hand', begin: one.begin, end: one.end });
     const { code, stdout } = await world.run(['reconcile', ...JUNE]);
     expect(stdout).toContain(
-      'booking 1: moved at the service from Tue 2 Jun 2026 09:00 CEST to Tue 2 Jun 2026 10:00 CEST',
+      'booking 1: in the mirror Tue 2 Jun 2026 09:00 to 10:00 CEST, at the service Tue 2 Jun 2026 10:00 to 11:00 CEST',
     );
     expect(stdout).toContain(
       'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00 CEST',

@@ -86,7 +86,7 @@ export const RECORDS = {
       text: text`${{ text: plural(bookings, 'booking'), href: '/bookings' }} ${bookings === 1 ? 'does' : 'do'} not agree`,
       details: verdicts.map(
         ({ verdict, bookings: count, problems }) =>
-          `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a problem in the mirror` : ''}; ${nextOfVerdict(verdict)}`,
+          `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a fault of their own, which the list says how to correct` : ''}${problems < count ? `; ${nextOfVerdict(verdict)}` : ''}`,
       ),
     }),
   }),

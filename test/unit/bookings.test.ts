@@ -1,0 +1,63 @@
+// What is said of one booking, and what an operator does about it.
+import { expect, it } from 'vitest';
+import { bookingDocument, bookingsDocument } from '../../src/documents/bookings.js';
+import type { BookingProblem } from '../../src/streams/bookings.js';
+import type { Verdict } from '../../src/state/schema.js';
+import { answerToText } from '../../src/render/text.js';
+
+const AT = new Date('2026-06-02T07:00:00Z');
+const LATER = new Date('2026-06-02T09:00:00Z');
+type Row = Parameters<typeof bookingsDocument>[1][number];
+const booking = (verdict: Verdict, problem: BookingProblem | null, more: Partial<Row> = {}): Row => ({
+  key: '7',
+  externalId: 'res_7',
+  destinationId: '1',
+  verdict,
+  differs: null,
+  here: null,
+  there: null,
+  beginHere: AT,
+  endHere: LATER,
+  beginThere: AT,
+  endThere: LATER,
+  seenAt: AT,
+  runId: 1,
+  problem,
+  ...more,
+});
+const OPTIONS = { timeZone: 'Europe/Stockholm', columns: 2000 };
+const listed = (row: Row) =>
+  answerToText(bookingsDocument([{ verdict: row.verdict, count: 1 }], [row], OPTIONS.timeZone), OPTIONS);
+const shown = (row: Row) =>
+  answerToText(
+    bookingDocument({ key: '7', known: row, events: Object.assign([], { count: 0 }) }, OPTIONS.timeZone),
+    OPTIONS,
+  );
+
+it.each<[Verdict, BookingProblem | null, RegExp]>([
+  ['missing_there', 'no_begin_or_end', /somebody corrects it in the mirror, then: slotsync reconcile/],
+  ['missing_there', 'external_id_empty', /somebody corrects it in the mirror, then: slotsync reconcile/],
+  ['missing_there', 'ends_before_begin', /in the mirror; whole days .*`last_day \+ 1`/],
+  ['differs', 'object_unknown', /left the mirror, somebody restores the row or books another one;/],
+  ['differs', 'reservation_shared', /removes the other reservation at the service/],
+  ['missing_there', null, /an operator corrects it at the service/],
+  ['agrees_cancelled', 'no_begin_or_end', /somebody corrects it in the mirror/],
+  ['agrees', null, /no action needed/],
+])('bookings: %s with %s is advised what mends it', (verdict, problem, advice) => {
+  for (const text of [listed(booking(verdict, problem)), shown(booking(verdict, problem))]) {
+    expect(text).toMatch(advice);
+    if (problem !== null) expect(text).not.toContain('corrects it at the service');
+  }
+});
+
+it('bookings: times that differ are named with their sides, and nobody is said to have moved them', () => {
+  const differs = { begin: { here: '1', there: '2' }, end: { here: '1', there: '2' } };
+  const row = booking('differs', null, {
+    differs,
+    beginThere: LATER,
+    endThere: new Date('2026-06-02T11:00:00Z'),
+  });
+  expect(listed(row)).toContain(
+    'booking 7: in the mirror Tue 2 Jun 2026 09:00 to 11:00 CEST, at the service Tue 2 Jun 2026 11:00 to 13:00 CEST',
+  );
+});
