@@ -109,10 +109,11 @@ async function measure({ databaseUrl, sql, env, load }: Place, changes: number):
     await slotsync.command('migrate');
     await slotsync.command('sync', 'rooms');
     await slotsync.command('triggers', 'install', 'rooms');
-    await Promise.all([slotsync.startWorker(), slotsync.startWorker()]);
-    await slotsync.command('backfill', 'bulk', '--detach');
     const puts = () => sandbox.arrivals().filter(({ objects }) => objects !== undefined);
     const began = puts().length;
+    // Before a worker begins the first sync of the stream, beside which no backfill is started.
+    await slotsync.command('backfill', 'bulk', '--detach');
+    await Promise.all([slotsync.startWorker(), slotsync.startWorker()]);
     await until(() => puts().length > began + 3 * RATE, {
       describe: 'the backfill to begin',
       timeoutMs: 300_000,
