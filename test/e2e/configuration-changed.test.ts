@@ -4,7 +4,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/program.js';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
-import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 const ROWS = 45;
@@ -29,229 +28,213 @@ interface RunRow {
   configuration: string;
 }
 
-describe.each(STORES)('configuration: changed, with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('changed under a worker that has the former one', () => {
-    let world: Rehearsal;
-    beforeEach(async () => {
-      world = await rehearse({ redisUrl: url, rows: ROWS });
-      await world.sql.unsafe(
-        "CREATE TABLE halls (code text PRIMARY KEY, name text); INSERT INTO halls VALUES ('H', 'Hall')",
-      );
-      expect((await world.run(['sync'])).code).toBe(0);
-    });
-    afterEach(() => world.close());
+describe('configuration: changed under a worker that has the former one', () => {
+  let world: Rehearsal;
+  beforeEach(async () => {
+    world = await rehearse({ rows: ROWS });
+    await world.sql.unsafe(
+      "CREATE TABLE halls (code text PRIMARY KEY, name text); INSERT INTO halls VALUES ('H', 'Hall')",
+    );
+    expect((await world.run(['sync'])).code).toBe(0);
+  });
+  afterEach(() => world.close());
 
-    /** With one store: what is tested stands in the state, whoever transports the jobs. */
-    const itOnce = it.runIf(url === undefined);
-    const nameOf = (extId: string) =>
-      world.sandbox.object(extId)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values[0];
-    const names = () => Array.from({ length: ROWS }, (_, at) => nameOf(`room_R${at + 1}`));
-    const areAll = (prefix: string) =>
-      expect(names()).toEqual(Array.from({ length: ROWS }, (_, at) => `${prefix}Sal ${at + 1}`));
-    /** Without those of `halls` alone, which a worker begins because the stream is new. */
-    const runs = () =>
-      world.sql<RunRow[]>`SELECT id::int, status, error_code AS "errorCode", configuration
+  const nameOf = (extId: string) =>
+    world.sandbox.object(extId)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values[0];
+  const names = () => Array.from({ length: ROWS }, (_, at) => nameOf(`room_R${at + 1}`));
+  const areAll = (prefix: string) =>
+    expect(names()).toEqual(Array.from({ length: ROWS }, (_, at) => `${prefix}Sal ${at + 1}`));
+  /** Without those of `halls` alone, which a worker begins because the stream is new. */
+  const runs = () =>
+    world.sql<RunRow[]>`SELECT id::int, status, error_code AS "errorCode", configuration
         FROM slotsync.runs WHERE kind <> 'incremental' AND streams <> '{halls}' ORDER BY id`;
-    const latest = async () => {
-      const run = (await runs()).at(-1);
-      if (!run) throw new Error('there is no run');
-      return run;
-    };
-    const stop = async ({ child, finished }: Running) => {
-      child.kill('SIGTERM');
-      expect((await finished).code).toBe(0);
-    };
-    /** As if half a minute had passed since a process was killed. */
-    const forget = ({ child }: Running) =>
-      world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute' WHERE pid = ${child.pid ?? 0}`;
-    const kill = async (running: Running) => {
-      running.child.kill('SIGKILL');
-      await running.finished;
-      await forget(running);
-      await world.expireClaims();
-    };
+  const latest = async () => {
+    const run = (await runs()).at(-1);
+    if (!run) throw new Error('there is no run');
+    return run;
+  };
+  const stop = async ({ child, finished }: Running) => {
+    child.kill('SIGTERM');
+    expect((await finished).code).toBe(0);
+  };
+  /** As if half a minute had passed since a process was killed. */
+  const forget = ({ child }: Running) =>
+    world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute' WHERE pid = ${child.pid ?? 0}`;
+  const kill = async (running: Running) => {
+    running.child.kill('SIGKILL');
+    await running.finished;
+    await forget(running);
+    await world.expireClaims();
+  };
 
-    itOnce('a sync sends everything as its own says, and names the worker', async () => {
-      const worker = await world.startWorker();
-      await world.configure(PRESENT);
-      const { code, stdout, stderr } = await world.run(['sync']);
-      expect({ code, stderr }).toMatchObject({ code: 0 });
-      expect(stdout).toMatch(/halls +1 /);
-      areAll('New ');
-      expect(nameOf('hall_H')).toBe('Hall');
-      expect(stderr).toMatch(
-        new RegExp(
-          `worker on \\S+, process ${worker.child.pid}, has another configuration \\(.*rooms.*\\), loaded .*: restart it`,
-        ),
-      );
-      const checked = await world.run(['check']);
-      expect(checked.stdout).toContain(`process ${worker.child.pid}, has another configuration`);
-      await stop(worker);
+  it('a sync sends everything as its own says, and names the worker', async () => {
+    const worker = await world.startWorker();
+    await world.configure(PRESENT);
+    const { code, stdout, stderr } = await world.run(['sync']);
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    expect(stdout).toMatch(/halls +1 /);
+    areAll('New ');
+    expect(nameOf('hall_H')).toBe('Hall');
+    expect(stderr).toMatch(
+      new RegExp(
+        `worker on \\S+, process ${worker.child.pid}, has another configuration \\(.*rooms.*\\), loaded .*: restart it`,
+      ),
+    );
+    const checked = await world.run(['check']);
+    expect(checked.stdout).toContain(`process ${worker.child.pid}, has another configuration`);
+    await stop(worker);
+  });
+
+  it('a detached run waits until a process has its configuration, and the status says why', async () => {
+    const worker = await world.startWorker();
+    await world.configure(PRESENT);
+    expect((await world.run(['sync', '--detach'])).code).toBe(0);
+    const { id } = await latest();
+    const { stdout } = await world.run(['status']);
+    expect(stdout).toContain(
+      `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration`,
+    );
+    // The words depend on whether the worker has seen by now that its file changed.
+    expect(stdout).toMatch(
+      new RegExp(
+        `process ${worker.child.pid}, has (another configuration|the configuration loaded .* have changed) .*: restart it`,
+      ),
+    );
+    await until(() => worker.output().includes('run left to processes with its configuration'), {
+      describe: () => `the worker to leave the run to others: ${worker.output()}`,
+    });
+    expect(await latest()).toMatchObject({ id, status: 'planning' });
+
+    const present = await world.startWorker();
+    await until(async () => (await latest()).status === 'succeeded', { describe: present.output });
+    areAll('New ');
+    expect(nameOf('hall_H')).toBe('Hall');
+    await Promise.all([stop(worker), stop(present)]);
+    expect(worker.output().split('run left to processes')).toHaveLength(2);
+  });
+
+  it('is put back: a run of the other one that nobody has begun is replaced', async () => {
+    const worker = await world.startWorker();
+    await world.configure(PRESENT);
+    await world.run(['sync', '--detach']);
+    const { id } = await latest();
+    await world.configure(CONFIGURATION);
+    // The worker looks at its files from time to time, and may have seen them in between.
+    await until(
+      async () =>
+        (await world.sql`SELECT FROM slotsync.processes WHERE configuration_changed_at IS NOT NULL`)
+          .length === 0,
+      { describe: 'the worker to have seen that its files are as they were' },
+    );
+    world.sandbox.clearArrivals();
+    const { code, stderr } = await world.run(['sync']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(await runs()).toMatchObject([
+      {},
+      { id, status: 'cancelled', errorCode: 'configuration_changed' },
+      { status: 'succeeded' },
+    ]);
+    expect(world.puts()).toEqual([]);
+    areAll('');
+    await stop(worker);
+  });
+
+  it('while a run is under way: the run ends as it began, and the next one has the present one', async () => {
+    await world.sql`UPDATE rooms SET name = 'Old ' || name`;
+    const worker = await world.startWorker();
+    world.holdWrites();
+    const former = world.start(['sync']);
+    await world.untilHeld();
+    await world.configure(PRESENT);
+    await until(() => worker.output().includes('configuration changed on disk'), {
+      describe: worker.output,
+    });
+    const { stdout } = await world.run(['status']);
+    expect(stdout).toMatch(
+      new RegExp(
+        `worker on \\S+, process ${worker.child.pid}, has the configuration loaded .*; its files have changed since .*: restart it`,
+      ),
+    );
+    world.sandbox.openGate();
+    expect((await former.finished).code).toBe(0);
+    areAll('Old ');
+
+    await world.configure(CONFIGURATION);
+    await until(() => worker.output().includes('again the one that was loaded'), {
+      describe: worker.output,
+    });
+    expect((await world.run(['status'])).stdout).not.toContain('restart');
+
+    await world.configure(PRESENT);
+    expect((await world.run(['sync'])).code).toBe(0);
+    areAll('New Old ');
+    await stop(worker);
+  });
+
+  it('a run whose configuration nobody has any more is named, and the next sync replaces it', async () => {
+    await world.sql`UPDATE rooms SET name = 'Old ' || name`;
+    await world.sql`UPDATE courses SET name = 'Old ' || name`;
+    world.holdWrites(3); // rooms pass, and courses do not
+    const former = world.start(['sync']);
+    await world.untilHeld();
+    const { id } = await latest();
+    await kill(former);
+    world.sandbox.openGate();
+    await world.configure(PRESENT);
+    const worker = await world.startWorker();
+    const { stdout } = await world.run(['status']);
+    expect(stdout).toContain(`Run ${id} (rooms, courses) waits: no process at work has its configuration`);
+    expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
+    await stop(worker);
+
+    expect((await world.run(['sync'])).code).toBe(0);
+    expect((await runs()).slice(1)).toMatchObject([
+      { id, status: 'cancelled', errorCode: 'configuration_changed' },
+      { status: 'succeeded' },
+    ]);
+    const [done] =
+      await world.sql`SELECT (counts->'rooms'->>'synced')::int AS synced FROM slotsync.runs WHERE id = ${id}`;
+    expect(done?.['synced']).toBe(ROWS);
+    areAll('New Old ');
+  });
+
+  it('an incremental run belongs to the process that started it; its keys return to the inbox when that is gone', async () => {
+    const former = await world.startWorker();
+    world.holdWrites();
+    await world.sql`UPDATE rooms SET name = 'Old ' || name WHERE code IN ('R1', 'R2')`;
+    await world.run(['push', 'rooms', 'R1', 'R2']);
+    await world.untilHeld();
+    await world.configure(PRESENT);
+    const present = await world.startWorker();
+    await until(() => present.output().includes('run left to processes'), { describe: present.output });
+    world.sandbox.openGate();
+    await until(() => nameOf('room_R1') === 'Old Sal 1' && nameOf('room_R2') === 'Old Sal 2', {
+      describe: names().join(),
     });
 
-    it('a detached run waits until a process has its configuration, and the status says why', async () => {
-      const worker = await world.startWorker();
-      await world.configure(PRESENT);
-      expect((await world.run(['sync', '--detach'])).code).toBe(0);
-      const { id } = await latest();
-      const { stdout } = await world.run(['status']);
-      expect(stdout).toContain(
-        `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration`,
-      );
-      // The words depend on whether the worker has seen by now that its file changed.
-      expect(stdout).toMatch(
-        new RegExp(
-          `process ${worker.child.pid}, has (another configuration|the configuration loaded .* have changed) .*: restart it`,
-        ),
-      );
-      await until(() => worker.output().includes('run left to processes with its configuration'), {
-        describe: () => `the worker to leave the run to others: ${worker.output()}`,
-      });
-      expect(await latest()).toMatchObject({ id, status: 'planning' });
-
-      const present = await world.startWorker();
-      await until(async () => (await latest()).status === 'succeeded', { describe: present.output });
-      areAll('New ');
-      expect(nameOf('hall_H')).toBe('Hall');
-      await Promise.all([stop(worker), stop(present)]);
-      expect(worker.output().split('run left to processes')).toHaveLength(2);
-    });
-
-    itOnce('is put back: a run of the other one that nobody has begun is replaced', async () => {
-      const worker = await world.startWorker();
-      await world.configure(PRESENT);
-      await world.run(['sync', '--detach']);
-      const { id } = await latest();
-      await world.configure(CONFIGURATION);
-      // The worker looks at its files from time to time, and may have seen them in between.
-      await until(
-        async () =>
-          (await world.sql`SELECT FROM slotsync.processes WHERE configuration_changed_at IS NOT NULL`)
-            .length === 0,
-        { describe: 'the worker to have seen that its files are as they were' },
-      );
-      world.sandbox.clearArrivals();
-      const { code, stderr } = await world.run(['sync']);
-      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-      expect(await runs()).toMatchObject([
-        {},
-        { id, status: 'cancelled', errorCode: 'configuration_changed' },
-        { status: 'succeeded' },
-      ]);
-      expect(world.puts()).toEqual([]);
-      areAll('');
-      await stop(worker);
-    });
-
-    itOnce(
-      'while a run is under way: the run ends as it began, and the next one has the present one',
-      async () => {
-        await world.sql`UPDATE rooms SET name = 'Old ' || name`;
-        const worker = await world.startWorker();
-        world.holdWrites();
-        const former = world.start(['sync']);
-        await world.untilHeld();
-        await world.configure(PRESENT);
-        await until(() => worker.output().includes('configuration changed on disk'), {
-          describe: worker.output,
-        });
-        const { stdout } = await world.run(['status']);
-        expect(stdout).toMatch(
-          new RegExp(
-            `worker on \\S+, process ${worker.child.pid}, has the configuration loaded .*; its files have changed since .*: restart it`,
-          ),
-        );
-        world.sandbox.openGate();
-        expect((await former.finished).code).toBe(0);
-        areAll('Old ');
-
-        await world.configure(CONFIGURATION);
-        await until(() => worker.output().includes('again the one that was loaded'), {
-          describe: worker.output,
-        });
-        expect((await world.run(['status'])).stdout).not.toContain('restart');
-
-        await world.configure(PRESENT);
-        expect((await world.run(['sync'])).code).toBe(0);
-        areAll('New Old ');
-        await stop(worker);
+    world.holdWrites();
+    await stop(present);
+    await world.sql`UPDATE rooms SET name = 'Older ' || name WHERE code IN ('R1', 'R2')`;
+    await world.run(['push', 'rooms', 'R1', 'R2']);
+    await world.untilHeld();
+    await kill(former);
+    world.sandbox.openGate();
+    const successor = await world.startWorker();
+    await until(
+      async () => (await world.sql`UPDATE slotsync.changes SET not_before = NULL RETURNING id`).length > 0,
+      {
+        describe: successor.output,
       },
     );
-
-    itOnce(
-      'a run whose configuration nobody has any more is named, and the next sync replaces it',
-      async () => {
-        await world.sql`UPDATE rooms SET name = 'Old ' || name`;
-        await world.sql`UPDATE courses SET name = 'Old ' || name`;
-        world.holdWrites(3); // rooms pass, and courses do not
-        const former = world.start(['sync']);
-        await world.untilHeld();
-        const { id } = await latest();
-        await kill(former);
-        world.sandbox.openGate();
-        await world.configure(PRESENT);
-        const worker = await world.startWorker();
-        const { stdout } = await world.run(['status']);
-        expect(stdout).toContain(
-          `Run ${id} (rooms, courses) waits: no process at work has its configuration`,
-        );
-        expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
-        await stop(worker);
-
-        expect((await world.run(['sync'])).code).toBe(0);
-        expect((await runs()).slice(1)).toMatchObject([
-          { id, status: 'cancelled', errorCode: 'configuration_changed' },
-          { status: 'succeeded' },
-        ]);
-        const [done] =
-          await world.sql`SELECT (counts->'rooms'->>'synced')::int AS synced FROM slotsync.runs WHERE id = ${id}`;
-        expect(done?.['synced']).toBe(ROWS);
-        areAll('New Old ');
+    await until(
+      () => nameOf('room_R1') === 'New Older Old Sal 1' && nameOf('room_R2') === 'New Older Old Sal 2',
+      {
+        describe: () => `${names().join()}: ${successor.output()}`,
       },
     );
-
-    itOnce(
-      'an incremental run belongs to the process that started it; its keys return to the inbox when that is gone',
-      async () => {
-        const former = await world.startWorker();
-        world.holdWrites();
-        await world.sql`UPDATE rooms SET name = 'Old ' || name WHERE code IN ('R1', 'R2')`;
-        await world.run(['push', 'rooms', 'R1', 'R2']);
-        await world.untilHeld();
-        await world.configure(PRESENT);
-        const present = await world.startWorker();
-        await until(() => present.output().includes('run left to processes'), { describe: present.output });
-        world.sandbox.openGate();
-        await until(() => nameOf('room_R1') === 'Old Sal 1' && nameOf('room_R2') === 'Old Sal 2', {
-          describe: names().join(),
-        });
-
-        world.holdWrites();
-        await stop(present);
-        await world.sql`UPDATE rooms SET name = 'Older ' || name WHERE code IN ('R1', 'R2')`;
-        await world.run(['push', 'rooms', 'R1', 'R2']);
-        await world.untilHeld();
-        await kill(former);
-        world.sandbox.openGate();
-        const successor = await world.startWorker();
-        await until(
-          async () =>
-            (await world.sql`UPDATE slotsync.changes SET not_before = NULL RETURNING id`).length > 0,
-          {
-            describe: successor.output,
-          },
-        );
-        await until(
-          () => nameOf('room_R1') === 'New Older Old Sal 1' && nameOf('room_R2') === 'New Older Old Sal 2',
-          {
-            describe: () => `${names().join()}: ${successor.output()}`,
-          },
-        );
-        const ended =
-          await world.sql`SELECT error_code FROM slotsync.runs WHERE kind = 'incremental' AND status = 'cancelled'`;
-        expect(ended).toEqual([{ error_code: 'configuration_changed' }]);
-        await stop(successor);
-      },
-    );
+    const ended =
+      await world.sql`SELECT error_code FROM slotsync.runs WHERE kind = 'incremental' AND status = 'cancelled'`;
+    expect(ended).toEqual([{ error_code: 'configuration_changed' }]);
+    await stop(successor);
   });
 });
