@@ -27,7 +27,7 @@ export function describeState(
   facts: SituationFacts,
   all: readonly Concern[],
 ): NonNullable<Document['headline']> {
-  const { now, succeededAt, known, unsettled, nightly, freezes } = facts;
+  const { now, succeededAt, known, unsettled, nightly, freezes, binding } = facts;
   const turn = describeWhoseTurn(all);
   if (turn !== undefined) {
     const isCritical = all.some(({ severity }) => severity === 'critical');
@@ -54,7 +54,8 @@ export function describeState(
   const [inSync, total] = [sum(cards.map((card) => card.inSync)), sum(cards.map((card) => card.total))];
   const last = succeededAt ? text`last sync ${{ near: succeededAt, now }}` : 'no sync of all streams yet';
   const open = unsettled + known.held + known.drifting + known.due.length + known.underWay.length;
-  if (open === 0 && all.length === 0)
+  const isAnswered = !binding?.answeredAt || binding.answeredAt.getTime() === binding.succeededAt?.getTime();
+  if (open === 0 && all.length === 0 && isAnswered)
     return { status: 'succeeded', text: text`All well: ${plural(inSync, 'record')} in sync, ${last}` };
   const of = inSync < total && ` of ${formatNumber(total)}`;
   return {

@@ -5,9 +5,9 @@ import { html, type Html } from '../text/html.js';
 
 /** A drawing in its own units: as wide as a phone. */
 const WIDTH = 360;
-const HEIGHT = 118;
+const HEIGHT = 124;
 const LEFT = 34;
-const TOP = 8;
+const TOP = 14;
 const BOTTOM = 18;
 const [ACROSS, DOWN] = [WIDTH - LEFT - 2, HEIGHT - TOP - BOTTOM];
 
@@ -43,7 +43,7 @@ ${[0, most / 2, most].map(
     html`<line class="grid" x1="${LEFT}" x2="${WIDTH - 2}" y1="${y(value)}" y2="${y(value)}"/><text x="${LEFT - 4}" y="${fixed(y(value) + 3.5)}" text-anchor="end">${shortNumber(value)}</text>`,
 )}${isBars ? bars : lines}${
     limit &&
-    html`<line class="limit" x1="${LEFT}" x2="${WIDTH - 2}" y1="${y(limit.value)}" y2="${y(limit.value)}"/><text class="limit" x="${WIDTH - 4}" y="${fixed(y(limit.value) + 11)}" text-anchor="end">${limit.name}</text>`
+    html`<line class="limit" x1="${LEFT}" x2="${WIDTH - 2}" y1="${y(limit.value)}" y2="${y(limit.value)}"/><text class="limit" x="${WIDTH - 4}" y="${fixed(y(limit.value) - 3)}" text-anchor="end">${limit.name}</text>`
   }<text x="${LEFT}" y="${HEIGHT - 4}">${toPlain(ends[0])}</text><text x="${WIDTH - 2}" y="${HEIGHT - 4}" text-anchor="end">${toPlain(ends[1])}</text><text x="${fixed(LEFT + ACROSS / 2)}" y="${HEIGHT - 4}" text-anchor="middle">${unit}</text>
 </svg></figure>
 `;

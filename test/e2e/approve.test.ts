@@ -25,7 +25,7 @@ describe('a run that holds something', () => {
   });
 
   it('stands in status until somebody decides', async () => {
-    const told = (await world.run(['status'])).stdout;
+    const told = (await world.run(['status', '--full'])).stdout;
     expect(told).toMatch(/Run 2 holds 12 deactivations of rooms\n[^]* 12 of 60 records would be deactivated/);
     expect(told).not.toContain('in sync');
     const { stdout: causes } = await world.run(['failures']);
@@ -58,7 +58,7 @@ describe('a run that holds something', () => {
     );
     expect(code).toBe(0);
     for (const run of [2, 3]) {
-      const { code: status, stdout: told } = await world.run(['status']);
+      const { code: status, stdout: told } = await world.run(['status', '--full']);
       expect(told).toMatch(
         new RegExp(
           String.raw`Notices\n-+\n- Run ${run} holds 12 deactivations of rooms\n.*Rejected .* by .*\.[^]*Nothing needs a person\.\n$`,
@@ -80,7 +80,7 @@ describe('a run that holds something', () => {
     await world.sql`DELETE FROM rooms WHERE code = 'R52'`;
     await world.sql`UPDATE courses SET room = NULL WHERE id = 52`;
     expect((await world.run(['sync'])).code).toBe(3);
-    expect((await world.run(['status'])).stdout).toMatch(
+    expect((await world.run(['status', '--full'])).stdout).toMatch(
       /Needs a person\n-+\n- Run 5 holds 13 deactivations of rooms\n[^]*→ slotsync approve 5 --stream rooms --operation retire\n/,
     );
     expect(inactive()).toBe(0);
@@ -102,7 +102,7 @@ describe('a run that holds something', () => {
     expect((await world.run(['failures'])).stdout).toMatch(
       /^13 records are held until their approved sync\.\n[^]* {4}→ No action needed: an operator approved it, and the next whole sync sends it\n/,
     );
-    const told = (await world.run(['status'])).stdout;
+    const told = (await world.run(['status', '--full'])).stdout;
     expect(told).toMatch(
       /Notices\n-+\n- Run 5 holds 13 deactivations of rooms\n.*\. Approved until .*, for run 6\.\n/,
     );
@@ -122,7 +122,7 @@ describe('a run that holds something', () => {
     const { code } = await world.run(['sync']);
     expect(code).toBe(0);
     expect(inactive()).toBe(13);
-    const { stdout } = await world.run(['status']);
+    const { stdout } = await world.run(['status', '--full']);
     expect(stdout).not.toMatch(/holds \d|are held|Approved/);
     expect(stdout).toMatch(/Nothing needs a person\.\n$/);
     expect((await world.run(['runs', '6'])).stdout).toMatch(/\nrooms +13 +47 +13\n/);

@@ -97,7 +97,7 @@ it('bad morning: status, the report, its mail and the page say the same', async 
   const report = await mailed(REPORT_TO);
   const page = async (path: string) => textOf(await (await fetch(origin + path)).text());
   const surfaces = {
-    status: await print('status'),
+    status: await print('status --full'),
     report: await print('report'),
     'report as text in the mail': flat(report.text),
     'report as HTML in the mail': textOf(report.html),
@@ -185,7 +185,7 @@ it('bad morning: when the state was restored, every surface says so first', asyn
   await worker.finished;
   const putBack = await backUpDatabase(world.url);
   await putBack();
-  for (const command of ['status', 'report']) {
+  for (const command of ['status --full', 'report']) {
     const text = await print(command);
     expect(text).toMatch(
       /Needs a person -+ - The state was restored: what the service holds is not known The state is another database .* no run counts as succeeded\. → slotsync verify --repair/,
@@ -203,9 +203,9 @@ it('bad morning: when the state was restored, every surface says so first', asyn
 });
 
 it('bad morning: a load that the configuration no longer asks for is said nowhere, before any sync', async () => {
-  expect(await print('status')).toMatch(/Load of the mirror/);
+  expect(await print('status --full')).toMatch(/Load of the mirror/);
   await world.configure(CONFIGURATION.replace(/, freshness: [^}]*}/, ''));
-  for (const command of ['status', 'report'])
+  for (const command of ['status --full', 'report'])
     expect(await print(command), command).not.toMatch(
       /The load of the mirror is [^]*: courses Loaded|Load of the mirror -/,
     );

@@ -33,7 +33,7 @@ describe.concurrent.each(STORES)(
           });
           expect(world.sandbox.arrivals().length).toBeLessThan(40);
           expect(worker.output().split('sending stopped')).toHaveLength(2);
-          const status = async () => (await world.run(['status'])).stdout;
+          const status = async () => (await world.run(['status', '--full'])).stdout;
           await until(async () => (await status()).includes('Nothing has been sent since'), {
             intervalMs: 250,
             describe: 'the status to say that nothing is sent',

@@ -90,7 +90,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await world.configure(PRESENT);
     expect((await world.run(['sync', '--detach'])).code).toBe(0);
     const { id } = await latest();
-    const { stdout } = await world.run(['status']);
+    const { stdout } = await world.run(['status', '--full']);
     expect(stdout).toContain(
       `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration`,
     );
@@ -149,7 +149,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await until(() => worker.output().includes('configuration changed on disk'), {
       describe: worker.output,
     });
-    const { stdout } = await world.run(['status']);
+    const { stdout } = await world.run(['status', '--full']);
     expect(stdout).toMatch(
       new RegExp(
         `worker on \\S+, process ${worker.child.pid}, has the configuration loaded .*; its files have changed since .*: restart it`,
@@ -163,7 +163,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await until(() => worker.output().includes('again the one that was loaded'), {
       describe: worker.output,
     });
-    expect((await world.run(['status'])).stdout).not.toContain('restart');
+    expect((await world.run(['status', '--full'])).stdout).not.toContain('restart');
 
     await world.configure(PRESENT);
     expect((await world.run(['sync'])).code).toBe(0);
@@ -182,7 +182,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     world.sandbox.openGate();
     await world.configure(PRESENT);
     const worker = await world.startWorker();
-    const { stdout } = await world.run(['status']);
+    const { stdout } = await world.run(['status', '--full']);
     expect(stdout).toContain(`Run ${id} (rooms, courses) waits: no process at work has its configuration`);
     expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
     await stop(worker);

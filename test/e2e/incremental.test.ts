@@ -182,7 +182,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       const { streams, unknown } = await status();
       expect(unknown).toEqual(['sheds']);
       expect(streams).toContainEqual(expect.objectContaining({ stream: 'sheds', waiting: 1, inFlight: 0 }));
-      const { stdout } = await world.run(['status']);
+      const { stdout } = await world.run(['status', '--full']);
       expect(stdout).toMatch(
         /Changes wait for streams that are not in the configuration\n.*no worker takes their changes\.\n *Streams: sheds\./,
       );

@@ -32,7 +32,7 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
       world.sandbox.openGate();
       // As if it had not been heard of for longer than a process that lives.
       await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
-      const during = await world.run(['status']);
+      const during = await world.run(['status', '--full']);
       expect(during.stdout).toMatch(/Not seen since .* UTC: sync on .*, process \d+\./);
       expect(during.stdout).toMatch(/\d+ records wait for the claim of a process that is gone, until .* UTC/);
       expect(during.stdout).toContain(
@@ -44,7 +44,7 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
       const { code, stdout } = await world.run(['sync']);
       // The summary of the run that was taken over has all it did, before and after the kill.
       expect(stdout.replaceAll(/ +/g, ' ')).toMatch(/Run 1 succeeded.*\nrooms 200 /s);
-      expect((await world.run(['status'])).stdout).not.toMatch(
+      expect((await world.run(['status', '--full'])).stdout).not.toMatch(
         /Not seen since|wait for the claim|no process works/,
       );
       expect(stdout).toContain('Run 1 over the same streams is unfinished; finishing it first.');

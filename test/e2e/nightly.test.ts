@@ -31,12 +31,14 @@ describe('workers with a schedule', () => {
     const next = String.raw`Next nightly sync: \d{4}-\d\d-\d\d 03:30 CES?T`;
     await withWorkers(1, async () => {
       expect(await runs()).toEqual([]);
-      expect((await world.run(['status'])).stdout).toMatch(new RegExp(`${next}; none was due yet\\.`));
+      expect((await world.run(['status', '--full'])).stdout).toMatch(
+        new RegExp(`${next}; none was due yet\\.`),
+      );
     });
-    expect((await world.run(['status'])).stdout).toMatch(
+    expect((await world.run(['status', '--full'])).stdout).toMatch(
       /No worker is running to start the nightly sync, due next \d{4}-\d\d-\d\d 03:30 CES?T\n {4}→ slotsync worker\n/,
     );
-    expect((await world.run(['status'], { TIMEZONE: 'America/New_York' })).stdout).toMatch(
+    expect((await world.run(['status', '--full'], { TIMEZONE: 'America/New_York' })).stdout).toMatch(
       /Next nightly sync: \d{4}-\d\d-\d\d 2[12]:30 GMT-[45];/,
     );
     expect((await world.run(['check'])).stdout).toMatch(
@@ -59,6 +61,6 @@ describe('workers with a schedule', () => {
     await world.configure(CONFIGURATION);
     await withWorkers(1, async () => undefined);
     expect(await world.sql`SELECT * FROM slotsync.schedules`).toEqual([]);
-    expect((await world.run(['status'])).stdout).not.toContain('Next nightly');
+    expect((await world.run(['status', '--full'])).stdout).not.toContain('Next nightly');
   });
 });

@@ -104,7 +104,7 @@ describe('sync', () => {
       expect(byHand()).toHaveLength(40);
     }
     expect(world.sandbox.objects()).toHaveLength(60);
-    expect((await world.run(['status'])).stdout).toMatch(
+    expect((await world.run(['status', '--full'])).stdout).toMatch(
       /holds 40 overwritings of rooms\n[^]*'R1' → room_R1/,
     );
   });

@@ -48,7 +48,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
         expect(other.code).toBe(1);
       }
       expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
-      const status = await world.run(['status']);
+      const status = await world.run(['status', '--full']);
       expect(status.stdout).toMatch(/Run 1 \(sync\) has been paused since .*\n[^]*→ slotsync resume 1\n/);
       // Its outcomes so far are counted, although it has not ended.
       const counted = /^ *1 +sync .* paused +(\d+)$/m;
@@ -181,7 +181,7 @@ describe('pause, resume, cancel and runs', () => {
     world.sandbox.clearArrivals();
     expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
     expect(world.puts()).toEqual([]);
-    const status = await world.run(['status']);
+    const status = await world.run(['status', '--full']);
     expect(status.stdout).toContain(`rooms: frozen until ${end}`);
     expect(status.stdout).toContain('What waits: 1 record held.');
     expect(status.stdout).toContain('Reason: exam weeks');

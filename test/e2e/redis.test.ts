@@ -172,7 +172,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
       expect(stdout).toContain('succeeded');
       expect((await world.run(['check'], { REDIS_URL })).code).toBe(0);
-      expect((await world.run(['status'], { REDIS_URL })).code).toBe(0);
+      expect((await world.run(['status', '--full'], { REDIS_URL })).code).toBe(0);
       const elsewhere = await world.run(['verify']);
       expect(elsewhere.stderr).toContain(
         `quota and queue of this state are in Redis at localhost:${tlsPort}/0`,

@@ -78,7 +78,7 @@ it('report: counts the same requests as status, whatever command sent them', asy
   const { hour } = JSON.parse((await world.run(['status', '--json'])).stdout);
   const sent = world.sandbox.arrivals().length;
   expect([requests.requests, hour.requests]).toEqual([sent, sent]);
-  const { stdout } = await world.run(['status']);
+  const { stdout } = await world.run(['status', '--full']);
   expect(stdout).toContain(`${sent} requests of all processes in the last hour`);
   expect(stdout).not.toMatch(/ sent, /);
 });

@@ -55,7 +55,7 @@ describe.each(STORES)('reset: with the queue on $store', ({ url, skip }) => {
       expect(await keysOf(url, `{slotsync:${bound?.id}}`)).toEqual([]);
 
       expect((await world.run(['migrate'])).code).toBe(0);
-      expect((await world.run(['status'])).stdout).toContain('Not bound to a service yet');
+      expect((await world.run(['status', '--full'])).stdout).toContain('Not bound to a service yet');
       expect((await world.run(['sync'])).code).toBe(0);
       expect(world.sandbox.objects()).toHaveLength(6);
       expect(await world.sql`SELECT min(id)::int AS first FROM slotsync.runs`).toEqual([{ first: 1 }]);
@@ -90,7 +90,7 @@ it('reset: triggers that the role may not remove are named with the SQL, and not
     expect(stderr).toContain('nothing was removed, the role of STATE_DATABASE_URL may not: ');
     expect(await triggers()).toBe(3);
     expect(await schemas()).toEqual(['slotsync', 'slotsync_queue']);
-    expect((await world.run(['status'], asRole)).code).toBe(0);
+    expect((await world.run(['status', '--full'], asRole)).code).toBe(0);
 
     const [, statements = ''] = /run: (BEGIN; .*COMMIT;)/s.exec(stderr) ?? [];
     const owner = postgres(world.url, { max: 1, onnotice: () => undefined });

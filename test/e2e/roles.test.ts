@@ -242,7 +242,7 @@ it.skipIf(isForMirrorAlone())(
 it('roles: who only looks can, and can do nothing else', async () => {
   await world.sql.unsafe(readerSql);
   const reading = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_reader') };
-  const status = await world.run(['status'], reading);
+  const status = await world.run(['status', '--full'], reading);
   expect(status).toMatchObject({ code: 0, stderr: '' });
   expect(status.stdout).toContain('Quota: ');
   expect(status.stdout).not.toContain('\u001b');
@@ -269,7 +269,7 @@ it('roles: who only looks can, and can do nothing else', async () => {
     );
   }
   const other = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_mirror') };
-  expect((await world.run(['status'], other)).stderr).toContain('may not read the state');
+  expect((await world.run(['status', '--full'], other)).stderr).toContain('may not read the state');
   const sql = postgres(addressOf('slotsync_reader'), { max: 1 });
   await expect(sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A')`).rejects.toThrow(
     'permission denied',

@@ -114,7 +114,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
         unsettled: 2,
         quota: { rate: 20, throttled: 0, granted: expect.any(Number) },
       });
-      const told = await world.run(['status'], { API_KEY: undefined });
+      const told = await world.run(['status', '--full'], { API_KEY: undefined });
       expect(told.stdout).toMatch(
         /Quota: \d+ of 20 in use\nRequests under way by lane: none, and none waiting/,
       );

@@ -138,11 +138,11 @@ it.skipIf(!hasScript)('reset: asks, and removes nothing unless yes is typed', as
     await reset.shows(/Remove it\? Type yes:/);
     reset.press(keys);
     expect(await reset.ended).not.toBe(0);
-    expect((await world.run(['status'])).code).toBe(0);
+    expect((await world.run(['status', '--full'])).code).toBe(0);
   }
   const reset = startOnTerminal('reset');
   await reset.shows(/Remove it\? Type yes:/);
   reset.press('yes\r');
   expect(await reset.ended).toBe(0);
-  expect((await world.run(['status'])).stderr).toContain('no slotsync schema yet');
+  expect((await world.run(['status', '--full'])).stderr).toContain('no slotsync schema yet');
 });

@@ -33,7 +33,7 @@ describe('slotsync verify', () => {
     const sync = await world.run(['sync']);
     expect(sync.code).toBe(0);
     expect(world.sandbox.objects()).toEqual([]);
-    expect((await world.run(['status'])).stdout).toMatch(/rooms +never verified +– +–/);
+    expect((await world.run(['status', '--full'])).stdout).toMatch(/rooms +never verified +– +–/);
 
     const verify = await world.run(['verify']);
     expect(verify.stdout).toMatch(/rooms +30 +30\n/);
@@ -41,7 +41,7 @@ describe('slotsync verify', () => {
     expect(verify.stdout).toContain('60 objects drift');
     expect(verify.stdout).toContain('To send them again: slotsync verify --repair');
     expect(verify.code).toBe(1);
-    const status = await world.run(['status']);
+    const status = await world.run(['status', '--full']);
     expect(status.stdout).toMatch(/rooms +20\d\d-\d\d-\d\d \d\d:\d\d UTC +30 +30/);
     expect(status.stdout).toContain('slotsync verify rooms --repair');
     expect((await world.run(['failures'])).stdout).toContain('60 objects were seen to differ at the service');
@@ -64,7 +64,7 @@ describe('slotsync verify', () => {
     expect(again.stdout).toContain('60 objects compared');
     expect(again.stdout).toContain('no drift');
     expect(again.code).toBe(0);
-    expect((await world.run(['status'])).stdout).not.toContain('Held in run');
+    expect((await world.run(['status', '--full'])).stdout).not.toContain('Held in run');
   });
 
   it('a few changes: named with both values, written to a file, repaired within limits, and gone when mended', async () => {
@@ -95,7 +95,7 @@ describe('slotsync verify', () => {
     });
     expect(extras.code).toBe(0); // the repair sent what drifts, and the other object is no drift
     expect(world.sandbox.object('room_R2')).toMatchObject({ active: true });
-    const status = await world.run(['status']);
+    const status = await world.run(['status', '--full']);
     expect(status.stdout).toContain('1 object belongs to no record, and is left as it is');
     expect(status.stdout).not.toContain('--repair'); // an object without a record is not sent
     expect(status.stdout).not.toMatch(/drifts?\b.* at the service/);

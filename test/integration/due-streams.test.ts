@@ -320,7 +320,7 @@ describe('due: sync --detach beside a detached backfill of one key', () => {
         { stream: 'courses', due_reason: 'busy' },
         { stream: 'rooms', due_reason: 'busy' },
       ]);
-      expect((await run(['status'])).stdout).toMatch(/due/);
+      expect((await run(['status', '--full'])).stdout).toMatch(/due/);
       await run(['sync']);
       expect(sandbox.object('room_R3')?.fields).toContainEqual({ fieldId: 'room.name', values: ['new'] });
       expect(await sql`SELECT FROM slotsync.streams WHERE due_since IS NOT NULL`).toHaveLength(0);

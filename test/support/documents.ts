@@ -17,6 +17,7 @@ import type { Cause } from '../../src/situation/causes.js';
 import type { FailureInChain } from '../../src/situation/failures.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { RunFacts } from '../../src/situation/run-facts.js';
+import type { History } from '../../src/situation/history.js';
 import type { Situation } from '../../src/situation/situation.js';
 import type { NotedAction } from '../../src/state/actions.js';
 import type { ReservationRow } from '../../src/state/bookings/read-reservations.js';
@@ -295,7 +296,19 @@ const runFacts = (value: string) =>
     unsettled: 2,
     verdicts: undefined,
     drift: undefined,
+    timeline: { from: NOW, seconds: 1, steps: 1, points: [{ planned: 3, done: 1 }] },
   }) as unknown as RunFacts;
+
+const historyOf = (stream: string): History => {
+  const steps = [{ at: NOW, requests: 3, throttled: 1, fastest: 2 }];
+  const requests = { from: NOW, seconds: 60, steps, requests: 3, throttled: 1, fastest: 2, fastestAt: NOW };
+  return {
+    days: Array.from({ length: 30 }, (_, at) => `2026-02-${String((at % 28) + 1).padStart(2, '0')}`),
+    nights: [{ stream, day: '2026-02-28', runId: 12, status: 'held', sent: 4 }],
+    hour: requests,
+    lastNight: requests,
+  };
+};
 
 const TALLY = { compared: 2, waiting: 1, inDoubt: 0, changed: 1, extra: 1 };
 
@@ -312,7 +325,11 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
       3,
     ),
   bookingDocument: (value) => bookingDocument(known(value), 'UTC', booked(value)),
-  bookingsDocument: (value) => bookingsDocument([{ verdict: 'differs', count: 2 }], bookings(value), 'UTC'),
+  bookingsDocument: (value) =>
+    bookingsDocument([{ verdict: 'differs', count: 2 }], bookings(value), 'UTC', {
+      monday: '2026-03-02',
+      rows: bookings(value),
+    }),
   driftDocument: (value) =>
     driftDocument(
       [{ stream: value, kind: 'changed', count: 1 }],
@@ -362,7 +379,14 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
   reportDocument: (value) => reportDocument(report(value)),
   runDocument: (value) => runDocument(runFacts(value), NOW),
   runsDocument: (value) => runsDocument([run(value, { kind: value as Run['kind'] })]),
-  situationDocument: (value) => situationDocument({ ...situation(value), quota: null }),
+  situationDocument: (value) =>
+    situationDocument({
+      ...situation(value),
+      configured: [value],
+      quota: null,
+      requestsPerSecond: 20,
+      history: historyOf(value),
+    }),
   unownedDocument: (value) =>
     unownedDocument({ name: value, objectTypes: new Set([value]) } as unknown as Stream, object(value)),
   verifyDocument: (value) =>

@@ -19,7 +19,15 @@ const HISTORY: History = {
     { stream: 'rooms', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 12 },
     { stream: 'courses', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 30 },
   ],
-  hour: { from: STEP.at, seconds: 60, steps: [STEP], requests: 600, throttled: 1, fastest: 18, fastestAt: STEP.at },
+  hour: {
+    from: STEP.at,
+    seconds: 60,
+    steps: [STEP],
+    requests: 600,
+    throttled: 1,
+    fastest: 18,
+    fastestAt: STEP.at,
+  },
   lastNight: undefined,
 };
 const RECORDS = [
@@ -52,6 +60,11 @@ describe('the state in one line', () => {
   it.each<[string, Partial<SituationFacts>, string]>([
     ['succeeded', {}, 'All well: 1 100 records in sync, last sync 05:00'],
     ['succeeded', { succeededAt: null }, 'All well: 1 100 records in sync, no sync of all streams yet'],
+    [
+      'pending',
+      { binding: { ...(QUIET.binding as NonNullable<typeof QUIET.binding>), succeededAt: new Date(0) } },
+      'Nothing needs you: 1 100 records in sync, last sync 05:00',
+    ],
     ['held', { ...DEAD, gates: [GATE] }, '2 things need you: 1 hold, 1 record to correct'],
     ['failed', { whyReadOnly: 'standby' }, '1 thing needs you: state is read-only'],
     [
