@@ -160,11 +160,14 @@ export async function workRun(
       // A run that others have started, or left, is in the queue.
       const worked = started ? workers.work(run) : workers.start();
       if (!started && !json) printLine(describeOther(run, { isOurs, isOwn: queue.producer.isOwn(run) }));
+      const isPrinted = !isOurs && (await isAnothers(state, run));
       const look = () => endLeftRuns(state.db, fingerprints, { streams });
       const { start: workRest } = workers;
       run = await waitForRun(state, id, { worked, workRest, stop, readQuotaUse, whyStopped, look });
-      // Its results belong to this command's summary, as those of the next run do.
-      if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
+      if (json || isOurs || !run.finishedAt) continue;
+      // Its results belong to this command's summary, unless the command that started the run is there to print them.
+      if (isPrinted) printLine(`Run ${id} ended: ${run.status}. Its results: slotsync runs ${id}`);
+      else await printRun(state, run, timeZone);
     }
     if (run && !run.finishedAt) {
       // The batches in flight may have been the last ones.
@@ -215,6 +218,13 @@ function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn:
   if (isOwn) return `Run ${id} over the same streams is unfinished; finishing it first.`;
   return `Run ${id} over the same streams has another configuration; waiting for the process that has it.`;
 }
+
+/** Whether the command that started the run is still at work. */
+const isAnothers = async ({ db }: State, { kind, requestedAt }: Run) =>
+  (await listProcesses(db)).some(
+    ({ isAlive, command, startedAt }) =>
+      isAlive && startedAt <= requestedAt && (command === kind || command === 'approve'),
+  );
 
 async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
   const [facts, now] = await Promise.all([readRunFacts(db, run), readClock(db)]);

@@ -60,6 +60,19 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
   });
 });
 
+it('sync: of two at once, each prints the run that it started, and names the other one', async () => {
+  const world = await rehearseForTest({ rows: 3, sandbox: { gate: { method: 'PUT' } } });
+  const first = world.start(['sync', 'rooms']);
+  await world.untilHeld();
+  const second = world.start(['sync', 'rooms']);
+  await until(() => second.output().includes('finishing it first'), { describe: () => second.output() });
+  world.sandbox.openGate();
+  const [one, other] = await Promise.all([first.finished, second.finished]);
+  expect(one.stdout.match(/^Run \d+ \w+/gm)).toEqual(['Run 1 succeeded']);
+  expect(other.stdout).toContain('Run 1 ended: succeeded. Its results: slotsync runs 1');
+  expect(other.stdout.match(/^Run \d+ succeeded/gm)).toEqual(['Run 2 succeeded']);
+});
+
 describe('sync: interrupted by Ctrl-C', () => {
   it('finishes what is in work, says how to go on, and leaves nothing claimed', async () => {
     const world = await rehearseForTest({ rows: ROWS, sandbox: { gate: { method: 'PUT', after: 3 } } });
