@@ -154,7 +154,7 @@ function describeSamples({ stream, counts, samples }: Preview, columns: number):
   return lines(
     shown.length > 0 && [
       `create ${stream}, ${which}`,
-      ...shown.map((sample) => describeCreate(sample, columns)),
+      ...shown.flatMap((sample) => describeCreate(sample, columns)),
       '',
     ],
     samples.filter((sample) => !isCreate(sample)).flatMap((sample) => describeOperation(stream, sample)),
@@ -165,18 +165,29 @@ function describeSamples({ stream, counts, samples }: Preview, columns: number):
 const byName = (a: FieldChange, b: FieldChange) =>
   Number(b.field.endsWith('.name')) - Number(a.field.endsWith('.name'));
 
-/** `'R1' → room_R1  room.name "Sal 1", room.seats 40, …`: as many fields as fit the line. */
-function describeCreate({ key, externalId, changes }: PlannedOperation, columns: number): string {
-  let line = `  '${key}' → ${externalId ?? '(no external id)'}`;
+/** `'R1' → room_R1  room.name "Sal 1", room.seats 40, …`: as many fields as fit the line, or one below it where none does. */
+function describeCreate({ key, externalId, changes }: PlannedOperation, columns: number): string[] {
+  const head = `  '${key}' → ${externalId ?? '(no external id)'}`;
   const told = changes.filter(({ field }) => field !== 'active').toSorted(byName);
-  for (const [at, { field, new: values }] of told.entries()) {
-    const value = shorten(formatValues(values), VALUE_SHOWN);
-    const longer = `${line}${at === 0 ? '  ' : ', '}${field} ${value}`;
-    const isLast = at === told.length - 1;
-    if (at === FIELDS_SHOWN || widthOf(longer) > columns - (isLast ? 0 : MORE.length)) return line + MORE;
+  const fields = told.map(
+    ({ field, new: values }) => `${field} ${shorten(formatValues(values), VALUE_SHOWN)}`,
+  );
+  const roomFor = (line: string, at: number) =>
+    widthOf(line) <= columns - (at === fields.length - 1 ? 0 : MORE.length);
+  const [first] = fields;
+  if (first === undefined) return [head];
+  const isBelow = !roomFor(`${head}  ${first}`, 0);
+  let line = isBelow ? `    ${first}` : `${head}  ${first}`;
+  for (const [at, field] of fields.entries()) {
+    if (at === 0) continue;
+    const longer = `${line}, ${field}`;
+    if (at === FIELDS_SHOWN || !roomFor(longer, at)) {
+      line += MORE;
+      break;
+    }
     line = longer;
   }
-  return line;
+  return isBelow ? [head, line] : [line];
 }
 
 /** Shows an operation, field by field. */

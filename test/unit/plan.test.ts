@@ -56,3 +56,48 @@ it('plan: beside a frozen stream the end of the others is named', () => {
   const lines = describePlans([plan('rooms'), plan('courses')], cost(4), LAYOUT);
   expect(lines.at(-1)).toMatch(/^At most 4 requests: .*done at 2026-06-01 12:00 CEST if started now/);
 });
+
+const create = (key: string, externalId: string, ...names: string[]) => ({
+  operation: 'create' as const,
+  key,
+  externalId,
+  changes: names.map((field) => ({ field, old: [], new: ['40'] })),
+  problem: undefined,
+});
+const samples = (...shown: ReturnType<typeof create>[]) =>
+  describePlans(
+    [
+      plan('rooms', {
+        counts: { create: 9, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0 },
+        samples: shown,
+      }),
+    ],
+    { ...cost(1), frozen: [] },
+    { ...LAYOUT, samples: true, columns: 80 },
+  ).slice(1, 1 + 2 * shown.length);
+
+it('plan: fields stand behind a short key, and below one that fills the line', () => {
+  const uuid = '1679091c-5a88-0faf-6fb5-e6087eb1b2dc';
+  expect(samples(create('R1', 'room_R1', 'room.name', 'room.seats'))[0]).toBe(
+    `  'R1' → room_R1  room.name "40", room.seats "40"`,
+  );
+  expect(
+    samples(
+      create(uuid, `room_${uuid}`, 'room.seats', 'room.name', 'room.a_very_long_field_of_a_room', 'room.x'),
+    ),
+  ).toEqual([
+    `  '${uuid}' → room_${uuid}`,
+    '    room.name "40", room.seats "40", room.a_very_long_field_of_a_room "40", …',
+  ]);
+});
+
+it('plan: objects that change hands are named, because they take their bookings along', () => {
+  const handovers = [
+    { externalId: 'room_2', from: { stream: 'rooms', localKey: '2' }, to: '1' },
+    { externalId: 'room_9', from: { stream: 'labs', localKey: '9' }, to: '3' },
+  ];
+  const lines = describePlans([plan('rooms', { handedOver: 3, handovers })], cost(1), LAYOUT);
+  expect(lines).toContain(
+    "rooms: 3 objects change hands, with all bookings: room_2 from '2' to '1', room_9 from labs '9' to '3', ….",
+  );
+});
