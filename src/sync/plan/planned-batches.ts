@@ -39,7 +39,7 @@ const BATCH_KINDS = {
   repairRetire: { limit: 'repair', isLast: true },
 } as const satisfies Record<string, { limit?: LimitedOperation; isLast?: true; isExempt?: true }>;
 
-type BatchKind = keyof typeof BATCH_KINDS;
+export type BatchKind = keyof typeof BATCH_KINDS;
 
 export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: true; isExempt?: true } {
   return BATCH_KINDS[kind];

@@ -15,8 +15,11 @@ import type { RefusedRow } from './planned-batches.js';
 import { findExistingObjects, type PlanDeps, type SoughtObject } from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
 
-/** `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. */
-export type Operation = WriteEntry['operation'] | 'overwrite';
+/**
+ * `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. `move`: the row of
+ * another key takes over an object as it is.
+ */
+export type Operation = WriteEntry['operation'] | 'overwrite' | 'move';
 
 /** An operation of a plan. */
 export interface Planned {

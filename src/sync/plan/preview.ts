@@ -14,8 +14,9 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
-import { collectLists, keysPerBatch, limitOf, type PlanSink } from './planned-batches.js';
+import { collectLists, keysPerBatch, limitOf, type BatchKind, type PlanSink } from './planned-batches.js';
 import type { PlanDeps } from './existing-objects.js';
+import type { WriteEntry } from './merge-readings.js';
 import { planStream } from './plan-stream.js';
 
 interface PreviewOptions {
@@ -154,7 +155,7 @@ function createPreviewSink(
       chosen.records[limit ?? 'unlimited'] += entries.length;
       chosen.unaccepted += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
       for (const { operation, key } of entries)
-        await listed.add({ operation: limit === 'overwrite' ? limit : operation, key });
+        await listed.add({ operation: shownAs(kind, operation), key });
     },
     flush: listed.flush,
     async refuse(refused) {
@@ -163,6 +164,13 @@ function createPreviewSink(
     },
   };
   return { sink, chosen };
+}
+
+/** A row that takes over an object creates none: it changes it, or only moves it to another key. */
+function shownAs(kind: BatchKind, operation: WriteEntry['operation']): Operation {
+  if (kind === 'overwrite') return kind;
+  if (operation !== 'create' || kind === 'create') return operation;
+  return kind === 'update' ? kind : 'move';
 }
 
 /** The destination, which answers with nothing where it fails; `failed` gets the reason. */
