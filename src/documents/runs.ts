@@ -21,7 +21,7 @@ import {
 } from './document.js';
 import { actionsSection } from './actions.js';
 import { causesSection, statusInWords } from './causes.js';
-import { describeUnsettled } from './failures.js';
+import { describeRenamed, describeUnsettled } from './failures.js';
 import { nameOfGate, waitsForOperator } from '../state/gates/gates.js';
 import { gateToPoint, holdToPoint } from './holds.js';
 
@@ -80,7 +80,7 @@ export function runsDocument(runs: readonly Run[], kind?: string): Document {
 
 /** `secondsLeft`: until it is done, at its pace. */
 export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Document {
-  const { run, gates, causes, unsettled } = facts;
+  const { run, gates, causes, unsettled, renamed } = facts;
   const took = run.finishedAt && ` in ${formatDuration(secondsOf(run))}`;
   return {
     title: `Run ${run.id}`,
@@ -101,6 +101,11 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
         ],
       },
       actionsSection(facts.actions),
+      {
+        id: 'renamed',
+        title: 'Rows that may only have another key',
+        points: renamed.map((pair) => ({ text: describeRenamed(pair) })),
+      },
       {
         ...causesSection(causes, { most: MOST_NAMED, now }),
         id: 'failures',

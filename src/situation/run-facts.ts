@@ -6,6 +6,7 @@ import type { Queries } from '../state/database.js';
 import { listActions } from '../state/actions.js';
 import { countDriftEvents } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
+import { listRenamedRows } from '../state/records/read/renamed-rows.js';
 import { readGates } from '../state/gates/gates.js';
 import {
   listRuns,
@@ -30,20 +31,33 @@ export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
   const { id, kind } = run;
   const readsBack = kind === 'verify' || kind === 'repair';
-  const [[newest], causes, soFar, progress, planning, gates, actions, unsettled, verdicts, drift, timeline] =
-    await Promise.all([
-      listRuns(db, 1),
-      listCauses(db, { runId: id }, configured),
-      readSoFar(db, run),
-      readProgress(db, id),
-      readPlanning(db, run),
-      readGates(db, { runId: id }),
-      listActions(db, { runId: id, limit: MOST_ACTIONS }),
-      countUnsettled(db),
-      kind === 'reconcile' ? countVerdicts(db, id) : undefined,
-      readsBack ? countDriftEvents(db, id) : undefined,
-      readTimeline(db, run),
-    ]);
+  const [
+    [newest],
+    causes,
+    soFar,
+    progress,
+    planning,
+    gates,
+    actions,
+    unsettled,
+    renamed,
+    verdicts,
+    drift,
+    timeline,
+  ] = await Promise.all([
+    listRuns(db, 1),
+    listCauses(db, { runId: id }, configured),
+    readSoFar(db, run),
+    readProgress(db, id),
+    readPlanning(db, run),
+    readGates(db, { runId: id }),
+    listActions(db, { runId: id, limit: MOST_ACTIONS }),
+    countUnsettled(db),
+    kind === 'sync' ? listRenamedRows(db, undefined, run.requestedAt) : [],
+    kind === 'reconcile' ? countVerdicts(db, id) : undefined,
+    readsBack ? countDriftEvents(db, id) : undefined,
+    readTimeline(db, run),
+  ]);
   return {
     run: soFar,
     progress,
@@ -55,6 +69,8 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     causes: causes.filter(({ status }) => status !== 'held'),
     /** Records that are not in sync, whatever run left them. Undefined: of an older run that says nothing. */
     unsettled: newest?.id === id ? unsettled : undefined,
+    /** Rows that it found gone, each with a new one of the same values. Empty: of an older run. */
+    renamed: newest?.id === id ? renamed : [],
     verdicts,
     drift,
     timeline,

@@ -1,8 +1,11 @@
 // Guarantee 4
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
+import { runDocument } from '../../src/documents/runs.js';
+import { readRunFacts } from '../../src/situation/run-facts.js';
+import type { Run } from '../../src/state/runs/read-runs.js';
 import { failuresDocument } from '../../src/documents/failures.js';
-import { plain } from '../../src/render/text.js';
+import { answerToText, plain } from '../../src/render/text.js';
 import { readFailuresFacts } from '../../src/situation/failures.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
@@ -549,6 +552,21 @@ describe('failures: a row that is gone and a new one with the same values', () =
     await (isSynced ? world.sync() : world.drainInbox());
     return world;
   }
+
+  it.each(['deactivate', 'keep'] as const)(
+    'is offered by the sync that finds it, and by no later one: %s',
+    async (retire) => {
+      const world = await open(rooms({ retire }), { synced: ['A', 'C'] });
+      await renameRow(world, 'A', 'B');
+      const printed = async ({ run }: { run: Run }) =>
+        answerToText(runDocument(await readRunFacts(world.state.db, run), new Date()), {
+          timeZone: 'UTC',
+          columns: Infinity,
+        });
+      expect(await printed(await world.sync())).toContain(OFFER);
+      expect(await printed(await world.sync())).not.toContain('slotsync rename');
+    },
+  );
 
   const LIMITS = { retire: { count: 0, percent: 0 }, create: { count: 0, percent: 0 } };
   it.each<[Partial<Declaration>, boolean?]>([

@@ -294,6 +294,7 @@ const runFacts = (value: string) =>
     actions: actions(value),
     causes: causes(value),
     unsettled: 2,
+    renamed: [{ stream: 'rooms', from: 'A', to: 'B' }],
     verdicts: undefined,
     drift: undefined,
     timeline: { from: NOW, seconds: 1, steps: 1, points: [{ planned: 3, done: 1 }] },
