@@ -212,6 +212,7 @@ function describeProblems(preview: Preview): string[] {
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
     describeMet(stream, counts),
+    describeLeftOut(stream, counts),
     load && Object.keys(holds).length === 0 && `${stream}: ${describeWholeLoad(load)}`,
     Object.values(withReasons(holdsOf(preview), { stream })).map(
       ({ reason }) => `${stream}: held: ${reason}`,
@@ -249,6 +250,9 @@ function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 
   const asked = plural(fresh + equal + overwrite, 'record');
   return `${stream}: ${asked} never accepted: ${fresh} new, ${equal} at the service already and equal, ${overwrite} would overwrite what is there.`;
 }
+
+const describeLeftOut = (stream: string, { left_out = 0 }: PlanCounts) =>
+  left_out > 0 && `${stream}: ${plural(left_out, 'write')} left out: its \`operations\` do not have them.`;
 
 function describeCost(
   { requests, rate, latencyMs, seconds, endsAt, frozen }: PlanCost,

@@ -290,6 +290,8 @@ export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'cha
   if (repetitions > 0) return `${describeRepeatedKeys(repetitions, [key])}. ${remedyFor('key_not_unique')}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (held && !isAccepted) return describeHeldNext(held);
+  if (explained.leftOut)
+    return `left out: the stream's \`operations\` have no ${explained.leftOut}; nothing is sent until they have`;
   if (record && record.status !== 'synced' && record.status !== 'retired') {
     return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
   }

@@ -36,6 +36,7 @@ const PLANNED = {
   retry: 'to retry',
   repair: 'to repair',
   unchanged: 'unchanged',
+  left_out: 'left out',
 } as const;
 
 export function runToJson(run: Run) {

@@ -235,6 +235,8 @@ export interface PlanCounts {
   overwrite?: number;
   /** Creates about which the service was not asked: whatever they meet, they are not held. */
   unasked?: number;
+  /** Creates and updates that the declaration of the stream leaves out. */
+  left_out?: number;
   /** It was planned over a load of the mirror with this problem. */
   staleLoad?: LoadProblem;
   /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */

@@ -129,6 +129,9 @@ export interface FreshnessConfig {
   then?: Optional<'hold' | 'warn'>;
 }
 
+export const STREAM_OPERATIONS = ['create', 'update', 'retire'] as const;
+export type StreamOperation = (typeof STREAM_OPERATIONS)[number];
+
 /** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
@@ -159,6 +162,10 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * nightly sync does.
    */
   schedule?: Optional<string>;
+  /** The operations of the stream that are sent, all by default. The others are counted in plans, and never sent. Without
+   * `create` the stream only changes objects that are at the service already.
+   */
+  operations?: Optional<StreamOperation[]>;
   /** The fate of an object whose row is gone: `deactivate` it, or `keep` it as it is (the default). */
   retire?: Optional<'keep' | 'deactivate'>;
   /** `fields` (the default) reads each object and keeps fields that are not mapped; `object` replaces it unread. */
@@ -569,6 +576,10 @@ export const streamSchema = z.strictObject({
       : undefined,
   ).optional(),
   schedule: name("a cron expression such as '0 6 * * SUN'", findPatternFault).optional(),
+  operations: z
+    .array(z.enum(STREAM_OPERATIONS, "'create', 'update' or 'retire'"), 'a list of operations')
+    .min(1, "at least one of 'create', 'update' and 'retire'; to send nothing for a time: slotsync freeze")
+    .optional(),
   retire: z.enum(['keep', 'deactivate'], "'keep' or 'deactivate'").default('keep'),
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
   batchSize: z

@@ -8,6 +8,7 @@ import type {
   KeyReference,
   ParsedConfig,
   StreamDeclaration,
+  StreamOperation,
 } from './config-schema.js';
 import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { ExternalIdRule } from './external-id-rule.js';
@@ -125,6 +126,10 @@ export function resolveStreams(
     .sort((a, b) => a.level - b.level);
 }
 
+/** Whether an operation of a stream is sent. */
+export const sends = ({ operations }: Pick<Stream, 'operations'>, operation: StreamOperation): boolean =>
+  operations?.includes(operation) ?? true;
+
 /** Streams by the types of their objects: those that have one in common, or have it with a third one, are in one group. */
 export function groupByTypes(all: Iterable<Stream>): { types: Set<string>; streams: Stream[] }[] {
   const streams = [...all];
@@ -186,6 +191,15 @@ function resolveStream(
       const message = `'${fieldId}' is not among the stream's fields and references: ${[...owned].join(', ')}`;
       faults.push({ path: `${at}.match[${place}]`, message });
     }
+  const retires = declared.retire === 'deactivate';
+  if (retires && !sends(declared, 'retire')) {
+    const message = "leaves 'retire' out, and retire: 'deactivate' asks for it; remove one of the two";
+    faults.push({ path: `${at}.operations`, message });
+  }
+  if (!retires && declared.operations?.every((operation) => operation === 'retire')) {
+    const message = "has only 'retire', which retire: 'deactivate' asks for; add that, or another operation";
+    faults.push({ path: `${at}.operations`, message });
+  }
   return {
     ...declared,
     name,

@@ -642,6 +642,26 @@ describe('a configuration with faults', () => {
       'streams.rooms.graceDays: a number of days, from 0 to 3660',
     ],
     [
+      'no operation',
+      stream({ operations: [] }),
+      "streams.rooms.operations: at least one of 'create', 'update' and 'retire'; to send nothing for a time: slotsync freeze",
+    ],
+    [
+      'an unknown operation',
+      stream({ operations: ['delete'] }),
+      "streams.rooms.operations.0: 'create', 'update' or 'retire'",
+    ],
+    [
+      'operations that contradict retire',
+      stream({ operations: ['create', 'update'], retire: 'deactivate' }),
+      "streams.rooms.operations: leaves 'retire' out, and retire: 'deactivate' asks for it; remove one of the two",
+    ],
+    [
+      'operations that send nothing',
+      stream({ operations: ['retire'] }),
+      "streams.rooms.operations: has only 'retire', which retire: 'deactivate' asks for; add that, or another operation",
+    ],
+    [
       'a token without end',
       section({ service: { tokenSeconds: 1e12 } }),
       'service.tokenSeconds: Too big: expected number to be <=86400',

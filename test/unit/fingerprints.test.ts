@@ -53,11 +53,40 @@ describe('fingerprint of a declaration', () => {
     ['waitDays', { waitDays: 3 }],
     ['freshness', { freshness: { column: 'loaded_at' } }],
     ['schedule', { schedule: '0 * * * *' }],
+    ['operations', { operations: ['create', 'update'] }],
   ])('changes with %s, and those of other streams do not', (_, change) => {
     expect(changed({ staff: { ...STAFF, ...change } })).toEqual(['staff']);
     expect(fingerprints({ staff: { ...STAFF, ...change } }).configuration).not.toBe(
       fingerprints().configuration,
     );
+  });
+
+  it('is that of former versions where only options of theirs are declared', () => {
+    const [rooms] = checkConfiguration({
+      streams: {
+        rooms: {
+          ...STAFF,
+          from: 'campus.rooms',
+          key: 'room_code',
+          type: 'room',
+          externalId: 'room_{room_code}',
+          fields: { 'room.name': 'name' },
+          retire: 'deactivate',
+          references: {},
+        },
+      },
+    }).streams;
+    expect([rooms?.declaration, String(rooms?.fingerprint)]).toEqual([
+      'f93f1824e2fc7f67',
+      '9000942583011149883',
+    ]);
+  });
+
+  it('does not change for rows with `operations`', () => {
+    const [all, some] = [{}, { operations: ['update' as const] }].map(
+      (more) => checkConfiguration({ streams: { staff: { ...STAFF, ...more } } }).streams[0]?.fingerprint,
+    );
+    expect(some).toBe(all);
   });
 
   it('changes with the content of a lookup that its fields use', () => {

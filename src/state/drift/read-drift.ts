@@ -85,6 +85,7 @@ export interface Repairable {
   localKey: string;
   /** Its object is to be made inactive again. */
   isRetired: boolean;
+  kind: DriftKind;
 }
 
 /** Selects the drift of a stream: all of it, or what was seen since an ISO time. */
@@ -101,7 +102,7 @@ export async function listRepairable(
   most: number,
 ): Promise<Repairable[]> {
   return query<Repairable>(db)`
-    SELECT d.local_key AS "localKey", r.status = 'retired' AS "isRetired" FROM slotsync.drift AS d
+    SELECT d.local_key AS "localKey", r.status = 'retired' AS "isRetired", d.kind FROM slotsync.drift AS d
     JOIN slotsync.records AS r ON r.stream = d.stream AND r.local_key = d.local_key
     WHERE ${isChosen(choice)} AND ${after === undefined ? sql`true` : sql`d.local_key > ${after}`} ORDER BY d.local_key LIMIT ${most}`;
 }

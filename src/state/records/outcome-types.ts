@@ -49,7 +49,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<SecondLook> &
       Omit<Reason, 'waitsFor'>)
   | ({ outcome: 'dead'; sourceHash: string } & Loss & Reason)
-  /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
+  /** Its row is gone, and the service never had it or another record has its object, or its create is left out: the record is deleted. */
   | { outcome: 'forgotten' }
   /** Its row is gone, and this batch may not retire it: the next plan decides. */
   | { outcome: 'skipped' }

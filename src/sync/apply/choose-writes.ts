@@ -4,16 +4,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { hashObject, isSameObject } from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
-import { readsFirst, type Stream } from '../../streams/stream.js';
+import { readsFirst, sends, type Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
   contradicted,
+  createLeftOut,
   externalIdChangedThere,
   externalIdTaken,
   isContradicted,
   linkBroken,
   objectUnreadable,
   unchanged,
+  updateLeftOut,
   type Write,
 } from '../object/decide-outcome.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
@@ -47,7 +49,8 @@ export async function readObjectsThere(
   const unnamed = new Set<string>();
   const unreadable: Unreadable = new Map();
   const unreadableNumbers: Unreadable = new Map();
-  const readsAll = readsFirst(stream, destination) || stream.objectTypes.size > 1;
+  const readsAll =
+    readsFirst(stream, destination) || stream.objectTypes.size > 1 || stream.operations !== undefined;
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
@@ -60,11 +63,14 @@ export async function readObjectsThere(
     for (const [extId, object] of objects) found.set(extId, object);
   };
   await find(extIds);
-  // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
+  // No record is forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
   const isAbsent = (extId: string) => !found.has(extId) && !unreadable.has(extId);
   const young = toRead.filter(
     ({ retires, hasNumberOfRow, record, object }) =>
-      retires && !hasNumberOfRow && isAbsent(object.extId) && isJustAccepted(deps, record),
+      (retires || !sends(stream, 'create')) &&
+      !hasNumberOfRow &&
+      isAbsent(object.extId) &&
+      isJustAccepted(deps, record),
   );
   if (young.length > 0) {
     const seconds = young.reduce((most, { record }) => Math.max(most, lagLeft(deps, record)), 0);
@@ -177,6 +183,7 @@ export function chooseWrites(
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return note(linkBroken(write, link));
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
+    if (!standing && !sends(stream, 'create')) return note(createLeftOut(write));
     if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))
       return note(externalIdTaken(write, formerType));
     if (!standing && isContradicted(write)) return note(contradicted(write, record.errorMessage ?? ''));
@@ -190,6 +197,7 @@ export function chooseWrites(
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
       return note(unchanged(write, standing.id));
+    if (standing && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
     return [{ ...write, object: merged, kept, former }];
   });

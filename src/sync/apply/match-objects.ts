@@ -7,7 +7,7 @@ import { linkRecords, type NewLink } from '../../state/records/link-records.js';
 import type { Link } from '../../state/records/links.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import { isStorable, MAX_ID_BYTES } from '../../streams/local-key.js';
-import type { Stream } from '../../streams/stream.js';
+import { sends, type Stream } from '../../streams/stream.js';
 import { findMeant } from '../identity/match-candidates.js';
 import * as outcome from '../object/decide-outcome.js';
 import type { Write } from '../object/decide-outcome.js';
@@ -83,7 +83,8 @@ function isFirst({ record, retires, link }: Write): boolean {
 /** The link of a write to the object it means, or why there can be none. */
 function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId, id }: FoundObject) {
   const { localKey } = write.record;
-  if (extId === undefined && !destination.assignsExternalIds) return outcome.matchUnassignable(write, id);
+  if (extId === undefined && !(destination.assignsExternalIds && sends(stream, 'update')))
+    return outcome.matchUnassignable(write, id);
   if (extId !== undefined && !isStorable(extId))
     return outcome.matchAmbiguous(
       write,

@@ -37,7 +37,10 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       return note(
         outcome.externalIdChanged(record, sourceHash, { former: record.externalId ?? '', now: result.extId }),
       );
-    if ('missing' in result) return note(outcome.referenceMissing(record, sourceHash, result, stream, now));
+    if ('missing' in result) {
+      const parent = deps.streams.get(result.missing.stream);
+      return note(outcome.referenceMissing(record, sourceHash, result, stream, parent, now));
+    }
     const { object, link } = result;
     const acceptedFields = acceptedText(stream.rules, object);
     const write = {

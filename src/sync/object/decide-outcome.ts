@@ -128,6 +128,14 @@ export function failsOnObject(write: Write, code: string, error: unknown): Outco
   return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
 }
 
+/** Its create is left out: the record goes, unless a write of it may still be carried out. */
+export const createLeftOut = ({ record }: Write): Outcome =>
+  record.isCheckPending ? skipped(record) : forgotten(record);
+
+/** Its update is left out: the record has the object as it is. Every row has another hash than this one. */
+export const updateLeftOut = (write: Write, destinationId: string): Outcome =>
+  acceptance({ ...write, sourceHash: '0', objectHash: '', link: undefined }, 'unchanged', destinationId);
+
 /** Made as a literal at once, because copies of it took 4 % of the time of a load. */
 function acceptance(
   { record, object, sourceHash, objectHash, acceptedFields, retires, link }: Write,
@@ -233,10 +241,11 @@ export function referenceMissing(
   sourceHash: string,
   { extId, missing }: { extId: string; missing: NeededReference },
   { waitDays }: Stream,
+  parent: Stream | undefined,
   now: number,
 ): Outcome {
   const waitsFor = { stream: missing.stream, localKey: missing.localKey };
-  const shared = { localKey, externalId: extId, message: describeMissing(missing), waitsFor };
+  const shared = { localKey, externalId: extId, message: describeMissing(missing, parent), waitsFor };
   const waited = waitsSince ? now - waitsSince.getTime() : 0;
   return waited > waitDays * DAY
     ? { ...shared, outcome: 'dead', code: 'reference_never_came', sourceHash }

@@ -17,7 +17,7 @@ import {
   type MappingErrorCode,
   type NeededReference,
 } from '../../streams/map-row.js';
-import type { Stream } from '../../streams/stream.js';
+import { sends, type Stream } from '../../streams/stream.js';
 import { recordName } from '../../state/records/outcome-types.js';
 import { readRowIds } from '../identity/row-ids.js';
 import type { SyncDeps } from '../run/sync-deps.js';
@@ -118,8 +118,11 @@ function spellAsThere(
   return { ...object, fields, spelling: found.spelling ?? object.spelling };
 }
 
-export function describeMissing({ fieldId, stream, localKey }: NeededReference): string {
-  return `${fieldId} refers to ${stream} '${localKey}', which is not at the service yet`;
+/** `parent`: the stream of the reference. */
+export function describeMissing({ fieldId, stream, localKey }: NeededReference, parent?: Stream): string {
+  const isNeverCreated = parent && !sends(parent, 'create');
+  const why = isNeverCreated ? `; ${stream} creates nothing: its \`operations\` have no 'create'` : ' yet';
+  return `${fieldId} refers to ${stream} '${localKey}', which is not at the service${why}`;
 }
 
 /**

@@ -13,11 +13,11 @@ import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { readKnown, readRecordKeys } from '../../state/records/read/record-details.js';
 import { readWaiting } from '../../state/records/read/waiting-chains.js';
 import { templateColumns } from '../../streams/external-id.js';
-import type { Row } from '../../streams/config-schema.js';
+import type { Row, StreamOperation } from '../../streams/config-schema.js';
 import type { MirrorRow } from '../../mirror/mirror.js';
-import { diffObjects, hashObject } from '../../streams/destination-object.js';
+import { diffObjects, hashObject, type FieldChange } from '../../streams/destination-object.js';
 import { differingOf } from '../../streams/field-rules.js';
-import type { Stream } from '../../streams/stream.js';
+import { sends, type Stream } from '../../streams/stream.js';
 import { externalIdOfRow } from '../identity/row-ids.js';
 import { decideOperation, parseMark, type Mark } from '../object/decide-operation.js';
 import { describeMissing, mergeWithService, renderRows } from '../object/render.js';
@@ -76,6 +76,7 @@ export async function explainRecord(
   const there = externalId === undefined ? undefined : standing.get(externalId);
   const accepted = record?.acceptedFields;
   const merged = object && mergeWithService(stream, object, there, accepted);
+  const changes = merged ? diffObjects(there, merged.object) : [];
   return {
     ...known,
     /** Undefined: there is no such row. Other columns may hold personal data that has nothing to do with the object. */
@@ -99,14 +100,26 @@ export async function explainRecord(
       isUndecided,
     })),
     /** The changes that a write would make at the service, field by field. */
-    changes: merged ? diffObjects(there, merged.object) : [],
+    changes,
     /** Fields that differ and stay as they are at the service, by their rules. */
     kept: differingOf(merged?.kept ?? []),
+    /** The operation that its write needs, and that the stream leaves out. */
+    leftOut: object && findLeftOut(stream, { there, changes, isMatched: !record && !link && !!stream.match }),
     /** Whether the object is the one that was accepted last. */
     isAccepted: object !== undefined && record?.objectHash === hashObject(object),
     /** The next plan's decision about it. */
     decision: decideOperation(found?.hash, await readMark(state, stream.name, key)),
   };
+}
+
+/** `isMatched`: the next run looks for an object with its values. */
+function findLeftOut(
+  stream: Stream,
+  row: { there: ServiceObject | undefined; changes: readonly FieldChange[]; isMatched: boolean },
+): StreamOperation | undefined {
+  const { there, changes, isMatched } = row;
+  if (!there) return isMatched || sends(stream, 'create') ? undefined : 'create';
+  return changes.length > 0 && !sends(stream, 'update') ? 'update' : undefined;
 }
 
 /** The rows, and the columns that the mapping has read of them: the declared ones, and others as a function reads them. */

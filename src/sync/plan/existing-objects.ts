@@ -95,6 +95,15 @@ async function findMeantOf(
   return findMeant(deps, stream, open, context, whole);
 }
 
+export interface ExistingObjects {
+  /** By key of a create. */
+  met: ReadonlyMap<string, HeldSample>;
+  /** Keys of rows without an object at the service. */
+  absent: ReadonlySet<string>;
+}
+
+export const NONE_ASKED: ExistingObjects = { met: new Map(), absent: new Set() };
+
 /** Looks for what the creates of one plan of one stream meet. */
 export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, context: Context) {
   let requests = 0;
@@ -106,18 +115,18 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
   return {
     /**
      * By key of the creates, the objects of their type that are nobody's record: no changes where one is equal. One request
-     * for a thousand rows, or none where the type is known by then. A row that cannot be read or mapped meets none. Throws
-     * what mirror, state and service throw.
+     * for a thousand rows, or none where the type is known by then. A row that cannot be read or mapped meets none, and is not
+     * among those without an object (`absent`). Throws what mirror, state and service throw.
      */
-    async find(keys: readonly string[]): Promise<ReadonlyMap<string, HeldSample>> {
+    async find(keys: readonly string[]): Promise<ExistingObjects> {
       const met = new Map<string, HeldSample>();
-      if (type.whole()?.length === 0) return met;
+      if (type.whole()?.length === 0) return { met, absent: new Set(keys) };
       const { rows } = await deps.mirror.readRows(stream, keys);
       const rendered = await renderWithParents(deps, stream, rows);
       const sought = [...rendered].flatMap(([key, one]) =>
         'object' in one ? [{ key, ...one, link: one.link }] : [],
       );
-      if (sought.length === 0) return met;
+      if (sought.length === 0) return NONE_ASKED;
       const standing = await findExistingObjects(deps, stream, sought, counting, type);
       for (const { key, object } of sought) {
         const there = standing.get(key);
@@ -127,7 +136,8 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
         const { changes } = differencesOf(stream, { ...object, extId: externalId }, there.object);
         met.set(key, { key, externalId, changes });
       }
-      return withoutOwned(deps, met);
+      const absent = sought.flatMap(({ key }) => (standing.has(key) ? [] : key));
+      return { met: await withoutOwned(deps, met), absent: new Set(absent) };
     },
 
     /** Requests sent so far. */

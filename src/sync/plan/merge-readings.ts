@@ -3,6 +3,7 @@
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { SlotsyncError } from '../../errors/errors.js';
+import type { PlanCounts } from '../../state/schema.js';
 import { describeRepeatedKeys, isReservedKey, isShortenedKey } from '../../streams/local-key.js';
 import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
 
@@ -53,7 +54,15 @@ export type PlanEntry =
 export type MergeCounts = Record<
   Exclude<Decision, 'ended' | 'check'> | 'rows' | 'accepted' | 'deadRows',
   number
->;
+> &
+  Pick<PlanCounts, 'left_out'>;
+
+interface MergeOptions {
+  /** Yields what is unchanged or dead too. */
+  isForced?: boolean;
+  /** False: an update of a record that is in sync is counted as left out, and not yielded. */
+  sendsUpdates?: boolean;
+}
 
 /**
  * Blocks of COPY lines: of the mirror `key TAB hash`, with `:shared:` and a number behind it when the row shares its
@@ -66,15 +75,16 @@ const NAMED_KEYS = 5;
 /**
  * Yields what differs, in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`
  * or `key_order` after the last line, when the mirror's reading cannot be trusted: use nothing of what was
- * yielded then. `isForced`: yields what is unchanged or dead too.
+ * yielded then.
  */
 export async function* mergeReadings(
   mirror: Lines,
   marks: Lines,
-  isForced = false,
+  { isForced = false, sendsUpdates = true }: MergeOptions = {},
 ): AsyncGenerator<PlanEntry, MergeCounts> {
   const decided = { create: 0, update: 0, retry: 0, retire: 0, repair: 0, forget: 0, unchanged: 0, dead: 0 };
   const counts: MergeCounts = { ...decided, rows: 0, accepted: 0, deadRows: 0 };
+  const count = (left: 'left_out') => (counts[left] = (counts[left] ?? 0) + 1);
   const check = createKeyCheck();
   const rows = createReader(mirror);
   const records = createReader(marks);
@@ -94,8 +104,12 @@ export async function* mergeReadings(
         counts.rows++;
         counts.accepted++;
         check.last = row;
-        counts[isForced ? 'update' : 'unchanged']++;
-        if (isForced) yield { operation: 'update', key: decodeColumn(orderOf(row)), isForced: true };
+        if (!isForced) counts.unchanged++;
+        else if (!sendsUpdates) count('left_out');
+        else {
+          counts.update++;
+          yield { operation: 'update', key: decodeColumn(orderOf(row)), isForced: true };
+        }
       } else {
         const rowOrder = row === undefined ? undefined : orderOf(row);
         const recordOrder = record === undefined ? undefined : orderOf(record);
@@ -112,8 +126,14 @@ export async function* mergeReadings(
           const [hash, sharedId] = takesRow ? splitRest(splitLine(row ?? '')[1]) : [];
           const key = decodeColumn((takesRow ? rowOrder : recordOrder) ?? '');
           const isTooLong = takesRow && isShortenedKey(key);
-          const decision = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
-          if (decision !== 'ended') counts[decision === 'check' ? 'retry' : decision]++;
+          const decided = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
+          const isRefused = isTooLong || sharedId !== undefined;
+          // A batch settles a record that is not in sync, also where its update is left out.
+          const isInSync = known?.status === 'synced' || known?.status === 'retired';
+          const isLeft = !sendsUpdates && decided === 'update' && isInSync && !isRefused;
+          const decision = isLeft ? 'ended' : decided;
+          if (isLeft) count('left_out');
+          else if (decision !== 'ended') counts[decision === 'check' ? 'retry' : decision]++;
           if (decision === 'dead' && takesRow) counts.deadRows++;
           const isOfForce = isForced && !isTooLong && decision !== decideOperation(hash, known);
           const ofForce = isOfForce ? { isForced: true as const } : {};
@@ -121,7 +141,7 @@ export async function* mergeReadings(
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
           if (known?.isAtService && !takesRow && known.status !== 'synced' && known.status !== 'retired')
             yield { operation: 'unsettled', key };
-          if (hash !== undefined && (isTooLong || sharedId !== undefined)) {
+          if (hash !== undefined && isRefused) {
             const isSettled = isTooLong
               ? known?.status === 'dead' && known.hash === hash
               : decision === 'unchanged' || decision === 'dead';

@@ -2,10 +2,15 @@
 // nobody's record, or creates one.
 import { countUnaskedWithinADay } from '../../state/sent.js';
 import type { HeldSample } from '../../state/schema.js';
-import type { Stream } from '../../streams/stream.js';
+import { sends, type Stream } from '../../streams/stream.js';
 import { maySeeGone } from '../object/retire.js';
 import { KEYS_AT_ONCE, type collectBatches, type Planned, type PlanRequest } from './planned-batches.js';
-import { createExistingObjectFinder, type PlanDeps } from './existing-objects.js';
+import {
+  createExistingObjectFinder,
+  NONE_ASKED,
+  type ExistingObjects,
+  type PlanDeps,
+} from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
 import type { createMoves, Takeover } from './moved-rows.js';
 
@@ -23,6 +28,7 @@ export function createCreates(
     moves,
     batches,
     noteCreated,
+    forget,
   }: {
     request: PlanRequest;
     keys: ReadonlySet<string> | undefined;
@@ -31,6 +37,8 @@ export function createCreates(
     batches: ReturnType<typeof collectBatches>;
     /** Gets the keys of new rows. */
     noteCreated: (keys: readonly string[]) => void;
+    /** Gets the keys of rows whose creates are left out: no record of theirs is kept. */
+    forget: (key: string) => Promise<void>;
   },
 ) {
   const existingObjects = createExistingObjectFinder(deps, stream, request.context);
@@ -38,6 +46,11 @@ export function createCreates(
   const formerStreams: Record<string, number> = {};
   /** Rows that take an object over; `changed`: those of them that change it, which are updates. */
   const takenOver = { all: 0, changed: 0 };
+  const [creates, updates] = [sends(stream, 'create'), sends(stream, 'update')];
+  /** Writes that the operations of the stream leave out. `taken`: changes of objects that rows take over. */
+  const leftOut = { create: 0, retry: 0, taken: 0 };
+  /** New rows of a stream without creates whose objects may be there: they are updates. */
+  const found = { create: 0, retry: 0 };
   /** Records about whose objects the service is asked or not; `equal`: the object is there as it should be. */
   const counts = { asked: 0, unasked: 0, equal: 0 };
   /** The first records that would overwrite an object. */
@@ -53,10 +66,11 @@ export function createCreates(
       return batches.add('overwrite', entry);
     }
     takenOver.all++;
-    if (former.isChanged) {
+    const isUpdate = former.isChanged && updates;
+    if (isUpdate) {
       takenOver.changed++;
       planned.update++;
-    }
+    } else if (former.isChanged) leftOut.taken++;
     // The plan of rows that are gone counts the former record, if it meets it.
     const isGone =
       former.stream === stream.name &&
@@ -64,36 +78,49 @@ export function createCreates(
       maySeeGone(request) &&
       (keys?.has(former.localKey) ?? true);
     if (!isGone) planned.moved++;
-    await batches.add(former.isChanged ? 'update' : 'unlimited', entry);
+    await batches.add(isUpdate ? 'update' : 'unlimited', entry);
   }
 
-  async function planCreate(entry: WriteEntry, existing: HeldSample | undefined): Promise<void> {
-    if (entry.operation === 'create') noteCreated([entry.key]);
+  async function planCreate(entry: WriteEntry, { met, absent }: ExistingObjects): Promise<void> {
+    const operation = entry.operation === 'create' ? 'create' : 'retry';
+    if (operation === 'create') noteCreated([entry.key]);
+    const existing = met.get(entry.key);
+    if (!creates && absent.has(entry.key)) {
+      leftOut[operation]++;
+      return forget(entry.key);
+    }
+    if (!updates && existing && existing.changes.length > 0) {
+      // The batch notes the object, and leaves it as it is.
+      leftOut[operation]++;
+      return batches.add('unlimited', entry);
+    }
+    if (!creates) found[operation]++;
     if (existing && existing.changes.length > 0) {
       planned.overwrite++;
       if (samples.length < SAMPLES) samples.push(existing);
       return batches.add('overwrite', entry);
     }
     if (existing) counts.equal++;
-    planned.create++;
-    await batches.add('create', entry);
+    planned.create += Number(creates);
+    await batches.add(creates ? 'create' : 'unlimited', entry);
   }
 
   /**
    * The objects that exist for these records. A few of them are never held, whatever they overwrite, and are not asked about;
    * unless they come in parts, because what is overwritten counts over a day. `isRest`: no other list comes after this one.
    */
-  async function findExisting(wanted: readonly string[], isRest: boolean) {
-    if (wanted.length === 0) return new Map<string, HeldSample>();
+  async function findExisting(wanted: readonly string[], isRest: boolean): Promise<ExistingObjects> {
+    if (wanted.length === 0) return NONE_ASKED;
     const areFew =
       isRest &&
       counts.asked === 0 &&
       wanted.length + (await countUnaskedWithinADay(deps.state.db, stream.name)) <=
         stream.limits.overwrite.count;
-    const mayBeHeld = request.kind === 'incremental' || request.range !== null || !areFew;
+    const isDecided = !creates || !updates;
+    const mayBeHeld = isDecided || request.kind === 'incremental' || request.range !== null || !areFew;
     if (!mayBeHeld) counts.unasked += wanted.length;
     // A preview shows what would be overwritten, also where a run does not ask.
-    if (!mayBeHeld && request.runId !== undefined) return new Map<string, HeldSample>();
+    if (!mayBeHeld && request.runId !== undefined) return NONE_ASKED;
     counts.asked += wanted.length;
     const existing = await existingObjects.find(wanted);
     if (mayBeHeld) questions = existingObjects.requests();
@@ -110,11 +137,13 @@ export function createCreates(
       for (const entry of entries) {
         const former = takeovers.get(entry.key);
         if (former) await planTakeover(entry, former);
-        else await planCreate(entry, existing.get(entry.key));
+        else await planCreate(entry, existing);
       }
     },
 
     takenOver,
+    leftOut,
+    found,
     counts,
     samples,
     formerStreams,

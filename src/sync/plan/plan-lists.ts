@@ -6,7 +6,7 @@ import type { RecordKey } from '../../state/records/outcome-types.js';
 import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
 import type { PlanCounts } from '../../state/schema.js';
 import { MAX_ID_BYTES } from '../../streams/local-key.js';
-import type { Stream } from '../../streams/stream.js';
+import { sends, type Stream } from '../../streams/stream.js';
 import type { Decision } from '../object/decide-operation.js';
 import { chooseDue, maySeeGone } from '../object/retire.js';
 import {
@@ -55,7 +55,19 @@ export function createPlanLists(
   const moves = createMoves(deps, stream);
   const batches = collectBatches(keysPerBatch(stream, request.context.lane), sink);
   const noteCreated = (found: readonly string[]) => addCompared(compared.created, found);
-  const creates = createCreates(deps, stream, { request, keys, planned, moves, batches, noteCreated });
+  const forget = (key: string) => lists.forgotten.add(key);
+  const creates = createCreates(deps, stream, {
+    request,
+    keys,
+    planned,
+    moves,
+    batches,
+    noteCreated,
+    forget,
+  });
+  const updates = sends(stream, 'update');
+  /** Updates of records that are not in sync: batches settle them, and leave the objects as they are. */
+  let unsent = 0;
   const lists = {
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
     unaccepted: collectLists(KEYS_AT_ONCE, creates.plan),
@@ -81,6 +93,10 @@ export function createPlanLists(
     if (operation === 'repair') {
       planned.repair++;
       return batches.add(entry.isRetired ? 'repairRetire' : 'repair', entry);
+    }
+    if (!updates) {
+      if (operation === 'update') unsent++;
+      return batches.add('unlimited', entry);
     }
     planned.update++;
     await batches.add('update', entry);
@@ -156,7 +172,7 @@ export function createPlanLists(
     },
 
     /** The counts of the plan; `merged` are those of the whole merge. */
-    counts: (merged: MergeCounts): PlanCounts => countPlan(planned, creates, merged),
+    counts: (merged: MergeCounts): PlanCounts => countPlan(planned, creates, merged, unsent),
 
     /** The counts that the limits apply to. */
     limited: () => ({
@@ -175,17 +191,20 @@ export function createPlanLists(
 
 function countPlan(
   planned: Planned,
-  { counts: { asked, unasked, equal }, takenOver }: ReturnType<typeof createCreates>,
-  { create, update, unchanged, retry, dead }: MergeCounts,
+  { counts: { asked, unasked, equal }, takenOver, leftOut, found }: ReturnType<typeof createCreates>,
+  { create, update, unchanged, retry, dead, left_out = 0 }: MergeCounts,
+  unsent: number,
 ): PlanCounts {
   const { overwrite } = planned;
+  const left = left_out + leftOut.create + leftOut.retry + leftOut.taken + unsent;
   return {
-    create: create - takenOver.all,
-    update: update + takenOver.changed,
+    create: create - takenOver.all - leftOut.create - found.create,
+    update: update + takenOver.changed + found.create - unsent,
     retire: planned.retire,
     unchanged,
-    retry,
+    retry: retry - leftOut.retry,
     dead,
+    ...(left > 0 && { left_out: left }),
     moved: Math.max(0, planned.moved - takenOver.changed),
     ...(planned.repair > 0 && { repair: planned.repair }),
     ...(unasked > 0 && { unasked }),

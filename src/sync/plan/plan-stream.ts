@@ -19,7 +19,7 @@ import { listFrozen } from '../../state/freezes.js';
 import { countWithinADay } from '../../state/sent.js';
 import { readStanding, type StreamStanding } from '../../state/streams.js';
 import { shortenKey } from '../../streams/local-key.js';
-import type { Stream } from '../../streams/stream.js';
+import { sends, type Stream } from '../../streams/stream.js';
 import { decide, findApproval, type Weighed } from '../limits/decide.js';
 import { judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { requireLookups } from '../run/current-streams.js';
@@ -63,7 +63,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
       { shared: shared.map(({ externalId }) => externalId), noteLoad: judge.note },
     ),
     readPlanMarks(state, stream.name, keys),
-    force,
+    { isForced: force, sendsUpdates: sends(stream, 'update') },
   );
   const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
   const merged = await mergeInto(lists, readings);
@@ -132,11 +132,16 @@ export async function planRepair(
   judge.note(await mirror.readLoad(stream));
   const load = judge.load();
   let repair = 0;
+  let leftOut = 0;
   const batches = collectBatches(keysPerBatch(stream), sink);
   const wishes = collectLists<string>(KEYS_AT_ONCE, (keys) => sink.wish?.('repair', keys));
   for (let after: string | undefined; ;) {
     const block = await listRepairable(db, { stream: stream.name, seenSince }, after, KEYS_AT_ONCE);
-    for (const { localKey: key, isRetired } of block) {
+    for (const { localKey: key, isRetired, kind } of block) {
+      if (!sends(stream, isRetired ? 'retire' : kind === 'missing' ? 'create' : 'update')) {
+        leftOut++;
+        continue;
+      }
       repair++;
       await wishes.add(key);
       await batches.add(isRetired ? 'repairRetire' : 'repair', { operation: 'repair', key });
@@ -150,6 +155,7 @@ export async function planRepair(
   await sink.flush?.();
 
   const counts: PlanCounts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
+  if (leftOut > 0) counts.left_out = leftOut;
   if (load?.problem) counts.staleLoad = load.problem;
   const merged = { accepted: await countAccepted(db, stream.name), rows: 1, deadRows: 0 };
   const planned = { ...NOTHING_PLANNED, repair, asked: 0, samples: [], formerStreams: {} };
