@@ -330,6 +330,21 @@ export function addCommands(program: Command): void {
     .description('end freezes before their time')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).unfreeze));
 
+  noted(program.command('except'))
+    .argument('<stream>', 'the stream of the records')
+    .argument('<keys...>', 'local keys; of a composite key as slotsync failures prints it')
+    .option(
+      '--until <time>',
+      'a duration such as 14d, a day (its start), or a time; without it until it is ended. Changes the end of one that stands',
+    )
+    .option('--end', 'end the exceptions of these keys')
+    .description('leave single records as they are, because somebody administers their objects by hand')
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./except.js')).except));
+
+  common(program.command('exceptions'))
+    .description('the records that are left as they are: since when, by whom, until when and why')
+    .action(withApp({ needs: STATE }, async () => (await import('./except.js')).exceptions));
+
   noted(program.command('cancel'))
     .argument('<run>', 'number of the run', runNumber)
     .description('cancel an unfinished run; what was accepted stays at the service')

@@ -63,7 +63,7 @@ async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show 
   const { json, out, now, timeZone } = show;
   const file = out === undefined ? undefined : await openCsvFile(out, CAUSE_COLUMNS);
   const facts = await read();
-  const { total, causes, formerObjects, renamed, drift } = facts;
+  const { total, causes, formerObjects, renamed, drift, exceptions } = facts;
   const shown = causes.slice(0, limit);
   await file?.write(shown.map(causeToCsv));
   await file?.close();
@@ -79,7 +79,7 @@ async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show 
   printDocument(
     { lead: about, sections: file ? [] : sections },
     { json, timeZone },
-    { total, causes: shown.map(causeToJson), formerObjects, renamed, drift },
+    { total, causes: shown.map(causeToJson), formerObjects, renamed, drift, exceptions },
   );
 }
 
@@ -111,13 +111,13 @@ async function showRecords({
   }
   await file?.close();
   const facts = await read();
-  const { total, formerObjects, renamed, drift } = facts;
+  const { total, formerObjects, renamed, drift, exceptions } = facts;
   const lead = failuresLead(facts, shown < total ? ` (the first ${shown} shown)` : '');
   if (out !== undefined) lead.push(`Written to ${out}.`);
   printDocument(
     { lead, sections: [] },
     { json, timeZone },
-    { total, ...document, formerObjects, renamed, drift },
+    { total, ...document, formerObjects, renamed, drift, exceptions },
   );
 }
 

@@ -17,6 +17,7 @@ import { formatDuration, formatMinute, formatNumber, plural, shorten, lines } fr
 import { columnsOf } from '../process/terminal.js';
 import { table } from '../render/table.js';
 import type { FieldChange } from '../streams/destination-object.js';
+import { describeExceptions } from '../documents/exceptions.js';
 import { describeRenamed } from '../documents/failures.js';
 import { describeChange, describeKept, formatValues } from '../documents/document.js';
 import { widthOf } from '../render/wrap.js';
@@ -213,6 +214,7 @@ function describeProblems(preview: Preview): string[] {
     error && `${stream} cannot be planned: ${error.message}`,
     describeMet(stream, counts),
     describeLeftOut(stream, counts),
+    counts.excepted !== undefined && `${stream}: ${describeExceptions(counts.excepted)}`,
     load && Object.keys(holds).length === 0 && `${stream}: ${describeWholeLoad(load)}`,
     Object.values(withReasons(holdsOf(preview), { stream })).map(
       ({ reason }) => `${stream}: held: ${reason}`,

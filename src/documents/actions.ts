@@ -20,6 +20,8 @@ const VERBS: Record<OperatorAction, string> = {
   triggers: 'changed triggers:',
   rename_stream: 'renamed the stream',
   take: 'let the mirror win for',
+  except: 'made exceptions of',
+  except_end: 'ended the exceptions of',
 };
 
 export function actionsDocument(actions: readonly NotedAction[]): Document {

@@ -18,6 +18,7 @@ import {
   type Section,
   type Text,
 } from './document.js';
+import { endCommand } from './exceptions.js';
 import { describeHeld } from './holds.js';
 
 /** Keys named in one line. */
@@ -103,6 +104,14 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
         ? `If this is intended: ${command}`
         : `${opening}; or if this is intended: ${command}`;
     },
+  },
+
+  excepted: {
+    what: ({ records }, { subject, are, examples }) =>
+      `${subject} ${are} left as ${records === 1 ? 'it is' : 'they are'} by an exception${examples}`,
+    end: () => 'is left as it is by an exception',
+    command: ({ stream, keys: [key = ''] }) => endCommand(stream, key),
+    next: (_, command) => `No action needed while the exception stands. To end it: ${command}`,
   },
 
   absent: {

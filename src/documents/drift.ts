@@ -1,6 +1,7 @@
 // Drift: objects at the service that differ from what it accepted, as a verify saw them, and what to do about it. Objects
 // that belong to no record are counted and listed beside it, and are no drift.
 import type { DriftRow } from '../state/drift/read-drift.js';
+import { describeExceptions } from './exceptions.js';
 import { isRepaired } from '../state/drift/read-drift.js';
 import type { DriftFields, DriftKind } from '../state/schema.js';
 import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
@@ -86,6 +87,7 @@ function verifyLead(
     streams.reduce((sum, tally) => sum + count(tally), 0);
   const compared = sumOf((tally) => tally.compared);
   const waiting = sumOf((tally) => tally.waiting);
+  const excepted = sumOf((tally) => tally.excepted ?? 0);
   const inDoubt = sumOf((tally) => tally.inDoubt);
   const wrongType = sumOf((tally) => tally.wrong_type ?? 0);
   const sent = sumOf((tally) => KINDS.reduce((sum, kind) => sum + (tally[kind] ?? 0), 0)) - wrongType;
@@ -110,6 +112,7 @@ function verifyLead(
       'An object without a record is no drift, and is never changed. If it is the object of a row, link them: slotsync match',
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
+    excepted > 0 && describeExceptions(excepted),
     inDoubt > 0 &&
       `${plural(inDoubt, 'row')} ${inDoubt === 1 ? 'has' : 'have'} not changed, but ${inDoubt === 1 ? 'becomes' : 'become'} another object than was accepted: the next sync checks ${inDoubt === 1 ? 'it' : 'them'}: slotsync sync`,
   );

@@ -19,6 +19,7 @@ import {
   type Point,
   type Text,
 } from './document.js';
+import { describeExceptions } from './exceptions.js';
 import { formatNumber, plural, present } from '../text/format.js';
 import type { Cause } from '../situation/causes.js';
 import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/failures.js';
@@ -53,7 +54,7 @@ export function failuresDocument(
 
 /** `ending`: of the sentence with their number. */
 export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
-  const { stream, causes, known, total, all, formerObjects, renamed, drift } = facts;
+  const { stream, causes, known, total, all, formerObjects, renamed, drift, exceptions } = facts;
   const held = describeHeldRecords(causes);
   return present<Text>(
     known.restored && (all > 0 || held !== undefined) && UNKNOWN_SINCE_BACKUP,
@@ -64,6 +65,7 @@ export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
     describeFormerObjects(formerObjects, stream),
     renamed.map(describeRenamed),
     describeDriftLeft(drift),
+    describeExceptions(exceptions),
   );
 }
 

@@ -23,12 +23,13 @@ import {
 } from './document.js';
 import { describeDriftFields, DRIFT_MEANINGS } from './drift.js';
 import { commandFor, retryCommand } from '../situation/commands.js';
+import { describeException, endCommand } from './exceptions.js';
 import { describeChain, nextOfAbsent, nextStep } from './causes.js';
 
 /** A record as the state knows it. `chain`: what it waits for, up to the end. `held`: the gate that keeps it back. */
 export interface KnownRecord extends Pick<
   RecordExplained,
-  'stream' | 'key' | 'record' | 'link' | 'drift' | 'batches' | 'waiting' | 'waitingChanges'
+  'stream' | 'key' | 'record' | 'link' | 'exception' | 'drift' | 'batches' | 'waiting' | 'waitingChanges'
 > {
   former: readonly { externalId: string }[];
   chain?: Chain | undefined;
@@ -47,7 +48,7 @@ export function recordDocument(known: KnownRecord, sides?: RecordExplained): Doc
 }
 
 function inState(
-  { stream, key, record, chain, held, link, former, drift, waiting, waitingChanges }: KnownRecord,
+  { stream, key, record, chain, held, exception, link, former, drift, waiting, waitingChanges }: KnownRecord,
   sides?: RecordExplained,
 ): Section {
   const [parentStream, parentKey] = JSON.parse(record?.waitsFor ?? '[]') as string[];
@@ -61,6 +62,7 @@ function inState(
       ],
     ...waiting.map((of): Fact => [`Waited for by ${of.stream}`, describeWaiting(of)]),
     held && ['Held', text`${nameOfGate(held)}, since ${held.since}, by ${linkToRun(held.runId)}`],
+    exception && ['Exception', describeException(exception)],
     record?.inDoubt && [
       'In doubt',
       'the service may hold something other than what was accepted last; it is asked again',
@@ -265,6 +267,7 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
 
 /** Undefined: in sync as far as the state knows. */
 function nextOfState({
+  exception,
   record,
   stream,
   key,
@@ -273,12 +276,16 @@ function nextOfState({
   waiting,
   waitingChanges,
 }: KnownRecord): string | undefined {
+  if (exception) return describeExceptedNext(stream, key);
   if (held) return describeHeldNext(held);
   if (!record && waiting.length > 0) return nextOfAbsent(stream, key);
   if (!record || record.status === 'synced' || record.status === 'retired') return undefined;
   const isInInbox = record.status === 'failed' && waitingChanges > 0;
   return nextStep({ ...record, stream, localKey: key, chain, isInInbox });
 }
+
+const describeExceptedNext = (stream: string, key: string): string =>
+  `an exception leaves it as it is; to end it: ${endCommand(stream, key)}`;
 
 const describeHeldNext = (gate: Gate): string =>
   `it is held (${nameOfGate(gate)}); why, and what opens the gate: slotsync failures ${gate.stream} --status held`;
@@ -288,6 +295,7 @@ export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'cha
   const { readFrom, repetitions, isWaiting, changes, kept, isAccepted, waiting, waitingChanges } = explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (repetitions > 0) return `${describeRepeatedKeys(repetitions, [key])}. ${remedyFor('key_not_unique')}`;
+  if (explained.exception) return describeExceptedNext(stream, key);
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (held && !isAccepted) return describeHeldNext(held);
   if (explained.leftOut)

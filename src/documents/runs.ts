@@ -37,6 +37,7 @@ const PLANNED = {
   repair: 'to repair',
   unchanged: 'unchanged',
   left_out: 'left out',
+  excepted: 'excepted',
 } as const;
 
 export function runToJson(run: Run) {

@@ -21,6 +21,7 @@ import {
   type Section,
   type Text,
 } from './document.js';
+import { describeExceptions } from './exceptions.js';
 import { describeSettled, describeUnsettled } from './failures.js';
 import { graphsSection, describeState, streamsSection } from './overview.js';
 import { runsTable, underWayToPoint } from './runs.js';
@@ -192,7 +193,10 @@ function records(facts: SituationFacts): Section {
   return {
     id: 'records',
     title: 'Records',
-    paragraphs: unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts),
+    paragraphs: [
+      ...(unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts)),
+      ...lines(describeExceptions(facts.exceptions)),
+    ],
     table: {
       caption: 'Records by stream and status',
       headings: ['stream', ...STATUSES.map(statusInWords)],

@@ -36,8 +36,8 @@ const recordPage: Page = async (sources, { params, address }) => {
     const held = await readHoldingGate(db, { stream, localKey: key });
     return { ...found, held, chain: await readChainOf(db, found.record) };
   });
-  const { record, link, drift, held, batches, waiting } = known;
-  if (!record && !link && !drift && !held && batches.length + waiting.length === 0)
+  const { record, link, drift, held, exception, batches, waiting } = known;
+  if (!record && !link && !drift && !held && !exception && batches.length + waiting.length === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
   const named = { stream, key, address, about: `${stream} ${key}` };
   return (view) =>

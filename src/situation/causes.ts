@@ -1,6 +1,7 @@
 // Why records are not in sync, by root cause: a record that waits for another one is counted with the record at the end
 // of its chain of waiting, so that one dead record and the thousand that wait for it are one cause.
 import type { Queries } from '../state/database.js';
+import { findExceptions } from '../state/exceptions.js';
 import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import {
   countFailures,
@@ -12,7 +13,7 @@ import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { recordName } from '../state/records/outcome-types.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import { createFollower, heldBy, isAccepted, type CauseStatus, type End } from './chains.js';
+import { createFollower, EXCEPTED, heldBy, isAccepted, type CauseStatus, type End } from './chains.js';
 import { findHoldingGates } from './holding-gate.js';
 
 /** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
@@ -112,6 +113,7 @@ async function addWaiting(
   }
   const unsent = [...ends.keys()].filter((end) => !isAccepted(end));
   const holding = await findHoldingGates(tx, gates, unsent);
+  const exceptions = await findExceptions(tx, unsent);
   // Records that the filter names come first, then those that most records wait for.
   const sorted = [...ends].toSorted(
     ([a, x], [b, y]) =>
@@ -121,15 +123,16 @@ async function addWaiting(
   const firstKeys = new Map<Cause, string[]>();
   for (const [end] of sorted) {
     const gate = holding.get(recordName(end));
-    const name = nameOf(gate ? { stream: end.stream, gate, ...heldBy(gate) } : end);
-    const { stream, status, code } = end;
+    const { stream, status, code } = exceptions.has(recordName(end)) ? { ...end, ...EXCEPTED } : end;
+    const name = nameOf(gate ? { stream, gate, ...heldBy(gate) } : { stream, status, code });
     const cause = causes.get(name) ?? note(causes, causeOf({ stream, status, code }));
     causeOfEnd.set(end, cause);
     const keys = firstKeys.get(cause) ?? [];
     firstKeys.set(cause, keys);
     if (keys.length < MOST_KEYS) keys.push(end.localKey);
     // Others are counted already: as records that are not in sync, or as held.
-    if (isOnlyWaitedFor(end) && cause.status !== 'held') cause.records += end.members.length;
+    if ((isOnlyWaitedFor(end) || cause.status === 'excepted') && cause.status !== 'held')
+      cause.records += end.members.length;
     // Each record of a cycle is also among those that wait for another one of it.
     if (end.status === 'cycle') for (const { stream } of end.members) countWaiting(cause, stream, -1);
   }

@@ -2,6 +2,7 @@
 // and every key that is held. Those are read page by page, because there may be more than fit in memory.
 import type { Queries } from '../state/database.js';
 import { countDrift, isDrift } from '../state/drift/read-drift.js';
+import { countExceptions } from '../state/exceptions.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
 import { countFormerObjects } from '../state/records/read/former-objects.js';
 import { listRenamedRows } from '../state/records/read/renamed-rows.js';
@@ -53,6 +54,7 @@ export async function readFailuresFacts(
     all: narrows === '' ? total : await countUnsettled(db, { stream }),
     known: await readKnowledge(db, { stream, configured }),
     causes: await listCauses(db, filter, configured),
+    exceptions: await countExceptions(db, stream),
     formerObjects: await countFormerObjects(db, stream),
     renamed: await listRenamedRows(db, stream),
     /** Objects of records that differ at the service, as a verify saw them. */

@@ -9,6 +9,7 @@ import { readBinding, type Binding } from '../state/destination-binding.js';
 import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listLoads } from '../state/freshness.js';
 import { listVerifications } from '../state/drift/verifications.js';
+import { countExceptions } from '../state/exceptions.js';
 import { listFreezes } from '../state/freezes.js';
 import { readGates } from '../state/gates/gates.js';
 import { hasChanges, readInbox } from '../state/inbox/read-inbox.js';
@@ -152,6 +153,8 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     gates,
     /** In force or to come. */
     freezes: await listFreezes(tx),
+    /** Records that are left as they are. */
+    exceptions: await countExceptions(tx),
     inbox: {
       ...(await readInbox(tx, all)),
       watermarks: streamStates.flatMap(({ stream, cursor, cursorMovedAt }) =>

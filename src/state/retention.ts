@@ -33,6 +33,7 @@ export async function pruneRuns(db: Queries): Promise<void> {
     sql`DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
       WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)}`,
     sql`DELETE FROM slotsync.freezes WHERE ends_at < ${daysAgo(KEEP_ALERTS_DAYS)} AND NOT is_declared`,
+    sql`DELETE FROM slotsync.exceptions WHERE until <= now()`,
     sql`DELETE FROM slotsync.sent WHERE hour < ${daysAgo(2)}`,
     // Claims on objects that a process left behind: nothing it sent then can still be carried out.
     sql`DELETE FROM slotsync.object_claims WHERE claimed_until < ${daysAgo(1)}`,

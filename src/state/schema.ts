@@ -119,6 +119,8 @@ export const OPERATOR_ACTIONS = [
   'triggers',
   'rename_stream',
   'take',
+  'except',
+  'except_end',
 ] as const;
 export type OperatorAction = (typeof OPERATOR_ACTIONS)[number];
 /** The surface where an operator acted. */
@@ -237,6 +239,8 @@ export interface PlanCounts {
   unasked?: number;
   /** Creates and updates that the declaration of the stream leaves out. */
   left_out?: number;
+  /** Records that differ and that exceptions leave as they are. */
+  excepted?: number;
   /** It was planned over a load of the mirror with this problem. */
   staleLoad?: LoadProblem;
   /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
@@ -817,6 +821,22 @@ export const freezes = slotsync.table('freezes', {
   frozenBy: text('frozen_by'),
   isDeclared: boolean('is_declared').notNull().default(false),
 });
+
+/** A record that is left as it is, because somebody administers its object by hand. */
+export const exceptions = slotsync.table(
+  'exceptions',
+  {
+    stream: text('stream').notNull(),
+    localKey: keyText('local_key').notNull(),
+    since: time('since').notNull().defaultNow(),
+    /** Null: until an operator ends it. */
+    until: time('until'),
+    reason: text('reason').notNull(),
+    /** The operator; null: nobody was named. */
+    by: text('by'),
+  },
+  (table) => [primaryKey({ columns: [table.stream, table.localKey] })],
+);
 
 /**
  * A process that works the queue: a worker, or a command until its run has ended. It renews its row while it lives and

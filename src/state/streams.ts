@@ -3,6 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
+import { exceptedKeys } from './exceptions.js';
 import { isFrozen, reasonFrozen } from './freezes.js';
 import { toStorableJson } from './records/outcome-types.js';
 import type { DueReason, GatedOperation, GateReason, GateFacts, streams, StreamProblem } from './schema.js';
@@ -34,6 +35,8 @@ export interface StreamStanding {
   refusals: Refusals | null;
   /** Something is wrong with the stream, as a part of it was read last. */
   hasProblem: boolean;
+  /** Keys that exceptions leave as they are. */
+  excepted: string[];
 }
 
 export async function readStanding(db: Queries, stream: string): Promise<StreamStanding> {
@@ -48,7 +51,7 @@ export async function readStanding(db: Queries, stream: string): Promise<StreamS
         FROM slotsync.gates AS g WHERE g.stream = n.name), '[]') AS gates,
       CASE WHEN s.refused > 0 THEN jsonb_build_object('answered', s.answered, 'refused', s.refused, 'code', s.refused_code,
         'message', s.refused_message, 'allowed', s.refusals_allowed) END AS refusals,
-      s.problem IS NOT NULL AS "hasProblem"
+      s.problem IS NOT NULL AS "hasProblem", ${exceptedKeys(sql`n.name`)} AS excepted
     FROM (SELECT ${stream}::text AS name) AS n LEFT JOIN slotsync.streams AS s ON s.stream = n.name`;
   if (!standing) throw new Error('a statement of the state answered no row');
   return standing;

@@ -111,6 +111,7 @@ export const QUIET: Situation = {
   streamStates: [],
   gates: [],
   freezes: [],
+  exceptions: 0,
   inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],
   verifications: [],

@@ -457,7 +457,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches freezes actions gates held sent streams runs changes schedules freshness object_claims reservations reservations_watermark ' +
+  'records batches freezes exceptions actions gates held sent streams runs changes schedules freshness object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals processes ' +
   'request_seconds alert_messages alerts destination databases';
 const NUMBERED =

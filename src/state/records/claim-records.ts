@@ -4,6 +4,7 @@ import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { destination, records } from '../schema.js';
+import { isExcepted } from '../exceptions.js';
 import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, WAS_SENT } from './record-state.js';
 
 /** A record as the state knows it when a batch claims it. */
@@ -44,8 +45,8 @@ const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "exter
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**
- * Claims the records that no other batch is writing; the answer has no others, and none at all where the state belongs to
- * another service or organization by now. One whose claim has expired may have been
+ * Claims the records that no other batch is writing and of which no exception stands; the answer has no others, and none at all
+ * where the state belongs to another service or organization by now. One whose claim has expired may have been
  * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
  * doubt from here on.
  * `externalIds`, by key: those of the template. Records that the service has never accepted own these objects from here on,
@@ -71,6 +72,7 @@ export async function claimRecords(
       SELECT key, CASE WHEN template_id IS NOT NULL THEN coalesce((${linkOf(sql`key`)}), CASE
         WHEN NOT EXISTS (SELECT FROM slotsync.links AS l WHERE l.external_id = template_id) THEN template_id END) END AS id
       FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, template_id)
+      WHERE NOT ${isExcepted(sql`${claim.stream}`, sql`key`)}
     )
     SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id OFFSET 0) THEN id END,
       'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint

@@ -29,6 +29,7 @@ const MESSAGES = [
   ['actions', 'reason'],
   ['processes', 'error_message'],
   ['freezes', 'reason'],
+  ['exceptions', 'reason'],
   ['gates', 'answer_reason'],
   ['streams', 'refused_message'],
 ] as const;
@@ -140,7 +141,7 @@ function statementsOfKey(
     sql`DELETE FROM ${sql.raw(`slotsync.${table}`)} WHERE stream = ${stream} AND local_key = ANY (${these})`,
   ];
   return [
-    ...['records', 'links', 'changes', 'drift', 'drift_events', 'held'].map(deleteOfKey),
+    ...['records', 'links', 'changes', 'drift', 'drift_events', 'held', 'exceptions'].map(deleteOfKey),
     ...['drift', 'drift_events'].map(clearFields),
     ['object_claims', sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)}`],
     [

@@ -161,6 +161,11 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
   await query(tx)`DELETE FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${to}`;
   await query(tx)`
     UPDATE slotsync.drift SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
+  await query(tx)`
+    WITH moved AS (DELETE FROM slotsync.exceptions WHERE stream = ${stream} AND local_key = ${from} RETURNING *)
+    INSERT INTO slotsync.exceptions AS e (stream, local_key, since, until, reason, by)
+    SELECT stream, ${to}, since, until, reason, by FROM moved
+    ON CONFLICT (stream, local_key) DO UPDATE SET since = excluded.since, until = excluded.until, reason = excluded.reason, by = excluded.by`;
   // Changes that a run has taken stay with the run.
   await query(tx)`
     UPDATE slotsync.changes SET local_key = ${to}

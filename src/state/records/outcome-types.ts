@@ -51,7 +51,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | ({ outcome: 'dead'; sourceHash: string } & Loss & Reason)
   /** Its row is gone, and the service never had it or another record has its object, or its create is left out: the record is deleted. */
   | { outcome: 'forgotten' }
-  /** Its row is gone, and this batch may not retire it: the next plan decides. */
+  /** Its row is gone, and this batch may not retire it, or an exception leaves it as it is: the next plan decides. */
   | { outcome: 'skipped' }
 );
 

@@ -2,6 +2,7 @@
 // before it is a job, and finished as a row: the queue may be lost at any time without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
+import { HAS_CLAIMED_EXCEPTED, IS_EXCEPTED } from '../exceptions.js';
 import { isFrozen, reasonFrozen } from '../freezes.js';
 import { EXTERNAL_ID_TAKEN } from '../records/outcome-types.js';
 import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
@@ -49,12 +50,15 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
   return row;
 }
 
-/** Whether more of a batch may be sent: it has not ended, no gate has taken it, its run is not paused, and its stream not frozen. */
+/**
+ * Whether more of a batch may be sent: it has not ended, no gate has taken it, its run is not paused, its stream not frozen, and
+ * nobody has made an exception of a record since the batch claimed it.
+ */
 export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
   const [row] = await query(db)`
     SELECT FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
     WHERE b.id = ${id}::bigint AND state = 'queued' AND paused_at IS NULL
-      AND NOT ${isFrozen(sql`b.stream`)}`;
+      AND NOT ${isFrozen(sql`b.stream`)} AND NOT ${HAS_CLAIMED_EXCEPTED}`;
   return row !== undefined;
 }
 
@@ -100,9 +104,9 @@ export async function hasUnsentWrites(
         WHERE stream = ${stream} AND coalesce(operation IN ('create', 'update', 'overwrite'), true))
       OR EXISTS (SELECT FROM slotsync.records AS r
         WHERE r.stream = ${stream} AND r.${UNSETTLED} AND r.status IN ('failed', 'dead') AND r.gone_since IS NULL AND NOT ${IS_FORMER}
-          AND r.error_code IS DISTINCT FROM ${EXTERNAL_ID_TAKEN})
+          AND r.error_code IS DISTINCT FROM ${EXTERNAL_ID_TAKEN} AND NOT ${IS_EXCEPTED})
       OR EXISTS (SELECT FROM slotsync.records AS r
-        WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER}) AS unsent`;
+        WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER} AND NOT ${IS_EXCEPTED}) AS unsent`;
   return unsent;
 }
 

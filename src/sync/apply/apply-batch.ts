@@ -77,6 +77,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     outcomes.set(outcome.localKey, outcome);
     return [];
   };
+  for (const localKey of claim.excepted) note({ localKey, outcome: 'skipped' });
   const context = { lane: batch.lane as Lane, signal };
   const { refusals = createRefusals() } = deps;
   const answers = noAnswers();

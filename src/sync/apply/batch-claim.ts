@@ -15,6 +15,7 @@ import {
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claim-records.js';
+import { listExceptions } from '../../state/exceptions.js';
 import { requireBinding } from '../../state/destination-binding.js';
 import { claimObjects, releasingObjects, renewObjectClaims } from '../../state/records/claim-objects.js';
 import type { Stream } from '../../streams/stream.js';
@@ -63,8 +64,18 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch):
     },
   );
   if (claimed.size === 0) await requireBinding(state, destination.binding);
+  const unclaimed = keys.filter((key) => !claimed.has(key));
+  const excepted =
+    unclaimed.length > 0 ? await listExceptions(state.db, { stream: stream.name, keys: unclaimed }) : [];
   const given = { db: state.db, clock, requestTimeoutMs: destination.requestTimeoutMs, validMs, takenAt };
-  const claim = new BatchClaim(right, { ...given, ownsIds: stream.ownsIds, batchId: id, idsOfKeys, claimed });
+  const claim = new BatchClaim(right, {
+    ...given,
+    ownsIds: stream.ownsIds,
+    batchId: id,
+    idsOfKeys,
+    claimed,
+    excepted: excepted.map(({ localKey }) => localKey),
+  });
   await claim.begin();
   return claim;
 }
@@ -80,6 +91,8 @@ interface ClaimParts {
   batchId: number;
   idsOfKeys: ReadonlyMap<string, string>;
   claimed: Awaited<ReturnType<typeof claimRecords>>;
+  /** Keys that were not claimed because an exception leaves them as they are. */
+  excepted: readonly string[];
 }
 
 export class BatchClaim {
@@ -122,6 +135,11 @@ export class BatchClaim {
   /** The records that may be written, by key. */
   get records(): ReadonlyMap<string, ClaimedRecord> {
     return this.writable;
+  }
+
+  /** The keys of the batch that exceptions leave as they are. */
+  get excepted(): readonly string[] {
+    return this.parts.excepted;
   }
 
   /** Claims the objects that rows give, by key; see `claimIds`. */
@@ -176,7 +194,7 @@ export class BatchClaim {
     if (!isSeenJustNow && !(await isToBeSent(db, batchId)))
       throw new SlotsyncError(
         'run_stopped',
-        'its run was paused or cancelled, or its stream frozen, so no more of the batch is sent',
+        'its run was paused or cancelled, its stream frozen, or an exception made of a record, so no more of the batch is sent',
       );
   }
 

@@ -2,10 +2,11 @@
 // record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
 // hands, with all that is known of it. Called under the claims on records and objects.
 import type { Unreadable } from '../../destination/destination.js';
+import { findExceptions } from '../../state/exceptions.js';
 import { queryTogether } from '../../state/database.js';
 import { letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
-import type { Outcome, RecordKey } from '../../state/records/outcome-types.js';
+import { recordName, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { formerKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findLettingGo } from '../identity/changed-ids.js';
@@ -49,8 +50,12 @@ export async function ownObjects(
   if (wanting.length === 0) return obstacles;
   const extIds = wanting.map(({ result }) => result.extId);
   const holderOf = await whoHas(deps, extIds, { ownerRows: true });
+  const owners = extIds.flatMap((extId) => holderOf(extId).record ?? []);
+  const exceptions = await findExceptions(deps.state.db, owners);
+  const isExcepted = (owner: RecordKey | undefined) =>
+    owner !== undefined && exceptions.has(recordName(owner));
   const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
-  const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf);
+  const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf, isExcepted);
   // An object that is of another type at the service stays with its record. The service is asked, since people may correct it.
   const foreign = wanting.flatMap(({ result: { extId }, isWritten }) => {
     const { record: owner } = holderOf(extId);
@@ -68,6 +73,8 @@ export async function ownObjects(
     if (link && !isOwnLink) refuse((write) => outcome.externalIdLinked(write, link));
     else if (owner && ownerRow === 'same' && owner.mayBeAtService)
       refuse((write) => outcome.externalIdShared(write, owner));
+    else if (owner?.mayBeAtService && isExcepted(owner))
+      refuse((write) => outcome.ownerExcepted(write, owner));
     else if (error) refuse((write) => outcome.objectUnreadable(write, error));
     else if (owner && there && !stream.objectTypes.has(there.typeId))
       refuse((write) =>
@@ -103,8 +110,11 @@ async function chooseGivenUp(
   stream: Stream,
   wanting: readonly Wanting[],
   holderOf: (externalId: string) => Holder,
+  isExcepted: (owner: RecordKey | undefined) => boolean,
 ): Promise<Set<ClaimedRecord>> {
-  const owners = wanting.filter(({ record, result }) => ownsAnother(record, result));
+  const owners = wanting.filter(
+    ({ record, result }) => ownsAnother(record, result) && !isExcepted(holderOf(result.extId).record),
+  );
   const changed = owners.map(({ record: { localKey, externalId }, result }) => ({
     localKey,
     former: externalId ?? '',

@@ -211,6 +211,15 @@ export function externalIdLinked(write: Write, link: { stream: string; localKey:
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
+/** The object is that of a record that an exception leaves as it is. */
+export function ownerExcepted(
+  write: Write,
+  { stream, localKey }: { stream: string; localKey: string },
+): Outcome {
+  const message = `the object '${write.object.extId}' is that of ${stream} '${localKey}', which an exception leaves as it is: slotsync exceptions`;
+  return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
 /** Several objects, or several rows: a person has to say which is which. `why` names them. */
 export function matchAmbiguous(write: Write, why: string): Outcome {
   return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };

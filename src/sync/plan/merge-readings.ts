@@ -55,14 +55,18 @@ export type MergeCounts = Record<
   Exclude<Decision, 'ended' | 'check'> | 'rows' | 'accepted' | 'deadRows',
   number
 > &
-  Pick<PlanCounts, 'left_out'>;
+  Pick<PlanCounts, 'left_out' | 'excepted'>;
 
 interface MergeOptions {
   /** Yields what is unchanged or dead too. */
   isForced?: boolean;
   /** False: an update of a record that is in sync is counted as left out, and not yielded. */
   sendsUpdates?: boolean;
+  /** Keys of which only facts of the mirror are yielded: what differs is counted as excepted. */
+  excepted?: ReadonlySet<string>;
 }
+
+const NONE: ReadonlySet<string> = new Set();
 
 /**
  * Blocks of COPY lines: of the mirror `key TAB hash`, with `:shared:` and a number behind it when the row shares its
@@ -80,11 +84,11 @@ const NAMED_KEYS = 5;
 export async function* mergeReadings(
   mirror: Lines,
   marks: Lines,
-  { isForced = false, sendsUpdates = true }: MergeOptions = {},
+  { isForced = false, sendsUpdates = true, excepted = NONE }: MergeOptions = {},
 ): AsyncGenerator<PlanEntry, MergeCounts> {
   const decided = { create: 0, update: 0, retry: 0, retire: 0, repair: 0, forget: 0, unchanged: 0, dead: 0 };
   const counts: MergeCounts = { ...decided, rows: 0, accepted: 0, deadRows: 0 };
-  const count = (left: 'left_out') => (counts[left] = (counts[left] ?? 0) + 1);
+  const count = (left: 'left_out' | 'excepted') => (counts[left] = (counts[left] ?? 0) + 1);
   const check = createKeyCheck();
   const rows = createReader(mirror);
   const records = createReader(marks);
@@ -104,11 +108,13 @@ export async function* mergeReadings(
         counts.rows++;
         counts.accepted++;
         check.last = row;
+        const key = isForced ? decodeColumn(orderOf(row)) : '';
         if (!isForced) counts.unchanged++;
+        else if (excepted.has(key)) count('excepted');
         else if (!sendsUpdates) count('left_out');
         else {
           counts.update++;
-          yield { operation: 'update', key: decodeColumn(orderOf(row)), isForced: true };
+          yield { operation: 'update', key, isForced: true };
         }
       } else {
         const rowOrder = row === undefined ? undefined : orderOf(row);
@@ -130,18 +136,21 @@ export async function* mergeReadings(
           const isRefused = isTooLong || sharedId !== undefined;
           // A batch settles a record that is not in sync, also where its update is left out.
           const isInSync = known?.status === 'synced' || known?.status === 'retired';
-          const isLeft = !sendsUpdates && decided === 'update' && isInSync && !isRefused;
-          const decision = isLeft ? 'ended' : decided;
-          if (isLeft) count('left_out');
+          const isExcepted =
+            excepted.has(key) && (isRefused || (decided !== 'unchanged' && decided !== 'ended'));
+          const isLeftOut = !sendsUpdates && decided === 'update' && isInSync && !isRefused;
+          const decision = isExcepted || isLeftOut ? 'ended' : decided;
+          if (isExcepted) count('excepted');
+          else if (isLeftOut) count('left_out');
           else if (decision !== 'ended') counts[decision === 'check' ? 'retry' : decision]++;
           if (decision === 'dead' && takesRow) counts.deadRows++;
           const isOfForce = isForced && !isTooLong && decision !== decideOperation(hash, known);
           const ofForce = isOfForce ? { isForced: true as const } : {};
           if (known?.isAtService && known.status !== 'retired') counts.accepted++;
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
-          if (known?.isAtService && !takesRow && known.status !== 'synced' && known.status !== 'retired')
+          if (known?.isAtService && !takesRow && !isInSync && !isExcepted)
             yield { operation: 'unsettled', key };
-          if (hash !== undefined && isRefused) {
+          if (hash !== undefined && isRefused && !isExcepted) {
             const isSettled = isTooLong
               ? known?.status === 'dead' && known.hash === hash
               : decision === 'unchanged' || decision === 'dead';

@@ -192,7 +192,7 @@ export function createPlanLists(
 function countPlan(
   planned: Planned,
   { counts: { asked, unasked, equal }, takenOver, leftOut, found }: ReturnType<typeof createCreates>,
-  { create, update, unchanged, retry, dead, left_out = 0 }: MergeCounts,
+  { create, update, unchanged, retry, dead, left_out = 0, excepted = 0 }: MergeCounts,
   unsent: number,
 ): PlanCounts {
   const { overwrite } = planned;
@@ -205,6 +205,7 @@ function countPlan(
     retry: retry - leftOut.retry,
     dead,
     ...(left > 0 && { left_out: left }),
+    ...(excepted > 0 && { excepted }),
     moved: Math.max(0, planned.moved - takenOver.changed),
     ...(planned.repair > 0 && { repair: planned.repair }),
     ...(unasked > 0 && { unasked }),

@@ -63,7 +63,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
       { shared: shared.map(({ externalId }) => externalId), noteLoad: judge.note },
     ),
     readPlanMarks(state, stream.name, keys),
-    { isForced: force, sendsUpdates: sends(stream, 'update') },
+    { isForced: force, sendsUpdates: sends(stream, 'update'), excepted: new Set(standing.excepted) },
   );
   const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
   const merged = await mergeInto(lists, readings);
@@ -133,11 +133,17 @@ export async function planRepair(
   const load = judge.load();
   let repair = 0;
   let leftOut = 0;
+  let excepted = 0;
+  const exceptions = new Set(standing.excepted);
   const batches = collectBatches(keysPerBatch(stream), sink);
   const wishes = collectLists<string>(KEYS_AT_ONCE, (keys) => sink.wish?.('repair', keys));
   for (let after: string | undefined; ;) {
     const block = await listRepairable(db, { stream: stream.name, seenSince }, after, KEYS_AT_ONCE);
     for (const { localKey: key, isRetired, kind } of block) {
+      if (exceptions.has(key)) {
+        excepted++;
+        continue;
+      }
       if (!sends(stream, isRetired ? 'retire' : kind === 'missing' ? 'create' : 'update')) {
         leftOut++;
         continue;
@@ -156,6 +162,7 @@ export async function planRepair(
 
   const counts: PlanCounts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
   if (leftOut > 0) counts.left_out = leftOut;
+  if (excepted > 0) counts.excepted = excepted;
   if (load?.problem) counts.staleLoad = load.problem;
   const merged = { accepted: await countAccepted(db, stream.name), rows: 1, deadRows: 0 };
   const planned = { ...NOTHING_PLANNED, repair, asked: 0, samples: [], formerStreams: {} };

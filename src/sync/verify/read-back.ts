@@ -3,6 +3,7 @@
 // judged, written down and counted here, also of a sample.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
+import { listExceptions } from '../../state/exceptions.js';
 import { readDriftingKeys } from '../../state/drift/read-drift.js';
 import { mendDrift, writeDrift } from '../../state/drift/write-drift.js';
 import { readClock } from '../../state/database.js';
@@ -34,6 +35,8 @@ export interface Tally extends Partial<Record<DriftKind, number>> {
   waiting: number;
   /** Put in doubt: the row has not changed, and becomes another object than was accepted. The next sync looks at it. */
   inDoubt: number;
+  /** Not compared: exceptions leave them as they are. */
+  excepted?: number;
 }
 
 /** Counts by stream. */
@@ -111,10 +114,15 @@ export async function record(
 ): Promise<void> {
   const { state, runId } = pass;
   const source = { runId, stream: stream.name };
+  const keys = seen.map((one) => one.record.localKey);
+  const exceptions = await listExceptions(state.db, { stream: stream.name, keys });
+  const excepted = new Set(exceptions.map(({ localKey }) => localKey));
+  const mine = seen.filter((one) => !excepted.has(one.record.localKey));
+  if (excepted.size > 0) count(tallies, stream, { excepted: seen.length - mine.length });
   const isUnsure = ({ judgement }: Judged) => judgement === 'unsure';
-  const unsure = seen.filter(isUnsure).map((one) => one.record);
+  const unsure = mine.filter(isUnsure).map((one) => one.record);
   const judged = [
-    ...seen.filter((one) => !isUnsure(one)),
+    ...mine.filter((one) => !isUnsure(one)),
     ...(await judgeByExternalId(pass, stream, unsure)),
   ];
   const keysOf = (wanted: Judgement) =>

@@ -4,9 +4,9 @@ import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../../text/sql-text.js';
 import { query, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
-import { UNSETTLED, waitsFor } from '../record-state.js';
+import { waitsFor } from '../record-state.js';
 import { IS_SENT_AGAIN } from './count-records.js';
-import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
+import { isWanted, NOT_IN_SYNC, SINCE, type FailureFilter } from './failure-filter.js';
 import { recordName, type RecordKey } from '../outcome-types.js';
 
 /** A record (named r) waits for another record. */
@@ -42,12 +42,12 @@ export async function countFailures(
         count(*) FILTER (WHERE ${IS_SENT_AGAIN})::int AS "inInbox",
         count(DISTINCT hashtextextended(r.error_message, 0))::int AS messages,
         max(r.attempts) AS attempts, min(${SINCE}) AS since
-      FROM slotsync.records AS r WHERE r.${UNSETTLED} AND NOT ${WAITS}
+      FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND NOT ${WAITS}
       GROUP BY r.stream, r.status, r.error_code
     )
     SELECT c.*, ARRAY(
       SELECT r.local_key FROM slotsync.records AS r
-      WHERE r.stream = c.stream AND r.status = c.status AND r.${UNSETTLED} AND NOT ${WAITS}
+      WHERE r.stream = c.stream AND r.status = c.status AND ${NOT_IN_SYNC} AND NOT ${WAITS}
         AND r.error_code IS NOT DISTINCT FROM c.code
       ORDER BY ${isWanted(filter)} IS TRUE DESC, r.local_key LIMIT ${most}) AS keys
     FROM counted AS c`;
@@ -72,7 +72,7 @@ export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise
     WITH waiting AS MATERIALIZED (
       SELECT r.waits_for, r.stream, count(*)::int AS records,
         count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching, min(${SINCE}) AS since
-      FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${WAITS}
+      FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${WAITS}
       GROUP BY r.waits_for, r.stream
     )
     SELECT n.stream, n.local_key AS "localKey", p.status, p.error_code AS code,
@@ -89,7 +89,7 @@ export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise
 export async function listFailureCodes(db: Queries): Promise<string[]> {
   const rows = await query<{ code: string }>(db)`
     SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
-    WHERE r.${UNSETTLED} AND r.error_code IS NOT NULL ORDER BY 1`;
+    WHERE ${NOT_IN_SYNC} AND r.error_code IS NOT NULL ORDER BY 1`;
   return rows.map(({ code }) => code);
 }
 

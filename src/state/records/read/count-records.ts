@@ -2,8 +2,8 @@
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
-import { IS_FORMER, UNSETTLED, WAS_SENT } from '../record-state.js';
-import { isWanted, type FailureFilter } from './failure-filter.js';
+import { IS_FORMER, WAS_SENT } from '../record-state.js';
+import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failure-filter.js';
 
 /** A record (named r) failed, and is in the inbox, for example after an operator's retry. */
 export const IS_SENT_AGAIN = sql`(r.status = 'failed' AND EXISTS (
@@ -25,7 +25,7 @@ export async function countRecords(db: Queries): Promise<RecordCount[]> {
 /** Records that are not in sync, those that the filter names. */
 export async function countUnsettled(db: Queries, filter: FailureFilter = {}): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
-    SELECT count(*)::int AS count FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${isWanted(filter)}`;
+    SELECT count(*)::int AS count FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}`;
   return count;
 }
 

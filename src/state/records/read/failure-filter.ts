@@ -1,6 +1,8 @@
 // A choice of the records that are not in sync, for the list of causes, the list of records, and a retry.
 import { sql, type SQL } from 'drizzle-orm';
+import { IS_EXCEPTED } from '../../exceptions.js';
 import type { RecordStatus } from '../../schema.js';
+import { UNSETTLED } from '../record-state.js';
 
 /** Each part narrows the choice. */
 export interface FailureFilter {
@@ -16,6 +18,9 @@ export interface FailureFilter {
 
 /** Since when a record (named r) is as it is: a failed one since its last attempt. */
 export const SINCE = sql`coalesce(r.waits_since, r.updated_at)`;
+
+/** A record (named r) is not in sync, and no exception leaves it as it is. */
+export const NOT_IN_SYNC = sql`(r.${UNSETTLED} AND NOT ${IS_EXCEPTED})`;
 
 /** A record (named r) is one of them. */
 export function isWanted({ stream, status, code, since, runId }: FailureFilter): SQL {

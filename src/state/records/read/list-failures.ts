@@ -2,9 +2,9 @@
 import { sql } from 'drizzle-orm';
 import { query, type Queries, type RowOf } from '../../database.js';
 import type { records } from '../../schema.js';
-import { UNSETTLED, waitsFor } from '../record-state.js';
+import { waitsFor } from '../record-state.js';
 import { IS_SENT_AGAIN } from './count-records.js';
-import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
+import { isWanted, NOT_IN_SYNC, SINCE, type FailureFilter } from './failure-filter.js';
 import type { RecordKey } from '../outcome-types.js';
 
 type RecordColumn =
@@ -27,7 +27,7 @@ export async function listFailures(
       r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
       ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
       ${waitsFor('r')} AS "waitsFor"
-    FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${isWanted(filter)}
+    FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}
       ${after && sql`AND (r.stream, r.local_key) > (${after.stream}, ${after.localKey})`}
     ORDER BY r.stream, r.local_key LIMIT ${limit}`;
 }

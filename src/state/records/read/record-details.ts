@@ -2,6 +2,8 @@
 import { and, desc, eq, sql } from 'drizzle-orm';
 import { anyOf, type Queries } from '../../database.js';
 import { readDriftOf } from '../../drift/read-drift.js';
+import { findExceptions } from '../../exceptions.js';
+import { recordName } from '../outcome-types.js';
 import { batches, changes, records, runs } from '../../schema.js';
 import { readLinks } from '../links.js';
 import { listFormerObjects } from './former-objects.js';
@@ -27,6 +29,8 @@ export async function readKnown(db: Queries, stream: string, key: string, mostBa
     record: await readRecord(db, stream, key),
     link: (await readLinks(db, stream, [key])).get(key),
     former: await listFormerObjects(db, stream, [key]),
+    /** Leaves it as it is. */
+    exception: (await findExceptions(db, [named])).get(recordName(named)),
     drift: await readDriftOf(db, named),
     batches: await listBatchesOf(db, stream, key, mostBatches),
     /** The records that refer to it and wait for it. */

@@ -1,0 +1,41 @@
+// Exceptions: records that operators leave as they are.
+import { commandFor } from '../situation/commands.js';
+import type { Exception } from '../state/exceptions.js';
+import { plural } from '../text/format.js';
+import { linkToRecord, text, type Document, type Text } from './document.js';
+
+/** `since 2026-11-22 07:12 CET, by anna, until 2026-12-01 00:00 CET: the caretaker names it`. */
+export const describeException = ({
+  since,
+  until,
+  by,
+  reason,
+}: Omit<Exception, 'stream' | 'localKey'>): Text =>
+  text`since ${{ minute: since }}, by ${by ?? 'somebody'}${until && text`, until ${{ minute: until }}`}: ${reason}`;
+
+/** How many stand. False without any. */
+export const describeExceptions = (count: number): string | false =>
+  count > 0 &&
+  `${plural(count, 'exception')}: ${count === 1 ? 'this record is left as it is' : 'these records are left as they are'}. To list ${count === 1 ? 'it' : 'them'}: slotsync exceptions`;
+
+/** The command that ends the exception of a record. */
+export const endCommand = (stream: string, key: string): string =>
+  commandFor('slotsync except', stream, key, '--end');
+
+export const exceptionsDocument = (all: readonly Exception[]): Document => ({
+  title: 'Exceptions',
+  lead: [
+    all.length === 0 ? 'No record is left as it is by an exception.' : `${plural(all.length, 'exception')}.`,
+  ],
+  sections: [
+    {
+      id: 'exceptions',
+      title: 'Records that are left as they are',
+      points: all.map((exception) => ({
+        status: 'excepted',
+        text: text`${linkToRecord(exception.stream, exception.localKey)}, ${describeException(exception)}`,
+        next: `To end it: ${endCommand(exception.stream, exception.localKey)}`,
+      })),
+    },
+  ],
+});
