@@ -62,6 +62,7 @@ const create = (key: string, externalId: string, ...names: string[]) => ({
   key,
   externalId,
   changes: names.map((field) => ({ field, old: [], new: ['40'] })),
+  kept: [],
   problem: undefined,
 });
 const samples = (...shown: ReturnType<typeof create>[]) =>
