@@ -15,7 +15,7 @@ import type { Document } from '../../src/documents/document.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
 import { documentToHtml } from '../../src/render/html.js';
-import { documentToText } from '../../src/render/text.js';
+import { commandsBeside, documentToText } from '../../src/render/text.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { QuotaFacts, Situation } from '../../src/situation/situation.js';
 import type { StreamProblem } from '../../src/state/schema.js';
@@ -286,7 +286,7 @@ function alertsOf(changes: Changes, given: object = {}) {
   return chooseAlerts(concerns(situationOf(changes), rules), rules, { timeZone: 'UTC', now: NOW });
 }
 
-function reportOf(changes: Changes): Document {
+function reportOf(changes: Changes, more: object = {}): Document {
   const facts = {
     bookings: [],
     ...situationOf(changes),
@@ -299,10 +299,37 @@ function reportOf(changes: Changes): Document {
     verdictChanges: 0,
     actions: [],
     requests: { requests: 0, throttled: 0, fastest: 0, fastestAt: null, perSecond: 20, allowed: 1 },
+    ...more,
   };
   return reportDocument(facts);
 }
 const toText = (document: Document) => documentToText(document, { timeZone: 'UTC', columns: Infinity });
+
+it('report: numbers that several runs have counted are said to be sums', () => {
+  const rooms = {
+    stream: 'rooms',
+    planned: { create: 0, update: 0, retire: 0, repair: 0 },
+    accepted: { create: 0, update: 0, retire: 0 },
+    unclassified: 0,
+    outcomes: { synced: 0, unchanged: 0, deferred: 145, failed: 0, dead: 0 },
+  };
+  const said = (runs: number) =>
+    toText(
+      reportOf({}, { streams: [rooms], runCounts: [{ kind: 'sync', status: 'partial', runs }] } as object),
+    );
+  expect(said(1)).not.toContain('sums over');
+  expect(said(4)).toContain(
+    'The numbers are sums over 4 runs: a record counts once for each run that met it.',
+  );
+});
+
+it('a point names a command once: not below a sentence that has it, with or without the stream', () => {
+  const beside = (next: string) =>
+    commandsBeside({ text: '', next, commands: ['slotsync sync labs'] }, 'UTC');
+  expect(beside('Correct one of the rows, then: slotsync sync')).toEqual([]);
+  expect(beside('To do it now: slotsync sync labs')).toEqual([]);
+  expect(beside('To do it now: slotsync sync rooms')).toEqual(['slotsync sync labs']);
+});
 
 describe('concerns', () => {
   it('concerns: when all is well there are no concerns, and status says so in its first line', () => {
