@@ -216,7 +216,9 @@ export function describeProposal({ streams, leftOut, typesWithoutTable }: Propos
     ...leftOut.map(({ table, why }) => `  left out: ${toSource(table)}: ${why}`),
     ...(typesWithoutTable.length === 0
       ? []
-      : [`  types without a table: ${typesWithoutTable.map(({ extId }) => extId).join(', ')}`]),
+      : [
+          `  types without a table: ${typesWithoutTable.map(({ extId }) => extId).join(', ')}; to name one: --tables <table>=${typesWithoutTable[0]?.extId}`,
+        ]),
   ];
 }
 
