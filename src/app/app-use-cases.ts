@@ -35,6 +35,8 @@ export function createUseCases(options: UseCasesOptions) {
     state: opened,
     streams: await streams(),
     meter: await meter(),
+    history: (await configuration()).history,
+    historyDays: (await configuration()).historyDays,
     log,
   });
 

@@ -385,6 +385,13 @@ export function addCommands(program: Command): void {
     .option('--all', 'also the columns that the mapping does not read')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
 
+  common(program.command('history'))
+    .argument('<stream>', 'a stream')
+    .argument('<key...>', 'local key; of a composite key its parts')
+    .addOption(number('--limit <writes>', 'at most this many, newest first').default(20))
+    .description('the writes of one record that the service accepted: when, by which run, and which fields')
+    .action(withApp({ needs: STATE }, async () => (await import('./history.js')).history));
+
   common(program.command('reset'))
     .option('--yes', 'without asking')
     .description(

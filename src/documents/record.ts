@@ -7,6 +7,8 @@ import type { Stream } from '../streams/stream.js';
 import { describeRepeatedKeys } from '../streams/local-key.js';
 import type { RecordExplained } from '../sync/operator/explain.js';
 import { nameOfGate, type Gate } from '../state/gates/gates.js';
+import type { NotedWrite } from '../state/history.js';
+import type { WrittenField } from '../streams/destination-object.js';
 import { plural, present } from '../text/format.js';
 import {
   linkToRecord,
@@ -19,6 +21,7 @@ import {
   describeChange,
   describeKept,
   formatValue,
+  formatValues,
   factsOfFields,
 } from './document.js';
 import { describeDriftFields, DRIFT_MEANINGS } from './drift.js';
@@ -29,7 +32,8 @@ import { describeChain, nextOfAbsent, nextStep } from './causes.js';
 /** A record as the state knows it. `chain`: what it waits for, up to the end. `held`: the gate that keeps it back. */
 export interface KnownRecord extends Pick<
   RecordExplained,
-  'stream' | 'key' | 'record' | 'link' | 'exception' | 'drift' | 'batches' | 'waiting' | 'waitingChanges'
+  | ('stream' | 'key' | 'record' | 'link' | 'exception' | 'drift' | 'batches' | 'writes')
+  | ('waiting' | 'waitingChanges')
 > {
   former: readonly { externalId: string }[];
   chain?: Chain | undefined;
@@ -43,7 +47,12 @@ export function recordDocument(known: KnownRecord, sides?: RecordExplained): Doc
   return {
     title: `${stream} '${key}'`,
     lead: present<Text>(next !== undefined && `Next: ${next}`),
-    sections: [inState(known, sides), ...(sides ? sidesSections(sides) : []), history(known)],
+    sections: [
+      inState(known, sides),
+      ...(sides ? sidesSections(sides) : []),
+      writesSection(known.writes),
+      history(known),
+    ],
   };
 }
 
@@ -239,6 +248,18 @@ function history({ batches }: KnownRecord): Section {
     },
   };
 }
+
+export const writesSection = (writes: readonly NotedWrite[]): Section => ({
+  id: 'writes',
+  title: 'Accepted writes, newest first',
+  points: writes.map(({ at, operation, fields, fieldValues, runId, startedBy }) => ({
+    text: text`${at}: ${operation}, ${linkToRun(runId)}, started by a ${startedBy}`,
+    details: fieldValues?.map(describeWritten) ?? [fields.join(', ')],
+  })),
+});
+
+const describeWritten = ({ field, old, new: values }: WrittenField): string =>
+  old ? describeChange({ field, old, new: values }) : `${field}: ${formatValues(values)}`;
 
 /** An object of the service that no row and no record of the stream owns. */
 export function unownedDocument({ name, objectTypes }: Stream, object: FoundObject): Document {

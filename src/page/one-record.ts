@@ -24,7 +24,7 @@ import type { ActionDeps } from './actions.js';
 import { PageNotFound, renderDocument, type Page, type Rendered, type View } from './html-page.js';
 import type { Session } from './sessions.js';
 
-/** Batches of a record, and events of a booking. */
+/** Batches and writes of a record, and events of a booking. */
 const MOST_OF_ONE = 20;
 
 type Params = Readonly<Record<string, string>>;
@@ -36,8 +36,9 @@ const recordPage: Page = async (sources, { params, address }) => {
     const held = await readHoldingGate(db, { stream, localKey: key });
     return { ...found, held, chain: await readChainOf(db, found.record) };
   });
-  const { record, link, drift, held, exception, batches, waiting } = known;
-  if (!record && !link && !drift && !held && !exception && batches.length + waiting.length === 0)
+  const { record, link, drift, held, exception, batches, waiting, writes } = known;
+  const listed = batches.length + waiting.length + writes.length;
+  if (!record && !link && !drift && !held && !exception && listed === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
   const named = { stream, key, address, about: `${stream} ${key}` };
   return (view) =>

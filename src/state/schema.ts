@@ -20,6 +20,7 @@ import {
   uuid,
   type ExtraConfigColumn,
 } from 'drizzle-orm/pg-core';
+import type { WrittenField } from '../streams/destination-object.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
 
 export const slotsync = pgSchema('slotsync');
@@ -778,6 +779,44 @@ export const sent = slotsync.table(
   (table) => [
     primaryKey({ columns: [table.stream, table.operation, table.hour] }),
     oneOf('sent', 'operation', [...LIMITED_OPERATIONS, 'unasked']),
+  ],
+);
+
+/** A write that the service accepted. There may be 20 000 in a second, so a row is short, and `history_kinds` has what many have in common. */
+export const history = slotsync.table(
+  'history',
+  {
+    at: time('at').notNull(),
+    /** The type lasts for one run a second during 68 years. */
+    runId: integer('run_id').notNull(),
+    kindId: integer('kind_id').notNull(),
+    localKey: keyText('local_key').notNull(),
+    /** Only with `history: 'values'`. */
+    fieldValues: jsonb('field_values').$type<WrittenField[]>(),
+  },
+  (table) => [
+    index('history_local_key').on(table.localKey),
+    index('history_at').using('brin', table.at),
+    partialIndex('history_values', 'field_values IS NOT NULL', table.at),
+  ],
+);
+
+/** A kind of writes. Rows may be equal: with a unique index, one of two batches that add a kind would wait for the other. */
+export const historyKinds = slotsync.table(
+  'history_kinds',
+  {
+    id: integer('id').primaryKey().generatedAlwaysAsIdentity(),
+    stream: text('stream').notNull(),
+    operation: text('operation').$type<keyof AcceptedCounts>().notNull(),
+    startedBy: text('started_by').$type<StartedBy>().notNull(),
+    /** Names of the fields that were written. */
+    fields: text('fields').array().notNull(),
+  },
+  // A hash, because a list of many names is too long for other indexes.
+  (table) => [
+    oneOf('history_kinds', 'operation', ['create', 'update', 'retire']),
+    oneOf('history_kinds', 'started_by', STARTED_BY),
+    index('history_kinds_fields').using('hash', table.fields),
   ],
 );
 

@@ -333,6 +333,10 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
   }>;
   /** Hours after which an approval that was not used expires; 24 by default. */
   approvalHours?: Optional<number>;
+  /** The part of each accepted write that is kept: the `names` of its fields (the default), their `values` too, or `none`. */
+  history?: Optional<'names' | 'values' | 'none'>;
+  /** Days for which the history of writes is kept; 90 by default. */
+  historyDays?: Optional<number>;
   /** The particulars of the service's endpoints. */
   service?: Optional<{
     /** A file that says how the service is asked and how its answers are read, where the default does not fit: a `defineDialect`.
@@ -743,6 +747,8 @@ export const configSchema = z.strictObject({
     } satisfies Section<'report'>)
     .optional(),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
+  history: z.enum(['names', 'values', 'none'], "'names', 'values' or 'none'").default('names'),
+  historyDays: days.positive('a number of days above 0').default(90),
   service: z
     .strictObject({
       dialect: name('the path of a file').optional(),

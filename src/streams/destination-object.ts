@@ -109,3 +109,13 @@ export function diffObjects(from: DestinationObject | undefined, to: Destination
     .map((field) => ({ field, old: before.get(field) ?? [], new: after.get(field) ?? [] }))
     .filter((change) => JSON.stringify(change.old) !== JSON.stringify(change.new));
 }
+
+/** A change by a write. Without `old`, the object was not read before it. */
+export type WrittenField = Omit<FieldChange, 'old'> & Partial<Pick<FieldChange, 'old'>>;
+
+/** The fields that a write changes, as far as the object was read before it (`from`); otherwise those that it sends: `names`, or those with a value. */
+export function writtenFields(to: DestinationObject, from?: DestinationObject, names?: Iterable<string>) {
+  if (from) return diffObjects(from, to);
+  const values = new Map(to.fields.map((field) => [field.fieldId, field.values]));
+  return [...(names ?? values.keys())].map((field) => ({ field, new: values.get(field) ?? [] }));
+}

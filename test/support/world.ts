@@ -171,6 +171,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   const deps = () => ({
     ...assembled,
     mirror: mirrorNow,
+    history: configuration.history,
+    historyDays: configuration.historyDays,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
     now: aheadMs === 0 ? undefined : () => Date.now() + aheadMs,
     clock,
@@ -457,7 +459,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches freezes exceptions actions gates held sent streams runs changes schedules freshness object_claims reservations reservations_watermark ' +
+  'records batches history history_kinds freezes exceptions actions gates held sent streams runs changes schedules freshness object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals processes ' +
   'request_seconds alert_messages alerts destination databases';
 const NUMBERED =

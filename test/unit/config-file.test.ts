@@ -641,6 +641,8 @@ describe('a configuration with faults', () => {
       stream({ graceDays: 1e9 }),
       'streams.rooms.graceDays: a number of days, from 0 to 3660',
     ],
+    ['a history of something else', section({ history: 'all' }), "history: 'names', 'values' or 'none'"],
+    ['a history of no day', section({ historyDays: 0 }), 'historyDays: a number of days above 0'],
     [
       'no operation',
       stream({ operations: [] }),

@@ -89,6 +89,27 @@ describe('fingerprint of a declaration', () => {
     expect(some).toBe(all);
   });
 
+  it('is what it was before `retire` and `graceDays` had longer forms', () => {
+    const rooms: Declaration = {
+      from: 'campus.rooms',
+      key: 'room_code',
+      type: 'room',
+      externalId: 'room_{room_code}',
+      fields: { 'room.name': 'name' },
+      retire: 'deactivate',
+      graceDays: 3,
+    };
+    const checked = checkConfiguration({ streams: { rooms } });
+    expect(checked.streams[0]).toMatchObject({
+      fingerprint: 9000942583011149883n,
+      declaration: 'aa819bc714847bf2',
+    });
+    expect(checked.fingerprints.configuration).toBe('0d2d5afcc0995b0c');
+    expect(
+      checkConfiguration({ streams: { rooms }, history: 'values', historyDays: 9 }).fingerprints,
+    ).toEqual(checked.fingerprints);
+  });
+
   it('changes with the content of a lookup that its fields use', () => {
     expect(changed({}, { L: 'lecture hall' })).toEqual(['rooms']);
   });

@@ -5,6 +5,7 @@ import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
 import { recountGates } from '../gates/held.js';
+import { isKindOf } from '../history.js';
 import { listFormerObjects } from './read/former-objects.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
@@ -143,6 +144,12 @@ function statementsOfKey(
   return [
     ...['records', 'links', 'changes', 'drift', 'drift_events', 'held', 'exceptions'].map(deleteOfKey),
     ...['drift', 'drift_events'].map(clearFields),
+    ['history', sql`DELETE FROM slotsync.history WHERE local_key = ANY (${these}) AND ${isKindOf(stream)}`],
+    [
+      'history',
+      sql`UPDATE slotsync.history SET field_values = NULL
+        WHERE field_values IS NOT NULL AND ${isQuotedIn(sql`field_values::text`)}`,
+    ],
     ['object_claims', sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)}`],
     [
       'records',

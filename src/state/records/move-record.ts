@@ -2,6 +2,7 @@
 // What is checked in the mirror before: sync/operator/rename-key.ts.
 import type { SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
+import { isKindOf } from '../history.js';
 import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
@@ -166,6 +167,8 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
     INSERT INTO slotsync.exceptions AS e (stream, local_key, since, until, reason, by)
     SELECT stream, ${to}, since, until, reason, by FROM moved
     ON CONFLICT (stream, local_key) DO UPDATE SET since = excluded.since, until = excluded.until, reason = excluded.reason, by = excluded.by`;
+  await query(tx)`
+    UPDATE slotsync.history SET local_key = ${to} WHERE local_key = ${from} AND ${isKindOf(stream)}`;
   // Changes that a run has taken stay with the run.
   await query(tx)`
     UPDATE slotsync.changes SET local_key = ${to}

@@ -1,4 +1,5 @@
 // Outcomes: the result of an attempt for each record.
+import type { WrittenField } from '../../streams/destination-object.js';
 import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
 
 /** A record: its stream, and its key in it. */
@@ -35,6 +36,8 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       outcome: 'synced' | 'unchanged';
       /** The operation that the service accepted, if one was sent. */
       operation?: keyof AcceptedCounts | undefined;
+      /** The fields that it changed, or sent unread; for the history. */
+      written?: readonly WrittenField[];
       destinationId?: string | undefined;
       sourceHash: string;
       objectHash: string;

@@ -4,6 +4,7 @@ import { anyOf, query, type Queries } from '../database.js';
 import { mendingDrift } from '../drift/write-drift.js';
 import { releasingClaim } from './claim-records.js';
 import { notingAssigned } from './links.js';
+import { rowOfWrite, type HistoryRule } from '../history.js';
 import type { LimitedOperation } from '../schema.js';
 import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
 import { doubtingLost, WAS_SENT } from './record-state.js';
@@ -15,6 +16,8 @@ export interface Settled {
   outcomes: readonly Outcome[];
   /** Others may wait for them. */
   isReferredTo: boolean;
+  /** The part of the writes among them that is kept. */
+  history?: HistoryRule | undefined;
   /** Statements that let records be checked which refer to one of these that represents another object now, or none. */
   checks?: readonly SQL[] | undefined;
 }
@@ -55,7 +58,7 @@ const SET_BY_OUTCOME = {
  * Queries of one statement: `given` has the outcomes as JSON by key, `written` writes them and releases the claims. It has
  * no key whose claim another batch took over.
  */
-export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: SettledOf): SQL {
+export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
   const accepted = kept.filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged');
   const columns = {
@@ -63,7 +66,7 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: Set
     counted_as: sql`CASE WHEN o.outcome = 'synced' THEN ${countedAs} ELSE r.counted_as END`,
   };
   // An object of so many keys would cost more to make than its text.
-  const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome))}`).join(',')}}`;
+  const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`).join(',')}}`;
   // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
   return sql`given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
     UPDATE slotsync.records AS r SET (${sql.raw(Object.keys(columns).join(', '))}) = (
@@ -141,7 +144,7 @@ function seenInSync(outcomes: readonly Outcome[]) {
 }
 
 /** An outcome as the statement reads it. */
-function toRow(outcome: Outcome) {
+function toRow(outcome: Outcome, history: HistoryRule = {}) {
   if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
     const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields } = outcome;
     return {
@@ -153,6 +156,7 @@ function toRow(outcome: Outcome) {
       sourceHash,
       objectHash,
       acceptedFields: acceptedFields ?? undefined,
+      ...rowOfWrite(outcome, history),
     };
   }
   const message = 'message' in outcome ? storable(outcome.message) : undefined;

@@ -2,6 +2,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { codeOf } from '../../errors/errors.js';
 import { query, queryTogether, type Queries, type State } from '../database.js';
+import { notingWrites } from '../history.js';
 import { failRecords, followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
 import { NO_OUTCOMES, storable } from '../records/outcome-types.js';
 import type { Batch } from './batches.js';
@@ -51,7 +52,8 @@ export async function settleBatch(
     WITH ${writeOutcomes(settled)}, outcomes AS MATERIALIZED (
       SELECT key, value->>'outcome' AS outcome,
         CASE WHEN value->>'outcome' = 'synced' THEN value->>'operation' END AS operation,
-        value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written
+        value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written,
+        value->>'names' AS names, value->'values' AS field_values
       FROM given CROSS JOIN jsonb_each(by_key)
     ), open AS MATERIALIZED (
       SELECT key, place FROM slotsync.batches CROSS JOIN unnest(keys) WITH ORDINALITY AS k(key, place) WHERE ${isUnfinished(id)}
@@ -72,7 +74,7 @@ export async function settleBatch(
     ), unheld AS (
       DELETE FROM slotsync.held WHERE stream = ${stream} AND local_key IN (
         SELECT key FROM settled WHERE outcome IN ('synced', 'unchanged', 'forgotten')) RETURNING 1
-    )
+    )${sent > 0 && settling.history?.history !== 'none' ? notingWrites(settled) : sql``}
     SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost,
       EXISTS (SELECT FROM unheld) AS "hasUnheld"
     FROM remaining AS r`,

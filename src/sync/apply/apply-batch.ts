@@ -13,7 +13,7 @@ import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import { closeGate } from '../../state/gates/close-gate.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
-import { patchOf } from '../../streams/destination-object.js';
+import { patchOf, writtenFields } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
@@ -105,6 +105,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const settled = await settleBatch(state, batch, {
     token: claim.right.token,
     outcomes: [...outcomes.values()],
+    history: deps,
     isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
     checks: referrers?.checks,
     answered: answers.answered,
@@ -222,7 +223,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     for (const [extId, result] of written.results)
       if (result.accepted) result.id ??= standing.found.get(extId)?.id;
     await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
-    noteWritten(toWrite, written, note);
+    noteWritten(stream, toWrite, written, note);
     const keysOf = (extIds: ReadonlySet<string>) =>
       new Set(toWrite.flatMap(({ object, record }) => (extIds.has(object.extId) ? record.localKey : [])));
     for (const key of keysOf(written.sent)) unanswered.add(key);
@@ -243,6 +244,7 @@ function without(owned: ReadonlySet<string>, kept: Write['kept'] = []): Readonly
 
 /** Notes the outcomes of objects that were answered, and of those that the service fails on. */
 function noteWritten(
+  stream: Stream,
   toWrite: readonly Write[],
   { results, culprits, isAnyAccepted }: Written,
   note: NoteOutcome,
@@ -251,6 +253,9 @@ function noteWritten(
     const { extId } = write.object;
     const result = results.get(extId);
     const final = result && ofPut(write, result, isAnyAccepted);
+    const isFirst = write.record.objectHash === null;
+    if (final?.outcome === 'synced')
+      final.written = writtenFields(write.object, write.standing, isFirst ? undefined : stream.owned);
     if (final) note(final);
     else if (culprits.has(extId)) note(failsOnObject(write, FAILS_ON_OBJECT, culprits.get(extId)));
   }

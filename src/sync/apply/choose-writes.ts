@@ -199,6 +199,6 @@ export function chooseWrites(
       return note(unchanged(write, standing.id));
     if (standing && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
-    return [{ ...write, object: merged, kept, former }];
+    return [{ ...write, object: merged, kept, former, standing }];
   });
 }

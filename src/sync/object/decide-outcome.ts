@@ -39,6 +39,8 @@ export interface Write {
   acceptedFields?: string | null;
   /** Fields that the write leaves as they are at the service. */
   kept?: readonly KeptField[];
+  /** The object as it was read before the write; undefined: it was not read, or is not there. */
+  standing?: DestinationObject | undefined;
   /** Another record, whose row is there, has the number of the object that is to be retired. */
   hasNumberOfRow?: boolean;
   /** The record is linked to the object, whatever its template makes. */

@@ -121,9 +121,9 @@ export async function chooseRetirements(
   // 12. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
   // was asked of the service before it may have taken long.
   const unowned = await leaveToRows(deps, free, note);
-  return unowned.flatMap(({ standing, ...write }) =>
+  return unowned.flatMap((write) =>
     // 13. It is inactive already.
-    isInactive({ standing, ...write }) ? note(outcome.unchanged(write, standing.id)) : [write],
+    isInactive(write) ? note(outcome.unchanged(write, write.standing.id)) : [write],
   );
 }
 

@@ -9,7 +9,8 @@ import type { CatalogueTable } from '../../mirror/read-catalogue.js';
 import type { LoadReading, Mirror } from '../../mirror/mirror.js';
 import { type Stream, readsSameLoad } from '../../streams/stream.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
-import { readClock, type State } from '../../state/database.js';
+import { query, readClock, type State } from '../../state/database.js';
+import type { HistoryRule } from '../../state/history.js';
 import { readLoad } from '../../state/freshness.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
@@ -88,6 +89,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   });
   yield* state;
   if (opened) yield* checkSnapshots(opened);
+  if (opened) yield* checkHistory(opened.db, configuration);
   const mirrorFindings = await attempt('mirror', async () => {
     const { database, version } = await mirror.ping();
     return `database ${database}, PostgreSQL ${version}`;
@@ -161,6 +163,14 @@ export async function* checkSnapshots(
     text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
     remedy: 'End it where it belongs, or as docs/costs.md says below "A transaction stays open".',
   };
+}
+
+/** Values in the history that the configuration keeps no longer. */
+export async function* checkHistory(db: State['db'], { history }: HistoryRule): AsyncGenerator<Finding> {
+  const [row] = await query(db)`SELECT FROM slotsync.history WHERE field_values IS NOT NULL LIMIT 1`;
+  if (history === 'values' || !row) return;
+  const text = `the history still has values of fields, and the configuration has history: '${history}'`;
+  yield { what: 'history', result: 'warning', text, remedy: 'The next sync deletes them.' };
 }
 
 /** By what a restored database, or another one, would be noticed. */

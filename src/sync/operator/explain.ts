@@ -37,7 +37,7 @@ export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'> & {
 export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 
 const CONTEXT = { lane: 'incremental' } as const;
-const MOST_BATCHES = 5;
+const MOST_LISTED = 5;
 
 /** Explains one record of a stream, by its key: its row (`isWhole`: also the columns that the mapping does not read), the object that the row becomes, and the object at the service. Throws what mirror, state and service throw. */
 export async function explainRecord(
@@ -51,7 +51,7 @@ export async function explainRecord(
   const found = rows.get(key);
   let rowCount = 0;
   for await (const lines of mirror.readHashes(stream, { keys: [key] })) rowCount += lines.length;
-  const known = await readKnown(state.db, stream.name, key, MOST_BATCHES);
+  const known = await readKnown(state.db, stream.name, key, MOST_LISTED);
   const { record, link, former } = known;
   const { columns, watched } = watchColumns(stream, rows);
   const rendered = (await renderRows(state, stream, watched)).get(key);

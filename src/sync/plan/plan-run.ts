@@ -13,6 +13,7 @@ import { compareIdsBy } from '../../state/records/compare-ids.js';
 import { deleteBatches, insertBatches, type NewBatch, type QueuedBatch } from '../../state/runs/batches.js';
 import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
+import { pruneHistory } from '../../state/history.js';
 import { pruneRuns } from '../../state/retention.js';
 import {
   asPlanner,
@@ -93,9 +94,9 @@ export async function planRun(
     const isIncremental = run.kind === 'incremental';
     const isPruned = !isIncremental || runId % PRUNE_EVERY === 0;
     const pruning = isPruned
-      ? pruneRuns(state.db).catch((error: unknown) =>
-          log.warn({ code: codeOf(error) }, 'old runs were not deleted'),
-        )
+      ? pruneRuns(state.db)
+          .then(() => pruneHistory(state.db, deps))
+          .catch((error: unknown) => log.warn({ code: codeOf(error) }, 'old runs were not deleted'))
       : undefined;
     await deps.recognize?.(isIncremental ? MINUTE : JUST_NOW);
     await compareIdsAsConfigured(deps);

@@ -4,9 +4,10 @@ import type { Logger } from '../../process/logger.js';
 import type { Meter } from '../../process/meter.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import { readClock, type State } from '../../state/database.js';
+import type { HistoryRule } from '../../state/history.js';
 import type { Stream } from '../../streams/stream.js';
 
-export interface SyncDeps {
+export interface SyncDeps extends HistoryRule {
   mirror: Mirror;
   destination: Destination;
   state: State;

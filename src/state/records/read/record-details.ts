@@ -4,6 +4,7 @@ import { anyOf, type Queries } from '../../database.js';
 import { readDriftOf } from '../../drift/read-drift.js';
 import { findExceptions } from '../../exceptions.js';
 import { recordName } from '../outcome-types.js';
+import { listWrites } from '../../history.js';
 import { batches, changes, records, runs } from '../../schema.js';
 import { readLinks } from '../links.js';
 import { listFormerObjects } from './former-objects.js';
@@ -20,8 +21,8 @@ export async function readRecord(db: Queries, stream: string, localKey: string) 
   return row;
 }
 
-/** All of one key but its gate: `mostBatches` of the batches that had it, latest first. */
-export async function readKnown(db: Queries, stream: string, key: string, mostBatches: number) {
+/** All of one key but its gate: as many of its writes, and of the batches that had it, latest first. */
+export async function readKnown(db: Queries, stream: string, key: string, most: number) {
   const named = { stream, localKey: key };
   return {
     stream,
@@ -32,7 +33,8 @@ export async function readKnown(db: Queries, stream: string, key: string, mostBa
     /** Leaves it as it is. */
     exception: (await findExceptions(db, [named])).get(recordName(named)),
     drift: await readDriftOf(db, named),
-    batches: await listBatchesOf(db, stream, key, mostBatches),
+    batches: await listBatchesOf(db, stream, key, most),
+    writes: await listWrites(db, named, most),
     /** The records that refer to it and wait for it. */
     waiting: await readWaiting(db, named),
     /** Times it stands in the inbox. */

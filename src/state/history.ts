@@ -1,0 +1,73 @@
+// The history of accepted writes: one short row each, written with the outcome of its record. A key keeps its rows when its
+// object passes to another key.
+import { sql, type SQL } from 'drizzle-orm';
+import type { ParsedConfig } from '../streams/config-schema.js';
+import { query, type Queries, type RowOf } from './database.js';
+import { toStorableJson, type Outcome, type RecordKey } from './records/outcome-types.js';
+import type { history, historyKinds } from './schema.js';
+
+/** The part of each write that is kept, and for how many days; the default of the configuration unless given. */
+export type HistoryRule = Partial<Pick<ParsedConfig, 'history' | 'historyDays'>>;
+
+/** Rows deleted in one statement, so that no transaction is long. */
+const ROWS_AT_ONCE = 20_000;
+
+/** The names of the fields of a write as JSON, and their values where they are kept: as `notingWrites` reads them. */
+export function rowOfWrite(outcome: Outcome, { history: keeps = 'names' }: HistoryRule) {
+  if (outcome.outcome !== 'synced' || !outcome.written || keeps === 'none') return undefined;
+  const { written } = outcome;
+  // The service may hold texts that PostgreSQL does not store.
+  const values = keeps === 'values' ? (JSON.parse(toStorableJson(written)) as unknown) : undefined;
+  return { names: JSON.stringify(written.map(({ field }) => field)), values };
+}
+
+/** Queries that add the writes among `outcomes` that were written: those with `names`. */
+export const notingWrites = ({
+  stream,
+  runId,
+}: {
+  stream: string;
+  runId: number;
+}): SQL => sql`, kinds AS MATERIALIZED (
+  SELECT k.*, r.started_by, (SELECT min(h.id) FROM slotsync.history_kinds AS h WHERE h.fields = k.fields
+    AND h.stream = ${stream} AND h.operation = k.operation AND h.started_by = r.started_by) AS id
+  FROM slotsync.runs AS r, (SELECT operation, names, ARRAY(SELECT jsonb_array_elements_text(names::jsonb)) AS fields
+    FROM outcomes WHERE is_written AND names IS NOT NULL GROUP BY operation, names) AS k WHERE r.id = ${runId}::bigint
+), new_kinds AS (
+  INSERT INTO slotsync.history_kinds (stream, operation, started_by, fields)
+  SELECT ${stream}, operation, started_by, fields FROM kinds WHERE id IS NULL RETURNING id, operation, fields
+), noted AS (
+  INSERT INTO slotsync.history (at, run_id, kind_id, local_key, field_values)
+  SELECT now(), ${runId}::int, coalesce(k.id, n.id), o.key, o.field_values FROM outcomes AS o JOIN kinds AS k USING (operation, names)
+  LEFT JOIN new_kinds AS n ON k.id IS NULL AND n.operation = k.operation AND n.fields = k.fields WHERE o.is_written
+)`;
+
+/** A row of `history` is one of the stream. */
+export const isKindOf = (stream: string): SQL =>
+  sql`kind_id IN (SELECT id FROM slotsync.history_kinds WHERE stream = ${stream})`;
+
+/** An accepted write of a record. */
+export type NotedWrite = Pick<RowOf<typeof history>, 'at' | 'runId' | 'fieldValues'> &
+  Pick<RowOf<typeof historyKinds>, 'startedBy' | 'operation' | 'fields'>;
+
+/** The latest writes of a record, latest first. */
+export const listWrites = (db: Queries, { stream, localKey }: RecordKey, most: number) =>
+  query<NotedWrite>(db)`
+    SELECT h.at, h.run_id AS "runId", k.started_by AS "startedBy", k.operation, k.fields, h.field_values AS "fieldValues"
+    FROM slotsync.history AS h JOIN slotsync.history_kinds AS k ON k.id = h.kind_id
+    WHERE h.local_key = ${localKey} AND k.stream = ${stream} ORDER BY h.at DESC, h.run_id DESC LIMIT ${most}::int`;
+
+/** Deletes writes that are older than they are kept, and what is kept no longer. */
+export async function pruneHistory(db: Queries, { history: keeps = 'names', historyDays = 90 }: HistoryRule) {
+  const before = sql`now() - make_interval(secs => ${historyDays * 24 * 60 * 60})`;
+  const isOld = keeps === 'none' ? sql`true` : sql`at < ${before}`;
+  await inParts(db, sql`DELETE FROM slotsync.history`, isOld);
+  if (keeps === 'names')
+    await inParts(db, sql`UPDATE slotsync.history SET field_values = NULL`, sql`field_values IS NOT NULL`);
+}
+
+/** Repeats a statement over some of the rows that fulfil a condition until no row is left. */
+async function inParts(db: Queries, statement: SQL, isMeant: SQL): Promise<void> {
+  const some = sql`SELECT ctid FROM slotsync.history WHERE ${isMeant} LIMIT ${ROWS_AT_ONCE}::int`;
+  while ((await query(db)`${statement} WHERE ctid = ANY (ARRAY(${some}))`).count === ROWS_AT_ONCE);
+}
