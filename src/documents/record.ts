@@ -76,6 +76,7 @@ function inState(
       'In doubt',
       'the service may hold something other than what was accepted last; it is asked again',
     ],
+    record?.endsAt && ['Ends', text`${record.endsAt}; graceDays count from then when the row is gone`],
     record?.checkAfter && ['Checked again', describeCheck(record, record.checkAfter)],
     link && ['Link', describeLink(link)],
     link && ['To undo the link', text`${{ command: commandFor('slotsync match --unlink', stream, key) }}`],

@@ -25,6 +25,7 @@ import {
   findMissingColumns,
   findSingleValues,
   findUnfitKeys,
+  findUntimed,
   keyConditions,
   type NamedColumn,
 } from './source-reader.js';
@@ -152,6 +153,7 @@ export function createMirror({
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
     async checkStream(stream: Stream): Promise<string[]> {
+      const { graceDays } = stream;
       const others: readonly NamedColumn[] = [
         ...stream.references.flatMap(({ fieldId, key }) =>
           key.map((column) => [`references['${fieldId}']`, column] as const),
@@ -160,12 +162,14 @@ export function createMirror({
         ...(stream.freshness?.column === undefined
           ? []
           : [['freshness.column', stream.freshness.column] as const]),
+        ...(typeof graceDays === 'object' ? [['graceDays.column', graceDays.column] as const] : []),
       ];
       const { fault } = stream.lookups;
       if (fault && !isSourceFault(fault)) throw fault;
       const faults = await reader.check(stream, (types) => [
         ...findMissingColumns(stream, others, types),
         ...findSingleValues(stream, types),
+        ...findUntimed(stream, types),
       ]);
       return fault ? [...faults, messageOf(fault)] : faults;
     },

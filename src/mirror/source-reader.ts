@@ -284,6 +284,15 @@ export function findSingleValues({ fields, rules }: Stream, types: ColumnTypes):
   });
 }
 
+/** The fault of a column of `graceDays` that holds no time. */
+export function findUntimed({ graceDays }: Stream, types: ColumnTypes): string[] {
+  const [name, type] = typeof graceDays === 'object' ? [graceDays.column, types.get(graceDays.column)] : [];
+  if (type === undefined || sourceSql.isTimeType(type)) return [];
+  return [
+    `graceDays.column: column ${name} is ${type}; name a date or a timestamp, or let a query convert it`,
+  ];
+}
+
 /** A fault for each of the columns that is not there. */
 export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): string[] {
   return named

@@ -489,6 +489,8 @@ export const records = slotsync.table(
     checkAfter: time('check_after'),
     /** When its row was first missing; null again once its object is retired. */
     goneSince: time('gone_since'),
+    /** The time in the column of `graceDays`, of the row that was accepted last; null: none is configured, or the row has none. */
+    endsAt: time('ends_at'),
     /** Before its row was first missing, when a whole plan last ended that found it. */
     thereUntil: time('there_until'),
     /** When its row was first seen: a batch was to send it, or a verify has adopted it. */

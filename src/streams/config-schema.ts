@@ -132,6 +132,14 @@ export interface FreshnessConfig {
 export const STREAM_OPERATIONS = ['create', 'update', 'retire'] as const;
 export type StreamOperation = (typeof STREAM_OPERATIONS)[number];
 
+/** Days that count from a time in a column: the row is gone by then, so the value counts that it had when it was accepted last. */
+export interface GraceFrom {
+  /** A date or a time; one without a zone is in UTC. Without a value the days count from when the row was found missing. */
+  column: string;
+  /** Days after that. */
+  days: number;
+}
+
 /** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
@@ -176,8 +184,8 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   batchSize?: Optional<number | 'auto'>;
   /** Megabytes of a row as text; 16 by default. A larger one is given up, unread. */
   rowLimitMegabytes?: Optional<number>;
-  /** Days after which an object whose row is gone is retired; 0 by default. */
-  graceDays?: Optional<number>;
+  /** Days after which an object whose row is gone is retired; 0 by default. With a column: they count from its value. */
+  graceDays?: Optional<number | GraceFrom>;
   /** Whether an object is retired only after its last upcoming reservation; true by default. */
   unlessReserved?: Optional<boolean>;
   /** How much one run may change without an operator's approval. */
@@ -592,7 +600,11 @@ export const streamSchema = z.strictObject({
     })
     .default('auto'),
   rowLimitMegabytes: z.number().int().min(1).max(512).default(ROW_LIMIT_MEGABYTES),
-  graceDays: days.default(0),
+  graceDays: z
+    .union([days, z.strictObject({ column, days } satisfies Shape<GraceFrom>)], {
+      error: `a number of days, from 0 to ${MOST_DAYS}, or { column: 'ends_on', days: 30 }`,
+    })
+    .default(0),
   unlessReserved: flag.default(true),
   limits: z
     .strictObject({

@@ -329,6 +329,7 @@ function fingerprint(
     externalId,
     fields,
     references,
+    graceDays,
   }: Omit<StreamDeclaration, 'fields'> & Pick<SourceDeclaration, 'fields'>,
   rules: FieldRules,
   { contents, tables }: UsedLookups,
@@ -341,6 +342,8 @@ function fingerprint(
     ...(rule ? [rule] : []),
     // What was accepted is noted again by the rules.
     ...(rules.size > 0 ? [[...rules]] : []),
+    // The value of the column is noted with every row, also where the object stays as it is.
+    ...(typeof graceDays === 'object' ? [{ endsOn: graceDays.column }] : []),
   ];
   const referred = Object.entries(references).map(([field, { stream, key: of }]) => [
     field,

@@ -74,6 +74,7 @@ describe('the fingerprint of a stream', () => {
     ['the external id', { externalId: 'hall_{room_code}' }],
     ['a field', { fields: { 'room.name': 'name', 'room.seats': 'seats' } }],
     ['a reference', { references: { 'room.building': { stream: 'buildings', key: 'building' } } }],
+    ['the column of its end, which the state notes', { graceDays: { column: 'ends_on', days: 3 } }],
   ])('changes with %s, so that every row is checked again', (_, changes) => {
     expect(fingerprint(changes)).not.toBe(fingerprint());
   });

@@ -10,6 +10,7 @@ export interface AdoptedRecord extends RecordKey {
   /** Empty: the object is not as its row says. */
   objectHash: string;
   acceptedFields?: string | null;
+  endsAt?: string | undefined;
 }
 
 /** Makes the records that are not there yet, as accepted; returns those that were made. */
@@ -21,11 +22,11 @@ export async function insertAdopted(
   if (adopted.length === 0) return [];
   return query<RecordKey & { isEqual: boolean }>(db)`
     INSERT INTO slotsync.records (stream, local_key, external_id, destination_id, source_hash, object_hash,
-      accepted_fields, status, run_id, synced_at)
-    SELECT stream, "localKey", "externalId", "destinationId", "sourceHash", "objectHash", "acceptedFields", 'synced',
+      accepted_fields, ends_at, status, run_id, synced_at)
+    SELECT stream, "localKey", "externalId", "destinationId", "sourceHash", "objectHash", "acceptedFields", "endsAt", 'synced',
       ${runId}::bigint, now()
     FROM jsonb_to_recordset(${JSON.stringify(adopted)}::jsonb) AS a(stream text, "localKey" text, "externalId" text,
-      "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text)
+      "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "endsAt" timestamptz)
     ON CONFLICT DO NOTHING
     RETURNING stream, local_key AS "localKey", object_hash <> '' AS "isEqual"`;
 }

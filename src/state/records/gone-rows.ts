@@ -1,6 +1,7 @@
 // Records whose row is gone from the mirror: since when, the key that it seems to have now, and the end of those the service
 // never had, or whose stream retires nothing.
 import { sql } from 'drizzle-orm';
+import type { Stream } from '../../streams/stream.js';
 import { anyOf, query, type Queries } from '../database.js';
 import { MAY_BE_AT_SERVICE, PLANNED_AT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
@@ -36,11 +37,17 @@ export async function noteRenamed(
       UPDATE slotsync.records SET renamed_to = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
 }
 
-/** The keys among these whose rows have been gone for so many days. */
-export async function readLongGone(db: Queries, stream: string, keys: readonly string[], days: number) {
+/**
+ * The keys among these, whose rows are gone, that had their days of grace: since the row was found missing, or since its end. A
+ * preview has not noted that a row is missing.
+ */
+export async function readLongGone(db: Queries, { name, graceDays }: Stream, keys: readonly string[]) {
+  const isCounted = typeof graceDays === 'number';
+  const days = isCounted ? graceDays : graceDays.days;
+  const since = isCounted ? sql`gone_since` : sql`coalesce(ends_at, gone_since, now())`;
   const rows = await query<{ localKey: string }>(db)`
-    SELECT local_key AS "localKey" FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
-      AND gone_since <= now() - make_interval(secs => ${days * 24 * 60 * 60})`;
+    SELECT local_key AS "localKey" FROM slotsync.records WHERE stream = ${name} AND local_key = ${anyOf(keys)}
+      AND ${since} <= now() - make_interval(secs => ${days * 24 * 60 * 60})`;
   return new Set(rows.map(({ localKey }) => localKey));
 }
 

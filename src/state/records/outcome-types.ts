@@ -38,6 +38,8 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       operation?: keyof AcceptedCounts | undefined;
       /** The fields that it changed, or sent unread; for the history. */
       written?: readonly WrittenField[];
+      /** When the row ends, by the column of `graceDays`: a time as PostgreSQL reads it. */
+      endsAt?: string | undefined;
       destinationId?: string | undefined;
       sourceHash: string;
       objectHash: string;

@@ -47,6 +47,7 @@ const SET_BY_OUTCOME = {
   attempts: sql`CASE WHEN accepted THEN 0 ELSE r.attempts + 1 END`,
   in_doubt: sql`NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false))`,
   gone_since: sql`CASE WHEN NOT accepted THEN r.gone_since END`,
+  ends_at: sql`CASE WHEN accepted AND NOT o.retired THEN o."endsAt" ELSE r.ends_at END`,
   synced_at: sql`CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END`,
   resend: sql`CASE WHEN NOT ended THEN r.resend END`,
   resend_since: sql`CASE WHEN NOT ended THEN r.resend_since END`,
@@ -73,7 +74,7 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs, histo
         SELECT ${sql.join(Object.values(columns), sql`, `)}
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "waitsFor" text,
-          "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
+          "inDoubt" boolean, "secondLookAfterSeconds" float8, "endsAt" timestamptz), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
           coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
         ) AS a(accepted, ended, shared)),
@@ -146,7 +147,8 @@ function seenInSync(outcomes: readonly Outcome[]) {
 /** An outcome as the statement reads it. */
 function toRow(outcome: Outcome, history: HistoryRule = {}) {
   if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
-    const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields } = outcome;
+    const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields, endsAt } =
+      outcome;
     return {
       outcome: outcome.outcome,
       operation,
@@ -156,6 +158,7 @@ function toRow(outcome: Outcome, history: HistoryRule = {}) {
       sourceHash,
       objectHash,
       acceptedFields: acceptedFields ?? undefined,
+      endsAt,
       ...rowOfWrite(outcome, history),
     };
   }

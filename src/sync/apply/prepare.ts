@@ -7,7 +7,7 @@ import type { Stream } from '../../streams/stream.js';
 import * as outcome from '../object/decide-outcome.js';
 import type { NoteOutcome, Write } from '../object/decide-outcome.js';
 import { renderRows, type Rendered } from '../object/render.js';
-import { startRetirements } from '../object/retire.js';
+import { endOf, startRetirements } from '../object/retire.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
@@ -43,7 +43,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     }
     const { object, link } = result;
     const acceptedFields = acceptedText(stream.rules, object);
-    const write = {
+    const write: Write = {
       record,
       object,
       sourceHash,
@@ -51,6 +51,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       acceptedFields,
       retires: false,
       link,
+      endsAt: endOf(stream, rows.get(key)?.row),
     };
     const beside = shared.get(key);
     if (beside !== undefined)

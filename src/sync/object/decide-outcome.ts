@@ -39,6 +39,8 @@ export interface Write {
   acceptedFields?: string | null;
   /** Fields that the write leaves as they are at the service. */
   kept?: readonly KeptField[];
+  /** When the row ends, as `endOf` returns it. */
+  endsAt?: string | undefined;
   /** The object as it was read before the write; undefined: it was not read, or is not there. */
   standing?: DestinationObject | undefined;
   /** Another record, whose row is there, has the number of the object that is to be retired. */
@@ -140,7 +142,7 @@ export const updateLeftOut = (write: Write, destinationId: string): Outcome =>
 
 /** Made as a literal at once, because copies of it took 4 % of the time of a load. */
 function acceptance(
-  { record, object, sourceHash, objectHash, acceptedFields, retires, link }: Write,
+  { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt }: Write,
   outcome: 'synced' | 'unchanged',
   destinationId?: string,
   operation?: keyof AcceptedCounts,
@@ -156,6 +158,7 @@ function acceptance(
     acceptedFields,
     retired: retires,
     assigned: link?.assignsId,
+    endsAt,
   };
 }
 

@@ -9,6 +9,7 @@ import type { RecordKey } from '../../state/records/outcome-types.js';
 import { wasSent } from '../../state/records/record-state.js';
 import { hasUnsentWrites, type Batch } from '../../state/runs/batches.js';
 import type { RunKind, RunRange } from '../../state/schema.js';
+import type { Row } from '../../streams/config-schema.js';
 import { createObject, hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
@@ -30,13 +31,23 @@ export function maySeeGone({ kind, range }: { kind: RunKind; range: RunRange | n
 /** 2. A row must have been gone for the stream's `graceDays`. Returns those of the entries that are due. */
 export async function chooseDue<T extends { key: string }>(
   { db }: State,
-  { name, graceDays }: Stream,
+  stream: Stream,
   entries: readonly T[],
 ): Promise<readonly T[]> {
-  if (graceDays === 0 || entries.length === 0) return entries;
+  if (stream.graceDays === 0 || entries.length === 0) return entries;
   const keys = entries.map(({ key }) => key);
-  const due = await readLongGone(db, name, keys, graceDays);
+  const due = await readLongGone(db, stream, keys);
   return entries.filter(({ key }) => due.has(key));
+}
+
+/** A date or a time of a row as the mirror prints it, up to the year 9999. */
+const TIME = /^(\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?)(?:\+00)?$/;
+
+/** The time from which the `graceDays` of a row count when it is gone; undefined: from when it is found missing. */
+export function endOf({ graceDays }: Stream, row: Row | undefined): string | undefined {
+  if (typeof graceDays !== 'object' || !row) return undefined;
+  const [, time] = TIME.exec(String(row[graceDays.column])) ?? [];
+  return time === undefined ? undefined : `${time} UTC`;
 }
 
 // 3. An empty source retires nothing, and 4. a mass retirement is held: limits/decide.ts.

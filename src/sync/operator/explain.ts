@@ -123,9 +123,10 @@ function findLeftOut(
 }
 
 /** The rows, and the columns that the mapping has read of them: the declared ones, and others as a function reads them. */
-function watchColumns({ key, externalId, fields }: Stream, rows: ReadonlyMap<string, MirrorRow>) {
+function watchColumns({ key, externalId, fields, graceDays }: Stream, rows: ReadonlyMap<string, MirrorRow>) {
   const declared = [...fields.values()].map((from) => (typeof from === 'object' ? from.column : from));
-  const columns = new Set<unknown>([...key, ...templateColumns(externalId), ...declared]);
+  const ends = typeof graceDays === 'object' ? [graceDays.column] : [];
+  const columns = new Set<unknown>([...key, ...templateColumns(externalId), ...declared, ...ends]);
   const get = (row: Row, column: string) => {
     columns.add(column);
     return row[column];

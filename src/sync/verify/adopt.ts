@@ -7,6 +7,7 @@ import { hashObject } from '../../streams/destination-object.js';
 import { acceptedText } from '../../streams/field-rules.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';
 import { differencesOf, readBeside, type Owner } from '../object/compare-objects.js';
+import { endOf } from '../object/retire.js';
 import type { Pass } from './read-back.js';
 
 /** The objects of one stream, counted by what became of them. */
@@ -91,6 +92,7 @@ function recordOf(
     ...named,
     sourceHash: row.hash,
     objectHash: hashObject(rendered.object),
+    endsAt: endOf(stream, row.row),
     acceptedFields: acceptedText(stream.rules, rendered.object),
   };
 }
