@@ -207,11 +207,8 @@ function sidesSections(sides: RecordExplained): Section[] {
     {
       id: 'changes',
       title: 'What a write would change',
-      paragraphs: !object
-        ? []
-        : changes.length === 0
-          ? ['A write would change nothing.']
-          : changes.map(describeChange),
+      paragraphs:
+        object && changes.length === 0 ? ['A write would change nothing.'] : changes.map(describeChange),
     },
     ...(kept.length === 0
       ? []

@@ -140,6 +140,16 @@ export interface GraceFrom {
   days: number;
 }
 
+type FixedValue = string | number | boolean;
+
+/** A retirement that writes fields too. */
+export interface RetireWith<Service extends ServiceNames = ServiceNames> {
+  /** Always true: an object that stays active is kept as it is. */
+  deactivate: true;
+  /** Field id at the service to its value, the same for every object. A list is several values, and null empties the field. */
+  fields: ByField<Service, FixedValue | FixedValue[] | null>;
+}
+
 /** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
@@ -174,8 +184,8 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * `create` the stream only changes objects that are at the service already.
    */
   operations?: Optional<StreamOperation[]>;
-  /** The fate of an object whose row is gone: `deactivate` it, or `keep` it as it is (the default). */
-  retire?: Optional<'keep' | 'deactivate'>;
+  /** The fate of an object whose row is gone: `deactivate` it, with fields that are set then, or `keep` it (the default). */
+  retire?: Optional<'keep' | 'deactivate' | RetireWith<Service>>;
   /** `fields` (the default) reads each object and keeps fields that are not mapped; `object` replaces it unread. */
   owns?: Optional<'fields' | 'object'>;
   /** Objects in one request. `auto` (the default) begins at 100 and learns what the service takes well, at most 1000; a
@@ -563,6 +573,14 @@ function findStreamNameFault(text: string): string | undefined {
   return text in {} ? 'every object of JavaScript has something of this name; choose another one' : undefined;
 }
 
+const fixedValue = z.union([name('a value'), z.number(), z.boolean()]);
+const retireWith = z.strictObject({
+  deactivate: z.literal(true),
+  fields: z
+    .record(serviceName('a field id'), z.union([fixedValue, z.array(fixedValue), z.null()]))
+    .refine((set) => Object.keys(set).length > 0, "at least one field; without any, write 'deactivate'"),
+} satisfies Shape<RetireWith>);
+
 export const streamSchema = z.strictObject({
   from: source,
   key,
@@ -592,7 +610,11 @@ export const streamSchema = z.strictObject({
     .array(z.enum(STREAM_OPERATIONS, "'create', 'update' or 'retire'"), 'a list of operations')
     .min(1, "at least one of 'create', 'update' and 'retire'; to send nothing for a time: slotsync freeze")
     .optional(),
-  retire: z.enum(['keep', 'deactivate'], "'keep' or 'deactivate'").default('keep'),
+  retire: z
+    .union([z.enum(['keep', 'deactivate']), retireWith], {
+      error: "'keep', 'deactivate', or { deactivate: true, fields: { 'room.name': 'closed' } }",
+    })
+    .default('keep'),
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
   batchSize: z
     .union([z.literal('auto'), z.number().int().min(1).max(MOST_OBJECTS)], {

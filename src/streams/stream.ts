@@ -14,6 +14,7 @@ import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate }
 import type { ExternalIdRule } from './external-id-rule.js';
 import { DEFAULT_RULE, type FieldRule, type FieldRules } from './field-rules.js';
 import { fingerprintOf } from './fingerprints.js';
+import { toValues } from './field-values.js';
 import { listContent, useLookups, type FieldSource, type Lookup, type UsedLookups } from './lookups.js';
 import { parseSource, type Source } from './source.js';
 
@@ -44,8 +45,12 @@ type SourceDeclaration = Omit<Pick<StreamDeclaration, SourceKey>, 'fields'> & {
 };
 
 /** A kind of record that is synced. */
-export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references' | 'write'> {
+export interface Stream
+  extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references' | 'write' | 'retire'> {
   name: string;
+  retire: 'keep' | 'deactivate';
+  /** Fields that a retirement sets, with their values. */
+  retireFields: ReadonlyMap<string, readonly string[]>;
   references: readonly Reference[];
   /** External ids of the types that its objects may have at the service: `type`, and the subtypes. */
   objectTypes: ReadonlySet<string>;
@@ -181,7 +186,8 @@ function resolveStream(
   faults: Fault[],
 ): Unleveled {
   const at = `streams.${name}`;
-  const { from, key, rowSecurity, externalId, rowLimitMegabytes, references, ...declared } = declaration;
+  const { from, key, rowSecurity, externalId, rowLimitMegabytes, references, retire, ...declared } =
+    declaration;
   const { fields, rules } = splitRules(declaration, at, faults);
   const given = { from, key, rowSecurity, externalId, fields, rowLimitMegabytes };
   const source = resolveDeclared(given, at, streams, faults);
@@ -191,7 +197,7 @@ function resolveStream(
       const message = `'${fieldId}' is not among the stream's fields and references: ${[...owned].join(', ')}`;
       faults.push({ path: `${at}.match[${place}]`, message });
     }
-  const retires = declared.retire === 'deactivate';
+  const retires = retire !== 'keep';
   if (retires && !sends(declared, 'retire')) {
     const message = "leaves 'retire' out, and retire: 'deactivate' asks for it; remove one of the two";
     faults.push({ path: `${at}.operations`, message });
@@ -200,10 +206,13 @@ function resolveStream(
     const message = "has only 'retire', which retire: 'deactivate' asks for; add that, or another operation";
     faults.push({ path: `${at}.operations`, message });
   }
+  const set = typeof retire === 'string' ? {} : retire.fields;
   return {
     ...declared,
     name,
     ...source,
+    retire: typeof retire === 'string' ? retire : 'deactivate',
+    retireFields: new Map(Object.entries(set).map(([fieldId, value]) => [fieldId, toValues(value)])),
     references: Object.entries(references).map(([fieldId, reference]) => {
       const path = `${at}.references.${fieldId}`;
       if (Object.hasOwn(fields, fieldId))

@@ -6,6 +6,7 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import { importFile } from '../../src/config/load-file.js';
 import { defineDialect, type DialectDefinition, type DialectParts } from '../../src/dialect/dialect.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { listWrites } from '../../src/state/history.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -413,6 +414,31 @@ it('patching: an update sends only the fields of the mapping, and a retirement n
   await world.sync('rooms');
   expect(bodies.flatMap(({ objects }) => objects)).toMatchObject([{ active: false, fields: [] }]);
   expect(world.fieldsOf('room_B')).toEqual({ 'room.name': 'Bridge', 'room.note': 'by hand' });
+});
+
+it('patching: a retirement sends the fields that it sets, and those not mapped are emptied when the row is back', async () => {
+  const fields = { 'room.name': 'closed', 'room.note': 'closed' };
+  const retiring = { ...OWN_ROOMS, retire: { deactivate: true, fields } } as const;
+  const world = await campus(PATCHING, { ...CONFIG, streams: { rooms: retiring } });
+  await world.sync();
+  const [row] = await world.sql`DELETE FROM rooms WHERE code = 'B' RETURNING *`;
+  await world.sync();
+  const closed = world.fieldsOf('room_B');
+  expect(closed).toMatchObject(fields);
+  await world.sql`INSERT INTO rooms ${world.sql(row ?? {})}`;
+  await world.sync();
+  expect(world.sandbox.object('room_B')).toMatchObject({ active: true });
+  expect(world.fieldsOf('room_B')).toEqual({ ...closed, 'room.name': 'Bridge', 'room.note': undefined });
+  await world.sql`UPDATE rooms SET seats = NULL WHERE code = 'B'`;
+  await world.sync();
+  const writes = await listWrites(world.state.db, { stream: 'rooms', localKey: 'B' }, 10);
+  // The last write was not preceded by a reading.
+  expect(writes.map(({ operation, fields: written }) => [operation, ...written])).toEqual([
+    ['update', 'room.name', 'room.seats'],
+    ['update', 'active', 'room.name', 'room.note'],
+    ['retire', 'active', 'room.name', 'room.note'],
+    ['create', 'room.name', 'room.seats'],
+  ]);
 });
 
 describe('a dialect that is wrong', () => {

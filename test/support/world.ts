@@ -484,7 +484,7 @@ export function schemaOf(streams: readonly Stream[]): SandboxSchema {
     streams.flatMap(({ type, subtypes }) => subtypes.map((subtype) => [subtype, type] as const)),
   );
   const types = new Set(streams.flatMap(({ objectTypes }) => [...objectTypes]));
-  const fields = new Set(streams.flatMap(({ owned }) => [...owned]));
+  const fields = new Set(streams.flatMap(({ owned, retireFields }) => [...owned, ...retireFields.keys()]));
   return {
     types: [...types].map((extId) => ({ extId, parent: parents.get(extId) })),
     fields: [...fields].map((extId) => ({ extId })),

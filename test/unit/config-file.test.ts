@@ -373,7 +373,8 @@ describe('a configuration with faults', () => {
         "a column name, a function of the row: (row) => …, { column: 'code', lookup: 'name' }, or { from: …, write: 'changed' }",
       'streams.rooms.fields.': 'a field id: must not be empty',
       'streams.rooms.references.room.building': expect.stringContaining('expected object'),
-      'streams.rooms.retire': "'keep' or 'deactivate'",
+      'streams.rooms.retire':
+        "'keep', 'deactivate', or { deactivate: true, fields: { 'room.name': 'closed' } }",
       'streams.rooms.owns': "'fields' or 'object'",
       'streams.rooms.batchSize': "'auto', or a whole number of objects from 1 to 1000",
       'streams.rooms.limits.retire.percent': expect.stringContaining('<=100'),
@@ -640,6 +641,32 @@ describe('a configuration with faults', () => {
       'days beyond ten years',
       stream({ graceDays: 1e9 }),
       'streams.rooms.graceDays: a number of days, from 0 to 3660',
+    ],
+    ...[
+      { deactivate: false },
+      { deactivate: false, fields: { 'room.name': 'closed' } },
+      {},
+      { deactivate: true, fields: { 'room.name': () => 'closed' } },
+      { deactivate: true, fields: { 'room.name': NaN } },
+    ].map((retire): [string, unknown, string] => [
+      `a retirement such as ${JSON.stringify(retire)}`,
+      stream({ retire }),
+      "streams.rooms.retire: 'keep', 'deactivate', or { deactivate: true, fields: { 'room.name': 'closed' } }",
+    ]),
+    [
+      'a retirement that sets no field',
+      stream({ retire: { deactivate: true, fields: {} } }),
+      "streams.rooms.retire.fields: at least one field; without any, write 'deactivate'",
+    ],
+    [
+      'a retirement that sets a text with a NUL character',
+      stream({ retire: { deactivate: true, fields: { 'room.name': 'a\0' } } }),
+      'streams.rooms.retire.fields.room.name: a value: contains a NUL character or half a character; write it again',
+    ],
+    [
+      'days of grace without their number',
+      stream({ graceDays: { column: 'ends_on' } }),
+      "streams.rooms.graceDays: a number of days, from 0 to 3660, or { column: 'ends_on', days: 30 }",
     ],
     ['a history of something else', section({ history: 'all' }), "history: 'names', 'values' or 'none'"],
     ['a history of no day', section({ historyDays: 0 }), 'historyDays: a number of days above 0'],

@@ -46,6 +46,8 @@ describe('fingerprint of a declaration', () => {
     ['batchSize', { batchSize: 7 }],
     ['rowLimitMegabytes', { rowLimitMegabytes: 32 }],
     ['graceDays', { graceDays: 3 }],
+    ['graceDays from a column', { graceDays: { column: 'ends_on', days: 3 } }],
+    ['fields that a retirement sets', { retire: { deactivate: true, fields: { 'course.name': 'over' } } }],
     ['unlessReserved', { unlessReserved: false }],
     ['rowSecurity', { rowSecurity: 'filtered' }],
     ['limits', { limits: { update: { count: 3 } } }],

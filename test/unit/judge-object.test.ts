@@ -74,6 +74,15 @@ describe('an object of a record', () => {
     ['that is missing', { object: null }, { kind: 'missing', fields: undefined }],
     ['of another type', { object: { typeId: 'course' } }, { kind: 'wrong_type', fields: undefined }],
     ['retired and inactive', { ...RETIRED, object: { active: false } }, 'fine'],
+    [
+      'retired and inactive, without the values that its retirement sets',
+      {
+        ...RETIRED,
+        declared: { retire: { deactivate: true, fields: { 'room.name': 'closed' } } },
+        object: { active: false },
+      },
+      'fine',
+    ],
     ['retired and missing', { ...RETIRED, object: null }, 'fine'],
     ['retired and of another type', { ...RETIRED, object: { typeId: 'course' } }, 'fine'],
     ['retired and active again', RETIRED, AGAIN_ACTIVE],

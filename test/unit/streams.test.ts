@@ -82,6 +82,8 @@ describe('the fingerprint of a stream', () => {
   it.each<[string, Partial<Declaration>]>([
     ['the size of batches', { batchSize: 7 }],
     ['what is retired', { retire: 'deactivate' }],
+    ['what a retirement sets', { retire: { deactivate: true, fields: { 'room.name': 'closed' } } }],
+    ['days of grace', { graceDays: 3 }],
     ['the limits', { limits: { retire: { count: 1 } } }],
     ['how long a reference is waited for', { waitDays: 1 }],
     ['the cursor', { cursor: 'updated_at' }],

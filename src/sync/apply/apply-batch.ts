@@ -18,6 +18,7 @@ import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
 import { failsOnObject, newRefusal, ofPut, type NoteOutcome, type Write } from '../object/decide-outcome.js';
+import { ownedOf } from '../object/render.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import { claimBatch, type ClaimDeps, type BatchWork } from './batch-claim.js';
@@ -44,8 +45,6 @@ export interface ApplyDeps extends ClaimDeps {
   earlier?: EarlierFailures;
 }
 
-/** The fields of a retirement that is a patch: it only deactivates. */
-const NOTHING: ReadonlySet<string> = new Set();
 /** A reading of the service decides for this time what is written; objects that are not sent by then are read again. */
 const READING_GOOD_FOR_MS = 10_000;
 
@@ -193,10 +192,11 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     const byExtId = new Map(toWrite.map((write) => [write.object.extId, write]));
     const written = await requests.put(stream, context, {
       // An object without an external id is named by its number, and gets one.
-      objects: toWrite.map(({ object: whole, link, record, retires, kept }): PutObject => {
-        const object = destination.patches
-          ? patchOf(whole, retires ? NOTHING : without(stream.owned, kept))
-          : whole;
+      objects: toWrite.map(({ object: whole, link, record, retires, kept, standing: before }): PutObject => {
+        const patched = retires
+          ? new Set(stream.retireFields.keys())
+          : without(ownedOf(stream, before), kept);
+        const object = destination.patches ? patchOf(whole, patched) : whole;
         return unnamed.has(object.extId)
           ? { ...object, id: link?.destinationId ?? record.destinationId ?? undefined }
           : object;

@@ -51,10 +51,13 @@ export async function readObjectsThere(
   const unreadableNumbers: Unreadable = new Map();
   const readsAll =
     readsFirst(stream, destination) || stream.objectTypes.size > 1 || stream.operations !== undefined;
+  /** An object that is not in sync may have fields that its retirement has set. */
+  const reads = ({ status }: Write['record']) =>
+    readsAll || (stream.retireFields.size > 0 && status !== 'synced');
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
-      (retires || link || readsAll || record.sourceHash === null || isLookedAt(record)),
+      (retires || link || reads(record) || record.sourceHash === null || isLookedAt(record)),
   );
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {

@@ -6,7 +6,7 @@ import type { State } from '../../state/database.js';
 import { readExternalIds } from '../../state/records/read/external-ids.js';
 import { readLinks, type Link } from '../../state/records/links.js';
 import { keyOf } from '../../streams/external-id-rule.js';
-import { mergeObject, type DestinationObject } from '../../streams/destination-object.js';
+import { createObject, mergeObject, type DestinationObject } from '../../streams/destination-object.js';
 import { applyRules, type KeptField } from '../../streams/field-rules.js';
 import type { Row } from '../../streams/config-schema.js';
 import {
@@ -94,12 +94,40 @@ export function mergeWithService(
 ): { object: DestinationObject; kept: readonly KeptField[] } {
   const typed = found && stream.objectTypes.has(found.typeId) ? { ...object, typeId: found.typeId } : object;
   const spelled = found ? spellAsThere(stream, typed, found) : typed;
-  const { object: chosen, kept } = applyRules(stream.rules, spelled, found, accepted);
-  const merged = stream.owns === 'object' ? chosen : mergeObject(chosen, found, stream.owned);
+  const set = found ? setByRetirement(stream, found) : NONE;
+  const rules =
+    set.size === 0 ? stream.rules : new Map([...stream.rules].filter(([field]) => !set.has(field)));
+  const { object: chosen, kept } = applyRules(rules, spelled, found, accepted);
+  const merged = stream.owns === 'object' ? chosen : mergeObject(chosen, found, ownedOf(stream, found));
   return {
     object: spelled.spelling === undefined ? merged : { ...merged, spelling: spelled.spelling },
     kept,
   };
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Fields of a retired object that still are as its retirement set them: the mapping has them again when its row is back. */
+function setByRetirement(
+  { retireFields }: Stream,
+  { active, fields }: DestinationObject,
+): ReadonlySet<string> {
+  if (active || retireFields.size === 0) return NONE;
+  const isAsSet = ({ fieldId, values }: DestinationObject['fields'][number]) =>
+    JSON.stringify(retireFields.get(fieldId)) === JSON.stringify(values);
+  return new Set(fields.filter(isAsSet).map(({ fieldId }) => fieldId));
+}
+
+/** The fields that a write of a row may change: the mapping's, and those that a retirement has set. */
+export function ownedOf(stream: Stream, found?: DestinationObject): ReadonlySet<string> {
+  const set = found ? setByRetirement(stream, found) : NONE;
+  return set.size === 0 ? stream.owned : new Set([...stream.owned, ...set]);
+}
+
+/** The object as its retirement writes it. */
+export function deactivate({ retireFields }: Stream, standing: ServiceObject): DestinationObject {
+  const set = createObject(standing.extId, standing.typeId, false, retireFields);
+  return { ...mergeObject(set, standing, new Set(retireFields.keys())), spelling: standing.spelling };
 }
 
 /** The object with its external id and its references spelled as at the service, where the service takes both for the same. */

@@ -10,11 +10,12 @@ import { wasSent } from '../../state/records/record-state.js';
 import { hasUnsentWrites, type Batch } from '../../state/runs/batches.js';
 import type { RunKind, RunRange } from '../../state/schema.js';
 import type { Row } from '../../streams/config-schema.js';
-import { createObject, hashObject } from '../../streams/destination-object.js';
+import { createObject, hashObject, isSameObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { isReadingFault } from '../../errors/errors.js';
 import { mayBecome, readOtherOwners, whoHas } from '../identity/who-has.js';
 import * as outcome from './decide-outcome.js';
+import { deactivate } from './render.js';
 import type { NoteOutcome, Write } from './decide-outcome.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 
@@ -113,12 +114,7 @@ export async function chooseRetirements(
     // restored may have given its number to a row's object, and another one to the object itself.
     if (!standing || (retirement.hasNumberOfRow && standing.id === record.destinationId))
       return note(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
-    const kept = standing.fields.map(({ fieldId, values, carried }) => [fieldId, values, carried] as const);
-    const { spelling } = standing;
-    const inactive = {
-      ...createObject(standing.extId, standing.typeId, false, kept, standing.carried),
-      spelling,
-    };
+    const inactive = deactivate(stream, standing);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
   // 10. Creates or updates of its stream that were not accepted may be of the row that has the object now.
@@ -126,8 +122,8 @@ export async function chooseRetirements(
     for (const retirement of open) note(outcome.retirementPostponed(retirement));
     return [];
   }
-  const isInactive = ({ standing, record }: (typeof open)[number]) =>
-    !standing.active && !mayBecomeActive(record);
+  const isInactive = ({ standing, record, object }: (typeof open)[number]) =>
+    !standing.active && isSameObject(object, standing) && !mayBecomeActive(record);
   const free = await deferReserved(deps, stream, open, isInactive, context, note);
   // 12. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
   // was asked of the service before it may have taken long.

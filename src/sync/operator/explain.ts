@@ -20,7 +20,7 @@ import { differingOf } from '../../streams/field-rules.js';
 import { sends, type Stream } from '../../streams/stream.js';
 import { externalIdOfRow } from '../identity/row-ids.js';
 import { decideOperation, parseMark, type Mark } from '../object/decide-operation.js';
-import { describeMissing, mergeWithService, renderRows } from '../object/render.js';
+import { deactivate, describeMissing, mergeWithService, renderRows } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { Context } from '../../destination/client.js';
 import { readBooking, readBookingEvents } from '../../state/bookings/read-reservations.js';
@@ -74,9 +74,11 @@ export async function explainRecord(
       ? new Map()
       : await destination.findObjects(wanted, stream.type, { ...CONTEXT, signal });
   const there = externalId === undefined ? undefined : standing.get(externalId);
-  const accepted = record?.acceptedFields;
-  const merged = object && mergeWithService(stream, object, there, accepted);
-  const changes = merged ? diffObjects(there, merged.object) : [];
+  const decision = decideOperation(found?.hash, await readMark(state, stream.name, key));
+  const retired = decision === 'retire' && stream.retire === 'deactivate' && there;
+  const merged = object && mergeWithService(stream, object, there, record?.acceptedFields);
+  const written = merged?.object ?? (retired && deactivate(stream, retired));
+  const changes = written ? diffObjects(there, written) : [];
   return {
     ...known,
     /** Undefined: there is no such row. Other columns may hold personal data that has nothing to do with the object. */
@@ -108,7 +110,7 @@ export async function explainRecord(
     /** Whether the object is the one that was accepted last. */
     isAccepted: object !== undefined && record?.objectHash === hashObject(object),
     /** The next plan's decision about it. */
-    decision: decideOperation(found?.hash, await readMark(state, stream.name, key)),
+    decision,
   };
 }
 

@@ -10,7 +10,7 @@ import { createObject, diffObjects, type FieldChange } from '../../streams/desti
 import { keptToJson, nameOfRule, type KeptField } from '../../streams/field-rules.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
-import { type Rendered, renderWithParents } from '../object/render.js';
+import { deactivate, type Rendered, renderWithParents } from '../object/render.js';
 import type { RefusedRow } from './planned-batches.js';
 import { findExistingObjects, type PlanDeps, type SoughtObject } from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
@@ -103,7 +103,7 @@ function changesOf(
 ): Pick<PlannedOperation, 'changes' | 'kept'> {
   if (!result)
     return {
-      changes: standing ? diffObjects(standing, { ...standing, active: false }) : [],
+      changes: standing ? diffObjects(standing, deactivate(stream, standing)) : [],
       kept: [],
     };
   if ('problem' in result) return NOTHING_CHANGES;

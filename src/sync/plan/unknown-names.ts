@@ -16,7 +16,9 @@ export async function findUnknownNames(
   context: Context,
 ) {
   const types = namesBy(streams, ({ objectTypes }) => [...objectTypes]);
-  const fields = namesBy(streams, ({ owned }) => [...owned]);
+  const fields = namesBy(streams, ({ owned, retireFields }) => [
+    ...new Set([...owned, ...retireFields.keys()]),
+  ]);
   return [
     ...(await findUnknown('type', types, destination.findTypes, context)),
     ...(await findUnknown('field', fields, destination.findFields, context)),
