@@ -84,7 +84,7 @@ describe('an excepted record', () => {
       },
     ],
     [
-      'the retirement of a row that is gone',
+      'a sync that finds its row gone',
       async (world) => {
         await world.sql`DELETE FROM rooms WHERE code = 'A'`;
         await world.sync();
