@@ -5,6 +5,8 @@ import { createRandom } from '../../src/sandbox/request-steps.js';
 import { codeOf, messageOf } from '../../src/errors/errors.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 
+import { endExceptions, exceptRecords, listExceptions } from '../../src/state/exceptions.js';
+import type { RecordKey } from '../../src/state/records/outcome-types.js';
 import { endFreezes, freezeStreams, listFrozen, unfreezeStreams } from '../../src/state/freezes.js';
 import { readGates, waitsForOperator, isApprovable, type Gate } from '../../src/state/gates/gates.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
@@ -71,6 +73,8 @@ const WEIGHTS = {
   pass: 2,
   prune: 7,
   advance: 12,
+  except: 5,
+  except_end: 4,
 } as const;
 type Kind = keyof typeof WEIGHTS;
 
@@ -143,6 +147,8 @@ export async function playGateHistory(
     /** `stream key`, since before the plan of the batch ended. */
     held: string[];
     frozen: string[];
+    /** External ids of accepted records that an exception leaves as they are. */
+    excepted: string[];
     /** Streams with a create or update that is held, failed or given up. */
     unsent: string[];
   }
@@ -154,12 +160,17 @@ export async function playGateHistory(
             WHERE b.id = ${batch ?? null}::bigint), true)) AS held,
         ARRAY(SELECT stream || ' ' || local_key FROM slotsync.held
           WHERE stream = ANY (${room.names}) AND coalesce(operation IN ('create', 'update', 'overwrite'), true)
+            AND NOT EXISTS (SELECT FROM slotsync.exceptions AS e WHERE e.stream = held.stream AND e.local_key = held.local_key)
           UNION SELECT stream || ' ' || local_key FROM slotsync.records WHERE stream = ANY (${room.names})
-            AND status IN ('failed', 'dead') AND gone_since IS NULL AND former_key IS NULL) AS unsent`;
+            AND status IN ('failed', 'dead') AND gone_since IS NULL AND former_key IS NULL
+            AND (stream, local_key) NOT IN (SELECT stream, local_key FROM slotsync.exceptions)) AS unsent,
+        ARRAY(SELECT external_id FROM slotsync.exceptions JOIN slotsync.records USING (stream, local_key)
+          WHERE stream = ANY (${room.names}) AND object_hash IS NOT NULL AND external_id IS NOT NULL) AS excepted`;
     const frozen = await listFrozen(db, room.names);
     return {
       held: found?.held ?? [],
       unsent: found?.unsent ?? [],
+      excepted: found?.excepted ?? [],
       frozen: frozen.map(({ stream }) => stream),
     };
   }
@@ -183,13 +194,14 @@ export async function playGateHistory(
       if (!before) continue;
       const keys = await keysOf(extId);
       const streams = new Set(keys.map((key) => key.split(' ')[0] ?? ''));
-      const both = (list: 'held' | 'frozen' | 'unsent') =>
+      const both = (list: 'held' | 'frozen' | 'unsent' | 'excepted') =>
         now[list].filter((one) => before[list].includes(one));
       const held = both('held').filter((key) => keys.includes(key));
       if (held.length > 0) faults.push(`${actor.name} sends ${extId}, and ${held.join()} is held`);
       const frozen = both('frozen').filter((stream) => streams.has(stream));
       if (frozen.length > 0 && frozen.length === streams.size)
         faults.push(`${actor.name} sends ${extId}, and ${frozen.join()} is frozen`);
+      if (both('excepted').includes(extId)) faults.push(`${actor.name} sends ${extId}, which is excepted`);
       const unsent = both('unsent').filter((key) => streams.has(key.split(' ')[0] ?? ''));
       if (!isActive && unsent.length > 0)
         faults.push(`${actor.name} retires ${extId}, and ${unsent.join()} is not sent`);
@@ -377,6 +389,12 @@ export async function playGateHistory(
     });
   }
 
+  const exceptionsHere = async () =>
+    (await listExceptions(db)).filter(({ stream }) => room.names.includes(stream));
+
+  const endException = ({ stream, localKey }: RecordKey) =>
+    db.transaction((tx) => endExceptions(tx, stream, [localKey]));
+
   const refused = { path: '/objects', method: 'PUT', fault: 'status' } as const;
   const someExtId = async () => {
     const shape = pick(shapes);
@@ -455,6 +473,19 @@ export async function playGateHistory(
       note('the first freeze ends');
       await sql`UPDATE slotsync.freezes SET ends_at = now() WHERE id = (
         SELECT id FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, id LIMIT 1)`;
+    },
+    except: async () => {
+      const [stream, keys] = [pick(room.names) ?? '', [pick(KEYS) ?? '1']];
+      note(`makes an exception of ${short(stream)} ${keys.join()}`);
+      await db.transaction((tx) =>
+        exceptRecords(tx, { stream, keys, until: null, reason: 'by hand', by: 'ada' }),
+      );
+    },
+    except_end: async () => {
+      const exception = pick(await exceptionsHere());
+      if (!exception) return;
+      note(`ends the exception of ${short(exception.stream)} ${exception.localKey}`);
+      await endException(exception);
     },
     approve: async () => {
       const gate = pick(await gatesHere());
@@ -582,6 +613,9 @@ export async function playGateHistory(
     note('quiet');
     areLimitsJudged = false;
     await workersComeToRest();
+    await judgeShown('while exceptions stand', false);
+    for (const exception of await exceptionsHere()) await endException(exception);
+    await workersComeToRest();
     await judgeShown('when workers have nothing to do', false);
     if (faults.length > 0) return;
     await unfreeze('all');
@@ -657,6 +691,7 @@ export async function playGateHistory(
     service.clearFailures();
     await endFreezes(db);
     await sql`DELETE FROM slotsync.freezes`;
+    await sql`DELETE FROM slotsync.exceptions WHERE stream = ANY (${room.names})`;
     await world.closeMirrors();
   }
   return { faults, trace, states, steps };

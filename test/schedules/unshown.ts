@@ -27,6 +27,7 @@ async function readFacts({ sql, names }: Room, { isDueEnough }: Shown): Promise<
       coalesce((SELECT jsonb_agg(stream || ' ' || local_key) FROM (
         SELECT stream, local_key FROM slotsync.held UNION SELECT stream, local_key FROM slotsync.changes
         UNION SELECT stream, local_key FROM slotsync.drift
+        UNION SELECT stream, local_key FROM slotsync.exceptions
         UNION SELECT stream, local_key FROM slotsync.records
           WHERE status IN ('failed', 'dead', 'deferred') OR resend IS NOT NULL OR ${isDueEnough}
             AND (status = 'pending' OR in_doubt OR check_after IS NOT NULL)
