@@ -6,6 +6,7 @@ import type { Document } from '../../src/documents/document.js';
 import { documentToText } from '../../src/render/text.js';
 import { readFailuresFacts } from '../../src/situation/failures.js';
 import { endExceptions, exceptRecords, listExceptions } from '../../src/state/exceptions.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { readKnown } from '../../src/state/records/read/record-details.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
@@ -71,7 +72,13 @@ describe('an excepted record', () => {
   });
 
   it.each<[string, (world: World) => Promise<unknown>]>([
-    ['a change of the inbox', async (world) => world.planChanges('rooms', 'A')],
+    [
+      'a change of the inbox',
+      async (world) => {
+        await addChanges(world.state.db, 'rooms', ['A']);
+        await world.drainInbox();
+      },
+    ],
     ['a forced backfill', (world) => runOf(world, 'backfill', { force: true })],
     ['a forced backfill of its key', (world) => runOf(world, 'backfill', { keys: ['A'], force: true })],
     [
