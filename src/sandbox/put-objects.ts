@@ -37,8 +37,11 @@ export interface PutOptions {
   putStatus?: 200 | 207 | undefined;
   /** Most objects in one PUT; beyond it 413. */
   maxObjects?: number | undefined;
-  /** The service refuses the whole call, or the object alone, for a reference to an unknown object. */
-  references?: 'call' | 'item' | undefined;
+  /**
+   * The service refuses the whole call, or the object alone, for a reference to an unknown object. `stored`: the object alone, also
+   * where the other one is in the same call.
+   */
+  references?: 'call' | 'item' | 'stored' | undefined;
   /**
    * The meaning of `id` beside `extId`: true, that object without an external id gets this one; `ignored`, none, so that
    * an unknown `extId` creates an object. Otherwise an object with `id` is refused.
@@ -130,7 +133,7 @@ export function createPutObjects(
     return missing && `mandatory field ${missing.extId ?? missing.id} is missing`;
   }
 
-  /** A reference must name an object that is stored or accepted in this call, so one refusal can cause others. */
+  /** A reference must name an object that is stored or, mostly, accepted in this call, so one refusal can cause others. */
   function checkReferences(sent: ReadonlyMap<string, SentObject>, refused: Map<string, ObjectRefusal>): void {
     const unstored = [...sent.values()].flatMap(({ extId, fields }) =>
       fields.flatMap(({ fieldId, values }) => {
@@ -140,7 +143,8 @@ export function createPutObjects(
           .map((value) => ({
             extId,
             value,
-            isSent: type !== undefined && schema.isA(sent.get(value)?.typeId, type),
+            isSent:
+              references !== 'stored' && type !== undefined && schema.isA(sent.get(value)?.typeId, type),
             message: `field ${fieldId}: object ${value} of type ${type} does not exist`,
           }));
       }),

@@ -217,6 +217,14 @@ describe('PUT /objects', () => {
     const { results } = (await answer.json()) as Put;
     expect(results.map(({ status }) => status)).toEqual([200, 400, 200, 400, 400, 400]);
   });
+
+  it('refuses a reference to an object of the same call, where it takes those to stored ones alone', async () => {
+    const sandbox = await start({ references: 'stored' });
+    const { put } = await connect(sandbox);
+    const answer = (await (await put([room('A'), course('c1', 'room_A')])).json()) as Put;
+    expect(answer.results.map(({ status }) => status)).toEqual([200, 400]);
+    expect((await put([course('c1', 'room_A')])).status).toBe(200);
+  });
 });
 
 describe('finding objects, types and fields', () => {
