@@ -11,9 +11,10 @@ import {
 } from '../state/records/read/count-failures.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
 import { recordName } from '../state/records/outcome-types.js';
+import { createFollower, type End } from '../state/records/read/waiting-chains.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import { createFollower, EXCEPTED, heldBy, isAccepted, type CauseStatus, type End } from './chains.js';
+import { EXCEPTED, heldBy, isAccepted, type CauseStatus } from './chains.js';
 import { findHoldingGates } from './holding-gate.js';
 
 /** Records of one stream that are not in sync with the same status and code, and those that wait for them. */

@@ -4,7 +4,7 @@ import { findExceptions } from '../state/exceptions.js';
 import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
-import { readChainLinks, type ChainLink } from '../state/records/read/waiting-chains.js';
+import { createFollower, readChainLinks, type End } from '../state/records/read/waiting-chains.js';
 import type { RecordStatus } from '../state/schema.js';
 import { findHoldingGates } from './holding-gate.js';
 
@@ -84,57 +84,3 @@ export const EXCEPTED = { status: 'excepted', code: null } as const;
 
 /** Records behind it wait for the next run. */
 export const isAccepted = ({ status }: End) => status === 'synced' || status === 'retired';
-
-/** The end of chains of waiting. */
-export interface End extends RecordKey {
-  /** `absent`: the state has no record of the key; `cycle`: records that wait for each other, the key is that of one. */
-  status: RecordStatus | 'absent' | 'cycle';
-  code: string | null;
-  /** The records that are the end: several in a cycle. */
-  members: readonly RecordKey[];
-}
-
-type Link = Omit<ChainLink, 'message'>;
-
-/** Finds the end of a record's chain, and the number of steps to it. The chains are to be whole. */
-export function createFollower(links: readonly Link[]) {
-  const byName = new Map(links.map((link) => [recordName(link), link]));
-  const places = new Map<string, { end: End; steps: number }>();
-  return (record: RecordKey) => {
-    const from = recordName(record);
-    const found = places.get(from);
-    if (found) return found;
-    const path = new Set<string>();
-    let name: string | undefined = from;
-    while (name !== undefined && !places.has(name) && !path.has(name)) {
-      path.add(name);
-      const waitsFor: RecordKey | null | undefined = byName.get(name)?.waitsFor;
-      name = waitsFor ? recordName(waitsFor) : undefined;
-    }
-    const known = name === undefined ? undefined : places.get(name);
-    const passed = [...path];
-    const isCycle = name !== undefined && !known;
-    const last = known ? [] : passed.splice(name === undefined ? -1 : passed.indexOf(name));
-    let place = known ?? {
-      end: endAt(
-        last.flatMap((one) => byName.get(one) ?? []),
-        isCycle,
-      ),
-      steps: 0,
-    };
-    for (const one of last) places.set(one, place);
-    for (const one of passed.toReversed()) {
-      place = { end: place.end, steps: place.steps + 1 };
-      places.set(one, place);
-    }
-    return place;
-  };
-}
-
-function endAt(members: readonly Link[], isCycle: boolean): End {
-  const [first] = members.toSorted((a, b) => (recordName(a) < recordName(b) ? -1 : 1));
-  if (!first) throw new Error('a chain of waiting is not whole');
-  const { stream, localKey, code, status } = first;
-  if (isCycle) return { stream, localKey, status: 'cycle', code: null, members };
-  return { stream, localKey, status: status ?? 'absent', code, members };
-}

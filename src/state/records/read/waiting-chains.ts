@@ -46,3 +46,57 @@ export function readWaiting(db: Queries, key: RecordKey) {
     FROM slotsync.records AS r WHERE r.waits_for = ${recordName(key)} AND r.${UNSETTLED}
     GROUP BY r.stream ORDER BY records DESC, r.stream`;
 }
+
+/** The end of chains of waiting. */
+export interface End extends RecordKey {
+  /** `absent`: the state has no record of the key; `cycle`: records that wait for each other, the key is that of one. */
+  status: RecordStatus | 'absent' | 'cycle';
+  code: string | null;
+  /** The records that are the end: several in a cycle. */
+  members: readonly RecordKey[];
+}
+
+type Link = Omit<ChainLink, 'message'>;
+
+/** Finds the end of a record's chain, and the number of steps to it. The chains are to be whole. */
+export function createFollower(links: readonly Link[]) {
+  const byName = new Map(links.map((link) => [recordName(link), link]));
+  const places = new Map<string, { end: End; steps: number }>();
+  return (record: RecordKey) => {
+    const from = recordName(record);
+    const found = places.get(from);
+    if (found) return found;
+    const path = new Set<string>();
+    let name: string | undefined = from;
+    while (name !== undefined && !places.has(name) && !path.has(name)) {
+      path.add(name);
+      const waitsFor: RecordKey | null | undefined = byName.get(name)?.waitsFor;
+      name = waitsFor ? recordName(waitsFor) : undefined;
+    }
+    const known = name === undefined ? undefined : places.get(name);
+    const passed = [...path];
+    const isCycle = name !== undefined && !known;
+    const last = known ? [] : passed.splice(name === undefined ? -1 : passed.indexOf(name));
+    let place = known ?? {
+      end: endAt(
+        last.flatMap((one) => byName.get(one) ?? []),
+        isCycle,
+      ),
+      steps: 0,
+    };
+    for (const one of last) places.set(one, place);
+    for (const one of passed.toReversed()) {
+      place = { end: place.end, steps: place.steps + 1 };
+      places.set(one, place);
+    }
+    return place;
+  };
+}
+
+function endAt(members: readonly Link[], isCycle: boolean): End {
+  const [first] = members.toSorted((a, b) => (recordName(a) < recordName(b) ? -1 : 1));
+  if (!first) throw new Error('a chain of waiting is not whole');
+  const { stream, localKey, code, status } = first;
+  if (isCycle) return { stream, localKey, status: 'cycle', code: null, members };
+  return { stream, localKey, status: status ?? 'absent', code, members };
+}
