@@ -272,6 +272,10 @@ export const ERRORS = {
     'the record refers to a record that is not at the service yet',
     'No action needed: the next sync after that record is accepted sends it. To do it now: slotsync sync',
   ),
+  reference_circle: defer(
+    'the record refers to a record of its stream that waits for it: it is sent without the reference, and again with it',
+    'No action needed: the run that sends the other record sends this one again. If the other one is refused, correct it, then: slotsync sync',
+  ),
   still_reserved: defer(
     'the row was deleted, and the object has future bookings',
     'No action needed: the first sync after its bookings are over or cancelled deactivates it. To do it now: slotsync sync. If its row has another key now, let the object follow it: slotsync rename',

@@ -3,7 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import { query, type Queries, type RowOf } from './database.js';
-import { toStorableJson, type Outcome, type RecordKey } from './records/outcome-types.js';
+import { isSent, toStorableJson, type Outcome, type RecordKey } from './records/outcome-types.js';
 import type { history, historyKinds } from './schema.js';
 
 /** The part of each write that is kept, and for how many days; the default of the configuration unless given. */
@@ -14,7 +14,7 @@ const ROWS_AT_ONCE = 20_000;
 
 /** The names of the fields of a write as JSON, and their values where they are kept: as `notingWrites` reads them. */
 export function rowOfWrite(outcome: Outcome, { history: keeps = 'names' }: HistoryRule) {
-  if (outcome.outcome !== 'synced' || !outcome.written || keeps === 'none') return undefined;
+  if (!isSent(outcome) || !('written' in outcome) || !outcome.written || keeps === 'none') return undefined;
   const { written } = outcome;
   // The service may hold texts that PostgreSQL does not store.
   const values = keeps === 'values' ? (JSON.parse(toStorableJson(written)) as unknown) : undefined;

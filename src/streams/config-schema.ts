@@ -168,7 +168,7 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   externalId: string;
   /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several. */
   fields: ByField<Service, string | FieldFunction | LookupField | RuledField>;
-  /** Field id at the service to a record of another stream. That record is sent first. */
+  /** Field id at the service to a record of another stream, or of this one. That record is sent first. */
   references?: Optional<ByField<Service, KeyReference & FieldRuleConfig>>;
   /** The `write` of fields and references that say nothing else; `always` by default. */
   write?: Optional<WriteRule>;

@@ -79,21 +79,26 @@ function requireText(text: string): string {
   return text;
 }
 
-/** The whole object, once every reference is an external id. */
+/**
+ * The whole object, once every reference is an external id. References of which `externalIdOf` returns null are left out;
+ * `leftOut` is the first of them.
+ */
 export function toObject(
   stream: Stream,
   mapped: MappedRow,
-  externalIdOf: (reference: NeededReference) => string | undefined,
-): { object: DestinationObject } | { missing: NeededReference } {
+  externalIdOf: (reference: NeededReference) => string | null | undefined,
+): { object: DestinationObject; leftOut?: NeededReference | undefined } | { missing: NeededReference } {
   const values = new Map(mapped.values);
+  let leftOut: NeededReference | undefined;
   for (const reference of mapped.references) {
     const extId = externalIdOf(reference);
     if (extId === undefined) return { missing: reference };
-    values.set(reference.fieldId, [...(values.get(reference.fieldId) ?? []), extId]);
+    if (extId === null) leftOut ??= reference;
+    else values.set(reference.fieldId, [...(values.get(reference.fieldId) ?? []), extId]);
   }
   const { extId, spelling } = mapped;
   const object = createObject(extId, stream.type, true, values);
-  return { object: spelling === undefined ? object : { ...object, spelling } };
+  return { object: spelling === undefined ? object : { ...object, spelling }, leftOut };
 }
 
 /** No key when a column is null; several when a single column holds a list. */

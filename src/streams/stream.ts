@@ -58,7 +58,7 @@ export interface Stream
   owned: ReadonlySet<string>;
   /** Rules of owned fields that do not simply get the mapped value. */
   rules: FieldRules;
-  /** 0 refers to nothing; a stream is sent after all of lower level. */
+  /** 0 refers to no other stream; a stream is sent after all of lower level. */
   level: number;
   /**
    * Its external ids follow from its keys alone, and no other stream may give one of them: then the claim on a record is
@@ -217,6 +217,10 @@ function resolveStream(
       const path = `${at}.references.${fieldId}`;
       if (Object.hasOwn(fields, fieldId))
         faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
+      if (reference.stream === name && String(reference.key) === String(key)) {
+        const message = `the stream's own key: every row would refer to itself; name the columns that hold the key of the other row`;
+        faults.push({ path: `${path}.key`, message });
+      }
       return { fieldId, ...resolveReference(reference, path, streams, faults) };
     }),
     objectTypes: new Set([declaration.type, ...declaration.subtypes]),
@@ -367,9 +371,9 @@ function fingerprint(
 }
 
 // Parents before children: streams get levels by their references, so that the records a record refers to are sent before
-// it.
+// it. The records of a stream that refers to itself are put in order while they are sent: state/runs/send-again.ts.
 
-/** Level of each stream: 0 refers to nothing, n refers to something of level n-1. Cycles are faults, by name. */
+/** Level of each stream: 0 refers to no other stream, n refers to one of level n-1. Cycles of several streams are faults, by name. */
 export function levelStreams(
   references: ReadonlyMap<string, readonly string[]>,
   faults: Fault[],
@@ -387,7 +391,9 @@ export function levelStreams(
         faults.push({ path: `streams.${stream}.references`, message });
       return 0;
     }
-    const parents = (references.get(stream) ?? []).filter((parent) => references.has(parent));
+    const parents = (references.get(stream) ?? []).filter(
+      (parent) => parent !== stream && references.has(parent),
+    );
     const level = parents.reduce((most, one) => Math.max(most, levelOf(one, [...path, stream]) + 1), 0);
     levels.set(stream, level);
     return level;

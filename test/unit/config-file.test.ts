@@ -745,13 +745,15 @@ describe('a configuration of which a part cannot be read', () => {
       streams: {
         buildings: rooms({ type: undefined as unknown as string }),
         rooms: rooms({ externalId: 'room', references: { a: { stream: 'halls', key: 'x' } } }),
-        courses: rooms({ references: { a: { stream: 'courses', key: 'x' } } }),
+        courses: rooms({ key: 'x', references: { a: { stream: 'courses', key: 'x' } } }),
       },
     });
     expect(faults.toSorted()).toEqual([
       expect.stringMatching(/^shedule: unknown/),
       expect.stringMatching(/^streams\.buildings\.type: is missing/),
-      expect.stringMatching(/^streams\.courses\.references: .*courses → courses/),
+      expect.stringMatching(
+        /^streams\.courses\.references\.a\.key: .*every row would refer to itself; name the column/,
+      ),
       expect.stringMatching(/^streams\.rooms\.externalId: 'room' names no column/),
       "streams.rooms.references.a.stream: no stream 'halls'; there are: rooms, courses, buildings",
     ]);

@@ -128,7 +128,7 @@ export async function closeTaken(
   // Lists that are hashed once: keys are looked up in them. A batch without keys is of a stream that failed.
   const hasBatch = (
     state: BatchState,
-  ) => sql`(c.stream IN (SELECT b.stream ${batches(state)} AND b.keys = '{}')
+  ) => sql`(c.stream IN (SELECT b.stream ${batches(state)} AND b.keys = '{}' AND b.state = 'failed')
     OR (c.stream, c.local_key) IN (SELECT b.stream, unnest(b.keys) ${batches(state)}))`;
   const comesBack = {
     failed: sql`(true)`,

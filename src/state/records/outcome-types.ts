@@ -30,26 +30,28 @@ interface Loss {
   keptBy?: string | undefined;
 }
 
-/** The outcome of one record. Hashes are of the row and the object that the service accepted. */
+/** The object that the service has accepted. Hashes are of the row and of the object. */
+interface Acceptance {
+  /** The operation that the service accepted, if one was sent. */
+  operation?: keyof AcceptedCounts | undefined;
+  /** The fields that it changed, or sent unread; for the history. */
+  written?: readonly WrittenField[];
+  /** When the row ends, by the column of `graceDays`: a time as PostgreSQL reads it. */
+  endsAt?: string | undefined;
+  destinationId?: string | undefined;
+  sourceHash: string;
+  objectHash: string;
+  /** `accepted_fields` of the record from here on; null: none. Of a retirement they stay. */
+  acceptedFields?: string | null | undefined;
+  /** The object has got its external id by this write, or by one before: its link says so no more. */
+  assigned?: boolean | undefined;
+}
+
+/** The outcome of one record. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
-  | {
-      outcome: 'synced' | 'unchanged';
-      /** The operation that the service accepted, if one was sent. */
-      operation?: keyof AcceptedCounts | undefined;
-      /** The fields that it changed, or sent unread; for the history. */
-      written?: readonly WrittenField[];
-      /** When the row ends, by the column of `graceDays`: a time as PostgreSQL reads it. */
-      endsAt?: string | undefined;
-      destinationId?: string | undefined;
-      sourceHash: string;
-      objectHash: string;
-      /** `accepted_fields` of the record from here on; null: none. Of a retirement they stay. */
-      acceptedFields?: string | null | undefined;
-      retired?: boolean;
-      /** The object has got its external id by this write, or by one before: its link says so no more. */
-      assigned?: boolean | undefined;
-    }
-  | ({ outcome: 'deferred' } & Reason)
+  | ({ outcome: 'synced' | 'unchanged'; retired?: boolean } & Acceptance)
+  /** With an acceptance: the service has the object without the reference. */
+  | ({ outcome: 'deferred' } & Reason & (Acceptance | { objectHash?: never }))
   /** `isUnanswered`: a write was sent, and may be carried out. */
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<SecondLook> &
       Omit<Reason, 'waitsFor'>)
@@ -60,6 +62,16 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | { outcome: 'skipped' }
 );
 
+/** Whether the service has accepted the object of this outcome. */
+export const isAcceptance = (outcome: Outcome): boolean =>
+  'objectHash' in outcome && outcome.objectHash !== undefined;
+
+/** Whether the service has accepted a write by this outcome. */
+export const isSent = (outcome: Outcome): boolean =>
+  outcome.outcome === 'synced' || ('operation' in outcome && outcome.operation !== undefined);
+
+/** Code of records that are sent without a reference to their own stream, because the other record waits for them. */
+export const REFERENCE_CIRCLE = 'reference_circle';
 /** Code of a deferred retirement: its object has reservations that have not ended. */
 export const STILL_RESERVED = 'still_reserved';
 /** Code of a deferred retirement: creates or updates of its stream are not done in the run. */

@@ -6,7 +6,7 @@ import { releasingClaim } from './claim-records.js';
 import { notingAssigned } from './links.js';
 import { rowOfWrite, type HistoryRule } from '../history.js';
 import type { LimitedOperation } from '../schema.js';
-import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
+import { EXTERNAL_ID_SHARED, isAcceptance, recordName, storable, type Outcome } from './outcome-types.js';
 import { doubtingLost, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
@@ -28,11 +28,11 @@ const hasRecord = ({ outcome }: Outcome) => outcome !== 'forgotten' && outcome !
 const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => localKey);
 
 /**
- * The columns of a record (named r) that its outcome (named o) sets. `accepted`, `ended` and `shared` stand beside the outcome in
- * the statement of `writeOutcomes`.
+ * The columns of a record (named r) that its outcome (named o) sets. `accepted`, `ended`, `sent` and `shared` stand beside the
+ * outcome in the statement of `writeOutcomes`.
  */
 const SET_BY_OUTCOME = {
-  status: sql`CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END`,
+  status: sql`CASE WHEN NOT accepted OR o.outcome = 'deferred' THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END`,
   external_id: sql`CASE WHEN NOT shared THEN r.external_id END`,
   row_external_id: sql`CASE WHEN shared OR o."externalId" <> r.external_id OR r.external_id IS NULL THEN o."externalId" END`,
   destination_id: sql`coalesce(o."destinationId", r.destination_id)`,
@@ -48,7 +48,7 @@ const SET_BY_OUTCOME = {
   in_doubt: sql`NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false))`,
   gone_since: sql`CASE WHEN NOT accepted THEN r.gone_since END`,
   ends_at: sql`CASE WHEN accepted AND NOT o.retired THEN o."endsAt" ELSE r.ends_at END`,
-  synced_at: sql`CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END`,
+  synced_at: sql`CASE WHEN sent THEN now() ELSE r.synced_at END`,
   resend: sql`CASE WHEN NOT ended THEN r.resend END`,
   resend_since: sql`CASE WHEN NOT ended THEN r.resend_since END`,
   resend_run: sql`CASE WHEN NOT ended THEN r.resend_run END`,
@@ -61,10 +61,10 @@ const SET_BY_OUTCOME = {
  */
 export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
-  const accepted = kept.filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged');
+  const accepted = kept.filter(isAcceptance);
   const columns = {
     ...SET_BY_OUTCOME,
-    counted_as: sql`CASE WHEN o.outcome = 'synced' THEN ${countedAs} ELSE r.counted_as END`,
+    counted_as: sql`CASE WHEN sent THEN ${countedAs} ELSE r.counted_as END`,
   };
   // An object of so many keys would cost more to make than its text.
   const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`).join(',')}}`;
@@ -74,10 +74,13 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs, histo
         SELECT ${sql.join(Object.values(columns), sql`, `)}
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "waitsFor" text,
-          "inDoubt" boolean, "secondLookAfterSeconds" float8, "endsAt" timestamptz), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'), o.outcome IN ('synced', 'unchanged', 'dead'),
+          "inDoubt" boolean, "secondLookAfterSeconds" float8, "endsAt" timestamptz, operation text), LATERAL (SELECT
+          o.outcome IN ('synced', 'unchanged') OR o."objectHash" IS NOT NULL,
+          o.outcome IN ('synced', 'unchanged', 'dead') OR o."objectHash" IS NOT NULL,
+          o.outcome = 'synced' OR o.operation IS NOT NULL,
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
           coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
-        ) AS a(accepted, ended, shared)),
+        ) AS a(accepted, ended, sent, shared)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keysOf(kept))} AND r.claimed_by = ${token}
       -- What it was accepted for is another record's by now.
@@ -164,7 +167,8 @@ function toRow(outcome: Outcome, history: HistoryRule = {}) {
   }
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  return { ...outcome, changedId: undefined, message, waitsFor };
+  const unread = { changedId: undefined, written: undefined };
+  return { ...outcome, ...unread, message, waitsFor, ...rowOfWrite(outcome, history) };
 }
 
 interface Failure {

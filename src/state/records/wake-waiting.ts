@@ -1,10 +1,11 @@
 // Records that wait for a reference are sent automatically when it has arrived, and those that shared an external id when
 // the other row has gone. They go into the inbox with each outcome, except in a nightly or commanded sync, which has them
-// in its plan; when a sync or a backfill ends, those follow that it did not send as well.
+// in its plan; when a sync or a backfill ends, those follow that it did not send as well. A run sends by itself those of its
+// records that wait for one of their own stream: runs/send-again.ts.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { addChanges, CHANGES_CHANNEL } from '../inbox/add-changes.js';
-import { EXTERNAL_ID_SHARED, recordName, type Outcome } from './outcome-types.js';
+import { EXTERNAL_ID_SHARED, isAcceptance, recordName, type Outcome } from './outcome-types.js';
 import { HAS_ARRIVED } from './record-state.js';
 
 /**
@@ -73,21 +74,19 @@ function wakingSharers(externalIds: readonly string[]): SQL[] {
 
 /** Records that waited for these. One that was given up because its reference never came is deferred again now that it came. */
 function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
-  const arrived = outcomes
-    .filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged')
-    .map(({ localKey }) => recordName({ stream, localKey }));
+  const arrived = outcomes.filter(isAcceptance).map(({ localKey }) => recordName({ stream, localKey }));
   if (arrived.length === 0) return [];
   return [
     sql`
     WITH revived AS (
       UPDATE slotsync.records SET status = 'deferred', waits_since = now(), updated_at = now()
       WHERE waits_for = ${anyOf(arrived)} AND status = 'dead'
-      RETURNING stream, local_key
+      RETURNING stream, local_key, run_id
     ), woken AS (
       SELECT stream, local_key FROM (
-        SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred'
+        SELECT stream, local_key, run_id FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred'
         UNION ALL TABLE revived) AS waiting
-      WHERE ${isOutsideSync(runId)}
+      WHERE (stream <> ${stream} OR run_id IS DISTINCT FROM ${runId}::bigint) AND ${isOutsideSync(runId)}
     ), ${ADD_WOKEN}`,
   ];
 }
@@ -95,7 +94,9 @@ function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
 /** Records that begin to wait where their reference has arrived meanwhile, by another run: then that run has not woken them. */
 function wakingLate({ stream, runId, outcomes }: Written): SQL[] {
   const waiting = outcomes.flatMap((outcome) =>
-    outcome.outcome === 'deferred' && outcome.waitsFor ? [[outcome.localKey, outcome.waitsFor]] : [],
+    outcome.outcome === 'deferred' && outcome.waitsFor && outcome.waitsFor.stream !== stream
+      ? [[outcome.localKey, outcome.waitsFor]]
+      : [],
   );
   if (waiting.length === 0) return [];
   return [

@@ -7,6 +7,7 @@ import { hasQueuedBatches, queueNextLevel, type QueuedBatch } from './batches.js
 import { finishRun, readEnds } from './end-run.js';
 import { LIMIT_IDLE, PlannerReplaced, type Planner } from './claim-planning.js';
 import { onlyReads, type Run, ONLY_READS } from './read-runs.js';
+import { planAgain } from './send-again.js';
 import { sql } from 'drizzle-orm';
 
 /**
@@ -66,7 +67,8 @@ async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
   ]);
   // A run that only reads has no batches: the process that works it ends it.
   if (run?.status !== 'running' || onlyReads(run) || ends.isOpen) return [];
-  if (ends.isWaiting) return queueNextLevel(tx, id);
+  const isMore = ends.hasDeferred && (await planAgain(tx, id));
+  if (isMore || ends.isWaiting) return queueNextLevel(tx, id);
   await finishRun(tx, id, { ends });
   return [];
 }

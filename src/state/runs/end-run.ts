@@ -75,6 +75,8 @@ export interface RunEnds {
   /** Whether batches are under way, or wait for their level. */
   isOpen: boolean;
   isWaiting: boolean;
+  /** Whether a batch that has ended has deferred records. */
+  hasDeferred: boolean;
   failed: number;
   /** Streams with a batch that failed. */
   failedStreams: string[];
@@ -109,6 +111,7 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
     SELECT (SELECT jsonb_build_object('kind', kind, 'range', range, 'streams', streams, 'plan', plan, 'holds', holds)
         FROM slotsync.runs WHERE id = ${id}::bigint) AS run,
       coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
+      coalesce(bool_or((counts->>'deferred')::int > 0), false) AS "hasDeferred",
       count(*) FILTER (WHERE state = 'failed')::int AS failed,
       coalesce(array_agg(DISTINCT stream) FILTER (WHERE state = 'failed'), '{}') AS "failedStreams",
       (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,

@@ -4,7 +4,7 @@ import { codeOf } from '../../errors/errors.js';
 import { query, queryTogether, type Queries, type State } from '../database.js';
 import { notingWrites } from '../history.js';
 import { failRecords, followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
-import { NO_OUTCOMES, storable } from '../records/outcome-types.js';
+import { isSent, NO_OUTCOMES, storable } from '../records/outcome-types.js';
 import type { Batch } from './batches.js';
 import { recountGates } from '../gates/held.js';
 import { countingSent } from '../sent.js';
@@ -45,13 +45,13 @@ export async function settleBatch(
 ) {
   const countedAs = exempt ? null : operation;
   const settled = { ...settling, stream, runId, countedAs };
-  const sent = settling.outcomes.filter(({ outcome }) => outcome === 'synced').length;
+  const sent = settling.outcomes.filter(isSent).length;
   const [, [answer]] = (await queryTogether(db, [
     lockingKeys(id),
     sql`
     WITH ${writeOutcomes(settled)}, outcomes AS MATERIALIZED (
       SELECT key, value->>'outcome' AS outcome,
-        CASE WHEN value->>'outcome' = 'synced' THEN value->>'operation' END AS operation,
+        value->>'operation' AS operation,
         value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written,
         value->>'names' AS names, value->'values' AS field_values
       FROM given CROSS JOIN jsonb_each(by_key)

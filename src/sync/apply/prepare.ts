@@ -1,8 +1,11 @@
 // Splits the records of a claimed batch into those to be written and those whose outcome is known before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
+import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
+import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
 import { hashObject } from '../../streams/destination-object.js';
 import { acceptedText } from '../../streams/field-rules.js';
+import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
 import * as outcome from '../object/decide-outcome.js';
 import type { NoteOutcome, Write } from '../object/decide-outcome.js';
@@ -41,7 +44,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       const parent = deps.streams.get(result.missing.stream);
       return note(outcome.referenceMissing(record, sourceHash, result, stream, parent, now));
     }
-    const { object, link } = result;
+    const { object, link, leftOut } = result;
     const acceptedFields = acceptedText(stream.rules, object);
     const write: Write = {
       record,
@@ -52,6 +55,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       retires: false,
       link,
       endsAt: endOf(stream, rows.get(key)?.row),
+      leftOut,
     };
     const beside = shared.get(key);
     if (beside !== undefined)
@@ -84,7 +88,9 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
       readLinksOfAndTo(deps.state.db, stream.name, keys, owned),
     ]);
     for (const externalId of owned) linksTo.set(externalId, links.to.get(externalId));
-    return { found, unread, results: await renderRows(deps.state, stream, found, undefined, links.ofKeys) };
+    const leaveOut = ({ stream: parent, localKey }: NeededReference, key: string) =>
+      parent === stream.name && (localKey === key || isInCircle(claim.records.get(key))) ? null : undefined;
+    return { found, unread, results: await renderRows(deps.state, stream, found, leaveOut, links.ofKeys) };
   };
   const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);
   const idsOf = (results: ReadonlyMap<string, Rendered>) =>
@@ -110,6 +116,9 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
   }
   return { rows, rendered, unreadable, linksTo };
 }
+
+/** Whether the record was chosen to be sent before the records of its stream that it refers to, which wait for it. */
+const isInCircle = (record: ClaimedRecord | undefined) => record?.errorCode === REFERENCE_CIRCLE;
 
 /**
  * By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. The whole

@@ -11,6 +11,7 @@ import {
   ANSWER_CONTRADICTS,
   EXTERNAL_ID_SHARED,
   EXTERNAL_ID_TAKEN,
+  REFERENCE_CIRCLE,
   RETIREMENT_POSTPONED,
   RETIREMENT_REFUSED,
   STILL_RESERVED,
@@ -47,6 +48,8 @@ export interface Write {
   hasNumberOfRow?: boolean;
   /** The record is linked to the object, whatever its template makes. */
   link?: Link | undefined;
+  /** The object is sent without this reference, and again with it once the other record has arrived. */
+  leftOut?: NeededReference | undefined;
   /** The write changes this type of the object. Where the service refuses that, the stream `keptBy` keeps the object. */
   former?: { typeId: string; keptBy: string | undefined } | undefined;
 }
@@ -142,11 +145,24 @@ export const updateLeftOut = (write: Write, destinationId: string): Outcome =>
 
 /** Made as a literal at once, because copies of it took 4 % of the time of a load. */
 function acceptance(
-  { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt }: Write,
+  { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt, leftOut }: Write,
   outcome: 'synced' | 'unchanged',
   destinationId?: string,
   operation?: keyof AcceptedCounts,
 ): Outcome {
+  if (leftOut)
+    return {
+      ...{
+        localKey: record.localKey,
+        externalId: object.extId,
+        outcome: 'deferred',
+        operation,
+        destinationId,
+      },
+      ...{ sourceHash, objectHash, acceptedFields, endsAt, assigned: link?.assignsId, waitsFor: leftOut },
+      code: REFERENCE_CIRCLE,
+      message: `${describeMissing(leftOut)}; the object is there without it, and is sent again then`,
+    };
   return {
     localKey: record.localKey,
     externalId: object.extId,

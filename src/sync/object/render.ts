@@ -22,9 +22,14 @@ import { recordName } from '../../state/records/outcome-types.js';
 import { readRowIds } from '../identity/row-ids.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-/** A row as an object; or the reference that is not at the service yet; or the reason against it. */
+/**
+ * A row as an object; or the reference that is not at the service yet; or the reason against it. `leftOut`: a reference that
+ * the object is to get later.
+ */
 export type Rendered =
-  (Identified & { object: DestinationObject }) | (Identified & { missing: NeededReference }) | Unmapped;
+  | (Identified & { object: DestinationObject; leftOut?: NeededReference | undefined })
+  | (Identified & { missing: NeededReference })
+  | Unmapped;
 
 /** The object of a row. `link`: the external id is the link's, and not the template's. */
 export interface Identified {
@@ -43,13 +48,13 @@ export interface Unmapped {
 /**
  * Renders rows, by key. A link wins over the template of the external id. One query for all links and one for all
  * references. `placeholder` returns a text for a reference that is
- * not at the service yet; without it, that reference is the result. `knownLinks`: of these rows, if they were read already.
+ * not at the service yet, or null where the object is sent without it; otherwise that reference is the result. `knownLinks`: of these rows, if they were read already.
  */
 export async function renderRows(
   { db }: Pick<State, 'db'>,
   stream: Stream,
   rows: ReadonlyMap<string, { row: Row }>,
-  placeholder: (reference: NeededReference) => string | undefined = () => undefined,
+  placeholder: (reference: NeededReference, key: string) => string | null | undefined = () => undefined,
   knownLinks?: ReadonlyMap<string, Link>,
 ): Promise<Map<string, Rendered>> {
   const links = knownLinks ?? (await readLinks(db, stream.name, [...rows.keys()]));
@@ -66,7 +71,11 @@ export async function renderRows(
         : {
             extId: result.extId,
             link: links.get(key),
-            ...toObject(stream, result, (reference) => externalIdOf(reference) ?? placeholder(reference)),
+            ...toObject(
+              stream,
+              result,
+              (reference) => externalIdOf(reference) ?? placeholder(reference, key),
+            ),
           },
     ]),
   );

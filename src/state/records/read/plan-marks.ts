@@ -3,7 +3,12 @@ import { sql } from 'drizzle-orm';
 import { encodeColumn, escapeColumn } from '../../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../../text/sql-text.js';
 import { anyOf, query, type State } from '../../database.js';
-import { RETIREMENT_POSTPONED, RETIREMENT_REFUSED, STILL_RESERVED } from '../outcome-types.js';
+import {
+  REFERENCE_CIRCLE,
+  RETIREMENT_POSTPONED,
+  RETIREMENT_REFUSED,
+  STILL_RESERVED,
+} from '../outcome-types.js';
 import { AWAITS_SECOND_ANSWER, WAS_SENT } from '../record-state.js';
 
 /**
@@ -23,6 +28,7 @@ export const MARK = `CASE
       WHEN r.claimed_by IS NOT NULL OR ((r.in_doubt OR (r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER.text}))
         AND r.status <> 'dead') THEN CASE WHEN r.status = 'retired' THEN 'reserved:a:' ELSE 'doubt:a:' || coalesce(r.source_hash::text, '') END
       WHEN r.status = 'synced' THEN 'synced:a:' || r.source_hash
+      WHEN r.status = 'deferred' AND r.error_code = ${quoteLiteral(REFERENCE_CIRCLE)} AND r.object_hash IS NOT NULL THEN 'doubt:a:' || r.source_hash
       WHEN r.status = 'retired' THEN 'retired:a:'
       WHEN r.status = 'deferred' AND r.error_code IN (${quoteLiteral(STILL_RESERVED)}, ${quoteLiteral(RETIREMENT_POSTPONED)}) THEN 'reserved:a:'
       WHEN r.status = 'dead' AND starts_with(r.error_code, ${quoteLiteral(RETIREMENT_REFUSED)}) THEN 'unretired:a:'

@@ -1,0 +1,243 @@
+// Guarantee 7
+// A stream that refers to itself: a department below another one. Parents are sent before children in one run, and of departments
+// that are below each other in a circle one is sent twice.
+import { describe, expect, it } from 'vitest';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import type { Declaration } from '../support/campus.js';
+import { expectNothingToSend } from '../support/room-worlds.js';
+import type { World, WorldOptions } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const DEPARTMENTS: Declaration = {
+  from: 'departments',
+  key: 'code',
+  type: 'department',
+  externalId: 'dep_{code}',
+  fields: { 'department.name': 'name' },
+  references: { 'department.parent': { stream: 'departments', key: 'parent' } },
+};
+const departments = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
+  streams: { departments: { ...DEPARTMENTS, ...changes } },
+});
+
+/** The service refuses a reference to an object that was not stored before the call. */
+const STRICT: WorldOptions = {
+  sandbox: {
+    references: 'stored',
+    schema: {
+      types: [{ extId: 'department' }],
+      fields: [
+        { extId: 'department.name', type: 'department' },
+        { extId: 'department.parent', type: 'department', reference: 'department' },
+        { extId: 'department.deputy', type: 'department', reference: 'department' },
+      ],
+    },
+  },
+};
+
+const keep = keepWorlds();
+async function open(config = departments(), options = STRICT): Promise<World> {
+  const world = await keep(config, options);
+  await world.sql`CREATE TABLE departments (code text PRIMARY KEY, name text, parent text, deputy text)`;
+  return world;
+}
+/** Departments by code, each with the code of its parent. */
+const add = (world: World, parents: Record<string, string | null>) =>
+  world.sql`INSERT INTO departments SELECT key, 'Department ' || key, value FROM jsonb_each_text(${world.sql.json(parents)})`;
+const parentOf = (world: World, code: string) => world.fieldsOf(`dep_${code}`)?.['department.parent'];
+
+describe('a tree', () => {
+  it('is sent by one run, parents before children, in whatever order its keys are', async () => {
+    const world = await open(departments({ batchSize: 4, owns: 'object' }));
+    // Each child's key is before that of its parent.
+    const codes = Array.from({ length: 127 }, (_, at) => String(999 - at));
+    await add(
+      world,
+      Object.fromEntries(codes.map((code, at) => [code, codes[Math.ceil(at / 2) - 1] ?? null])),
+    );
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'succeeded', errorCode: null });
+    expect(run.counts['departments']).toEqual({ synced: 127, unchanged: 0, deferred: 0, failed: 0, dead: 0 });
+    expect(run.accepted?.['departments']).toEqual({ create: 127, update: 0, retire: 0 });
+    for (const [at, code] of codes.entries())
+      expect(parentOf(world, code)).toBe(at === 0 ? undefined : `dep_${codes[Math.ceil(at / 2) - 1]}`);
+    expect(await world.drainInbox()).toEqual([]);
+    await expectNothingToSend(world);
+  });
+});
+
+describe('a circle', () => {
+  it.each([
+    ['of one', { A: 'A' }],
+    ['of two', { A: 'B', B: 'A' }],
+    ['of three, with departments below it', { A: 'C', B: 'A', C: 'B', D: 'C', E: 'D' }],
+  ])(
+    '%s is sent by one run, and one of its departments twice',
+    async (_, parents: Record<string, string>) => {
+      const world = await open();
+      await add(world, parents);
+      const { run, errors } = await world.sync();
+      expect(errors).toEqual([]);
+      expect(run).toMatchObject({ status: 'succeeded', errorCode: null });
+      const count = Object.keys(parents).length;
+      expect(run.counts['departments']).toMatchObject({ synced: count, deferred: 0 });
+      expect(run.accepted?.['departments']).toEqual({ create: count, update: 1, retire: 0 });
+      for (const [code, parent] of Object.entries(parents))
+        expect(parentOf(world, code)).toBe(`dep_${parent}`);
+      expect(Object.values(await world.recordsOf('departments'))).toEqual(
+        Object.keys(parents).map(() =>
+          expect.objectContaining({ status: 'synced', waits_for: null, error_code: null }),
+        ),
+      );
+      expect(await world.drainInbox()).toEqual([]);
+      await expectNothingToSend(world);
+      expect((await verify(world.verifying())).drifting).toBe(0);
+    },
+  );
+});
+
+describe('a circle that is not whole', () => {
+  it('is sent in full after a crash between its two writes, and is no drift meanwhile', async () => {
+    const world = await open();
+    await add(world, { A: 'B', B: 'A' });
+    const { runId, queue } = await world.plan();
+    const [first = 0] = queue;
+    const [again = 0] = (await world.apply(first)).queue;
+    await world.apply(again);
+    // The process dies here, and nobody goes on with its run.
+    await cancelRun(world.state.db, runId);
+    expect(await world.recordsOf('departments')).toMatchObject({
+      A: { status: 'deferred', error_code: 'reference_circle', waits_for: '["departments","B"]' },
+      B: { status: 'deferred', error_code: 'reference_missing', waits_for: '["departments","A"]' },
+    });
+    expect(parentOf(world, 'A')).toBeUndefined();
+    expect(world.sandbox.object('dep_A')?.active).toBe(true);
+    expect((await verify(world.verifying())).drifting).toBe(0);
+    await world.sync();
+    expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_B', 'dep_A']);
+    expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced' });
+    await expectNothingToSend(world);
+  });
+
+  it('waits for what is refused, and sends the rest', async () => {
+    const world = await open();
+    await add(world, { A: 'B', B: 'A', C: null });
+    world.sandbox.refuseObject('dep_B', { status: 400, message: 'no' });
+    await world.sync();
+    expect(await world.statusesOf('departments')).toEqual({ A: 'deferred', B: 'failed', C: 'synced' });
+    world.sandbox.allowObject('dep_B');
+    await world.sync();
+    expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+    expect(parentOf(world, 'A')).toBe('dep_B');
+  });
+
+  it('is broken in a run of changes, where one of its departments has waited before', async () => {
+    const world = await open();
+    await add(world, { A: 'B' });
+    await world.sync();
+    expect(await world.statusesOf('departments')).toEqual({ A: 'deferred' });
+    await add(world, { B: 'A' });
+    const { runId, queue } = await world.planChanges('departments', 'B');
+    await world.finish(runId, queue);
+    await world.drainInbox();
+    expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_B', 'dep_A']);
+    expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced' });
+  });
+
+  it('counts once towards the limits', async () => {
+    const world = await open(
+      departments({ limits: { create: { count: 3, percent: 0 }, update: { count: 0, percent: 0 } } }),
+    );
+    await add(world, { 0: null });
+    await world.sync();
+    await add(world, { A: 'B', B: 'A' });
+    expect((await world.sync()).run.status).toBe('succeeded');
+    const [sent] =
+      await world.sql`SELECT sum(records)::int AS records FROM slotsync.sent WHERE operation = 'create'`;
+    expect(sent).toEqual({ records: 2 });
+    await add(world, { C: 'C' });
+    const { runId, queue } = await world.plan();
+    const [again = 0] = (await world.apply(queue[0] ?? 0)).queue;
+    await cancelRun(world.state.db, runId);
+    expect(again).toBeGreaterThan(0);
+    expect(await world.statusesOf('departments')).toMatchObject({ C: 'deferred' });
+    // Its second write is no update, of which none may be sent.
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(parentOf(world, 'C')).toBe('dep_C');
+  });
+});
+
+describe('a department', () => {
+  it('waits for a parent that has no row, and those below it wait too', async () => {
+    const world = await open();
+    await add(world, { A: 'none', B: 'A', C: 'B', D: null });
+    const { run } = await world.sync();
+    expect(run.counts['departments']).toMatchObject({ synced: 1, deferred: 3 });
+    expect(await world.recordsOf('departments')).toMatchObject({
+      A: { status: 'deferred', error_code: 'reference_missing', waits_for: '["departments","none"]' },
+      C: { status: 'deferred', error_code: 'reference_missing', waits_for: '["departments","B"]' },
+    });
+    await add(world, { none: null });
+    await world.sync();
+    expect(Object.values(await world.statusesOf('departments'))).toEqual(
+      Array.from({ length: 5 }, () => 'synced'),
+    );
+    expect(parentOf(world, 'C')).toBe('dep_B');
+  });
+
+  it('comes to stand in a circle of accepted ones by an ordinary update', async () => {
+    const world = await open();
+    await add(world, { A: null, B: 'A' });
+    await world.sync();
+    await world.sql`UPDATE departments SET parent = 'B' WHERE code = 'A'`;
+    const { run } = await world.sync();
+    expect(run.accepted?.['departments']).toMatchObject({ update: 1 });
+    expect(parentOf(world, 'A')).toBe('dep_B');
+    await expectNothingToSend(world);
+  });
+
+  it('is sent in a circle without the references that are not there, and with all of them then', async () => {
+    const reference = { stream: 'departments', key: 'deputy' };
+    const world = await open(
+      departments({ references: { ...DEPARTMENTS.references, 'department.deputy': reference } }),
+    );
+    await add(world, { A: 'B', B: 'A', C: 'A' });
+    await world.sql`UPDATE departments SET deputy = 'C' WHERE code = 'A'`;
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'succeeded', errorCode: null });
+    expect(world.fieldsOf('dep_A')).toMatchObject({
+      'department.parent': 'dep_B',
+      'department.deputy': 'dep_C',
+    });
+    await expectNothingToSend(world);
+  });
+
+  it('is sent again when its parent gets another external id', async () => {
+    const world = await open(departments({ externalId: 'dep_{name}' }));
+    await add(world, { A: null, B: 'A' });
+    await world.sync();
+    await world.sql`UPDATE departments SET name = 'Other' WHERE code = 'A'`;
+    await world.sync();
+    await retryRecords(world.state.db, { stream: 'departments', keys: ['A'] });
+    await world.sync();
+    await world.drainInbox();
+    expect(world.fieldsOf('dep_Department B')).toMatchObject({ 'department.parent': 'dep_Other' });
+    await expectNothingToSend(world);
+  });
+
+  it('is retired though others refer to it, as between streams', async () => {
+    const world = await open(departments({ retire: 'deactivate' }));
+    await add(world, { A: null, B: 'A' });
+    await world.sync();
+    await world.sql`DELETE FROM departments WHERE code = 'A'`;
+    await world.sync();
+    expect(world.sandbox.object('dep_A')?.active).toBe(false);
+    expect(parentOf(world, 'B')).toBe('dep_A');
+    await expectNothingToSend(world);
+  });
+});
