@@ -34,7 +34,7 @@ const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
 const SIMILAR = 0.6;
 
 /**
- * The references of a table to others. `isWanted` says for which columns values alone are evidence enough: without a field
+ * The references of a table to others, and to itself where a foreign key says so. `isWanted` says for which columns values alone are evidence enough: without a field
  * of such a name, small numbers would refer to anything.
  */
 export async function findReferences(
@@ -51,14 +51,10 @@ export async function findReferences(
     const parent = others.find(({ table }) => table.schema === of.schema && table.name === of.name);
     if (!parent) continue;
     for (const column of columns) declared.add(column);
-    if (parent.table === child.table) {
-      otherwise.push({ columns, stream: child.table.name, why: 'a stream cannot refer to itself' });
-      continue;
-    }
     const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
     const isByKey =
       parent.key.length === targets.length && inKeyOrder.every((column) => column !== undefined);
-    if (isByKey) found.push(candidate(parent, inKeyOrder));
+    if (isByKey) found.push(candidate(parent, inKeyOrder, parent.table === child.table));
     else
       otherwise.push({
         columns,
@@ -154,7 +150,13 @@ function columnOfOwnKey(from: CatalogueTable, to: CatalogueTable, key: string): 
   return columnOfForeignKey(from, column, to) === key ? column : undefined;
 }
 
-function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCandidate<KeyedTable> {
+function candidate(
+  parent: KeyedTable,
+  columns: readonly string[],
+  isOwn = false,
+): ReferenceCandidate<KeyedTable> {
+  // Fields of the type may have its name whatever they hold.
+  if (isOwn) return { columns, to: parent, words: [] };
   const words = [tokensOf(parent.type.split('.').at(-1) ?? ''), tokensOf(parent.table.name)];
   return { columns, to: parent, words };
 }
