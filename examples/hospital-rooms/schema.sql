@@ -5,10 +5,11 @@ CREATE SCHEMA hospital;
 CREATE TABLE hospital.wards (
   ward_code text PRIMARY KEY,
   name text NOT NULL,
-  floor integer NOT NULL
+  floor integer NOT NULL,
+  part_of text REFERENCES hospital.wards
 );
 INSERT INTO hospital.wards VALUES
-  ('CARD', 'Cardiology', 3), ('ORTH', 'Orthopaedics', 2), ('RAD', 'Radiology', 0), ('SURG', 'Surgery', 1);
+  ('CARD', 'Cardiology', 3, NULL), ('ORTH', 'Orthopaedics', 2, 'SURG'), ('RAD', 'Radiology', 0, NULL), ('SURG', 'Surgery', 1, NULL);
 
 -- Numbers repeat: there is a room 1 on every ward.
 CREATE TABLE hospital.rooms (

@@ -16,6 +16,7 @@ export default defineConfig({
       type: 'ward',
       externalId: 'ward_{ward_code}',
       fields: { 'ward.name': 'name', 'ward.floor': 'floor' },
+      references: { 'ward.partOf': { stream: 'wards', key: 'part_of' } }, // another ward, which is sent first
     },
 
     rooms: {
