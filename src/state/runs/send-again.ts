@@ -64,16 +64,11 @@ async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
   const first = sql`SELECT DISTINCT ON (m.circle) w.* FROM waiting AS w
     JOIN jsonb_to_recordset(${JSON.stringify(members)}::jsonb) AS m(circle text, stream text, "localKey" text)
       ON m.stream = w.stream AND m."localKey" = w.local_key ORDER BY m.circle, w.local_key`;
-  return planChosen(tx, runId, first, { isCircle: true });
+  return planChosen(tx, runId, first, true);
 }
 
 /** Moves what the query `chosen` selects of `waiting` from the batches that have ended to new ones, as full as they were. */
-async function planChosen(
-  tx: Queries,
-  runId: number,
-  chosen: SQL,
-  { isCircle = false } = {},
-): Promise<boolean> {
+async function planChosen(tx: Queries, runId: number, chosen: SQL, isCircle = false): Promise<boolean> {
   const { count } = await query(tx)`
     WITH ${waitingIn(runId)}, chosen AS MATERIALIZED (${chosen}), locked AS MATERIALIZED (
       SELECT r.stream, r.local_key FROM slotsync.records AS r

@@ -254,7 +254,7 @@ function noteWritten(
     const result = results.get(extId);
     const final = result && ofPut(write, result, isAnyAccepted);
     const isFirst = write.record.objectHash === null;
-    if (final?.outcome === 'synced')
+    if (result?.accepted && final && 'objectHash' in final && final.objectHash !== undefined)
       final.written = writtenFields(write.object, write.standing, isFirst ? undefined : stream.owned);
     if (final) note(final);
     else if (culprits.has(extId)) note(failsOnObject(write, FAILS_ON_OBJECT, culprits.get(extId)));

@@ -1,6 +1,5 @@
 // Splits the records of a claimed batch into those to be written and those whose outcome is known before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
-import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
 import { hashObject } from '../../streams/destination-object.js';
@@ -44,18 +43,14 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       const parent = deps.streams.get(result.missing.stream);
       return note(outcome.referenceMissing(record, sourceHash, result, stream, parent, now));
     }
-    const { object, link, leftOut } = result;
-    const acceptedFields = acceptedText(stream.rules, object);
     const write: Write = {
+      ...result,
       record,
-      object,
       sourceHash,
-      objectHash: hashObject(object),
-      acceptedFields,
-      retires: false,
-      link,
+      objectHash: hashObject(result.object),
+      acceptedFields: acceptedText(stream.rules, result.object),
       endsAt: endOf(stream, rows.get(key)?.row),
-      leftOut,
+      retires: false,
     };
     const beside = shared.get(key);
     if (beside !== undefined)
@@ -88,8 +83,11 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
       readLinksOfAndTo(deps.state.db, stream.name, keys, owned),
     ]);
     for (const externalId of owned) linksTo.set(externalId, links.to.get(externalId));
-    const leaveOut = ({ stream: parent, localKey }: NeededReference, key: string) =>
-      parent === stream.name && (localKey === key || isInCircle(claim.records.get(key))) ? null : undefined;
+    /** A record of a circle is sent before the records of its stream that it refers to, which wait for it. */
+    const leaveOut = ({ stream: parent, localKey }: NeededReference, key: string) => {
+      const isInCircle = localKey === key || claim.records.get(key)?.errorCode === REFERENCE_CIRCLE;
+      return parent === stream.name && isInCircle ? null : undefined;
+    };
     return { found, unread, results: await renderRows(deps.state, stream, found, leaveOut, links.ofKeys) };
   };
   const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);
@@ -116,9 +114,6 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
   }
   return { rows, rendered, unreadable, linksTo };
 }
-
-/** Whether the record was chosen to be sent before the records of its stream that it refers to, which wait for it. */
-const isInCircle = (record: ClaimedRecord | undefined) => record?.errorCode === REFERENCE_CIRCLE;
 
 /**
  * By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. The whole

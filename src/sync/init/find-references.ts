@@ -34,8 +34,8 @@ const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
 const SIMILAR = 0.6;
 
 /**
- * The references of a table to others, and to itself where a foreign key says so. `isWanted` says for which columns values alone are evidence enough: without a field
- * of such a name, small numbers would refer to anything.
+ * The references of a table to others, and to itself where a foreign key says so. `isWanted` says for which columns values
+ * alone are evidence enough: without a field of such a name, small numbers would refer to anything.
  */
 export async function findReferences(
   catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
@@ -54,7 +54,9 @@ export async function findReferences(
     const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
     const isByKey =
       parent.key.length === targets.length && inKeyOrder.every((column) => column !== undefined);
-    if (isByKey) found.push(candidate(parent, inKeyOrder, parent.table === child.table));
+    // Fields of the type may have the name of their own table whatever they hold.
+    const isOwn = parent.table === child.table;
+    if (isByKey) found.push({ ...candidate(parent, inKeyOrder), ...(isOwn && { words: [] }) });
     else
       otherwise.push({
         columns,
@@ -150,13 +152,7 @@ function columnOfOwnKey(from: CatalogueTable, to: CatalogueTable, key: string): 
   return columnOfForeignKey(from, column, to) === key ? column : undefined;
 }
 
-function candidate(
-  parent: KeyedTable,
-  columns: readonly string[],
-  isOwn = false,
-): ReferenceCandidate<KeyedTable> {
-  // Fields of the type may have its name whatever they hold.
-  if (isOwn) return { columns, to: parent, words: [] };
+function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCandidate<KeyedTable> {
   const words = [tokensOf(parent.type.split('.').at(-1) ?? ''), tokensOf(parent.table.name)];
   return { columns, to: parent, words };
 }

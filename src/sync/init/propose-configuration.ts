@@ -329,15 +329,11 @@ function parentsFirst(
       const parent = byTable.get(reference.to.table);
       const leaveOut = (why: string) =>
         stream.unplaced.push({ columns: reference.columns, stream: reference.to.table.name, why });
-      if (parent === stream) {
-        references.push({ ...reference, stream: stream.name });
-        continue;
-      }
       if (parent === undefined || path.includes(parent)) {
         leaveOut('as a reference it would make a cycle');
         continue;
       }
-      place(parent, [...path, stream]);
+      if (parent !== stream) place(parent, [...path, stream]);
       if (isDraft(parent) && !isDraft(stream)) {
         leaveOut(`stream ${parent.name} is a draft`);
         continue;

@@ -150,20 +150,7 @@ function acceptance(
   destinationId?: string,
   operation?: keyof AcceptedCounts,
 ): Outcome {
-  if (leftOut)
-    return {
-      ...{
-        localKey: record.localKey,
-        externalId: object.extId,
-        outcome: 'deferred',
-        operation,
-        destinationId,
-      },
-      ...{ sourceHash, objectHash, acceptedFields, endsAt, assigned: link?.assignsId, waitsFor: leftOut },
-      code: REFERENCE_CIRCLE,
-      message: `${describeMissing(leftOut)}; the object is there without it, and is sent again then`,
-    };
-  return {
+  const accepted = {
     localKey: record.localKey,
     externalId: object.extId,
     outcome,
@@ -176,6 +163,9 @@ function acceptance(
     assigned: link?.assignsId,
     endsAt,
   };
+  if (!leftOut) return accepted;
+  const message = `${describeMissing(leftOut)}; the object is there without it, and is sent again then`;
+  return { ...accepted, outcome: 'deferred', code: REFERENCE_CIRCLE, message, waitsFor: leftOut };
 }
 
 const named = ({ record, object }: Write) => ({ localKey: record.localKey, externalId: object.extId });

@@ -47,8 +47,8 @@ export interface Unmapped {
 
 /**
  * Renders rows, by key. A link wins over the template of the external id. One query for all links and one for all
- * references. `placeholder` returns a text for a reference that is
- * not at the service yet, or null where the object is sent without it; otherwise that reference is the result. `knownLinks`: of these rows, if they were read already.
+ * references. `placeholder` returns a text for a reference that is not at the service yet, or null where the object is sent
+ * without it; otherwise that reference is the result. `knownLinks`: of these rows, if they were read already.
  */
 export async function renderRows(
   { db }: Pick<State, 'db'>,
@@ -71,11 +71,7 @@ export async function renderRows(
         : {
             extId: result.extId,
             link: links.get(key),
-            ...toObject(
-              stream,
-              result,
-              (reference) => externalIdOf(reference) ?? placeholder(reference, key),
-            ),
+            ...toObject(stream, result, (needed) => externalIdOf(needed) ?? placeholder(needed, key)),
           },
     ]),
   );
