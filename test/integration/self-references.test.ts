@@ -100,23 +100,52 @@ describe('a circle', () => {
   );
 });
 
+/** Works so many batches of a sync, one after the other; then its process dies, and nobody goes on with the run. `lost`: the answer to this batch. */
+async function crashAfter(world: World, batches: number, lost?: number): Promise<void> {
+  const { runId, queue } = await world.plan();
+  let [next = 0] = queue;
+  for (let batch = 1; batch <= batches; batch++) {
+    if (batch === lost) world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+    const applying = world.apply(next);
+    [next = 0] =
+      batch === lost
+        ? await applying.then(
+            () => [],
+            () => [],
+          )
+        : (await applying).queue;
+  }
+  await cancelRun(world.state.db, runId);
+}
+
 describe('a circle that is not whole', () => {
-  it('is sent in full after a crash between its two writes, and is no drift meanwhile', async () => {
+  it('keeps the wish for its second write, and is no drift meanwhile', async () => {
     const world = await open();
     await add(world, { A: 'B', B: 'A' });
-    const { runId, queue } = await world.plan();
-    const [first = 0] = queue;
-    const [again = 0] = (await world.apply(first)).queue;
-    await world.apply(again);
-    // The process dies here, and nobody goes on with its run.
-    await cancelRun(world.state.db, runId);
+    await crashAfter(world, 2);
     expect(await world.recordsOf('departments')).toMatchObject({
       A: { status: 'deferred', error_code: 'reference_circle', waits_for: '["departments","B"]' },
       B: { status: 'deferred', error_code: 'reference_missing', waits_for: '["departments","A"]' },
     });
-    expect(parentOf(world, 'A')).toBeUndefined();
     expect(world.sandbox.object('dep_A')?.active).toBe(true);
+    expect(parentOf(world, 'A')).toBeUndefined();
     expect((await verify(world.verifying())).drifting).toBe(0);
+  });
+
+  // Guarantee 3
+  it.each([
+    [1, 'before the first write', undefined],
+    [2, 'after the first write', undefined],
+    [3, 'before the second write', undefined],
+    [2, 'after the first write, whose answer is lost', 2],
+    [3, 'after the other department, of which the answer is lost', 3],
+    [4, 'after the second write, whose answer is lost', 4],
+  ] as const)('is sent in full after a crash that follows %i batches: %s', async (batches, _, lost) => {
+    const world = await open();
+    await add(world, { A: 'B', B: 'A' });
+    await crashAfter(world, batches, lost);
+    await world.passLateWrites();
+    world.sandbox.resetLate();
     await world.sync();
     expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_B', 'dep_A']);
     expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced' });
