@@ -1,6 +1,6 @@
 // Records that wait for a reference are sent automatically when it has arrived, and those that shared an external id when
 // the other row has gone. They go into the inbox with each outcome, except in a nightly or commanded sync, which has them
-// in its plan; when a sync or a backfill ends, those follow that it did not send as well. A run sends by itself those of its
+// in its plan; when a sync or a backfill ends, those follow that it did not send as well. A run sends those of its own
 // records that wait for one of their own stream: runs/send-again.ts.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';

@@ -1,4 +1,4 @@
-// The records of a run that wait for a record of their own stream: a run sends them by itself, in further batches. A record goes
+// The records of a run that wait for a record of their own stream: the run sends them in further batches. A record goes
 // when the one that it waits for has arrived. Of records that wait for each other in a circle one goes first, without the
 // reference; it waits for its own then, and is sent again with it.
 import { sql, type SQL } from 'drizzle-orm';
