@@ -9,5 +9,5 @@ export type {
   Row,
   ServiceNames,
   SlotsyncConfig,
-  SourceDeclaration,
 } from './streams/config-schema.js';
+export type { SourceDeclaration } from './streams/source.js';

@@ -47,7 +47,7 @@ interface StatusInWords {
 const explainFirst = ({ stream, keys: [key = ''] }: Cause) => commandFor('slotsync explain', stream, key);
 const syncStream = ({ stream }: Cause) => `slotsync sync ${stream}`;
 const themOf = ({ records }: Cause) => (records === 1 ? 'it' : 'them');
-/** One record is named where there are several: an operator links each after a look at it. */
+/** Names a single record, also of a cause of many: an operator looks at each before it is linked. */
 const linkCommandOf = ({ stream, keys: [key = ''] }: Cause) =>
   commandFor('slotsync match --link', stream, key);
 const remedyOf = (cause: Cause) =>

@@ -306,7 +306,7 @@ export const ERRORS = {
   ),
   external_id_changed: givenUp(
     'the row now has another external id than the one the service accepted',
-    'If the row still stands for the same thing, its object and bookings stay with it under the former external id: {link}. If not, a new object is created: {retry}. To deactivate the former one as well: {retry} --retire-former',
+    'If the row still means the same thing, its object and bookings stay with it under the former external id: {link}. If not, a new object is created: {retry}. To deactivate the former one as well: {retry} --retire-former',
   ),
   external_id_changed_there: givenUp(
     'the object has another external id at the service than the one it was accepted with',

@@ -45,7 +45,7 @@ const PROBLEMS = {
   reservation_shared:
     'several reservations have its external id at the service: it is compared with the oldest of them',
   object_unknown:
-    'it books a record that no row of the mirror stands for, or that the service has not accepted',
+    'it books a record without a row in the mirror, or one that the service has not accepted',
   not_mappable: 'a column or function of its mapping failed',
   row_too_large: `its row is larger than ${ROW_LIMIT_MEGABYTES} MB in the mirror: neither its objects nor its fields are read`,
 } as const;

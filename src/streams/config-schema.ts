@@ -4,7 +4,7 @@
 import { z } from 'zod';
 import { isTimeZone, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
-import { ROW_LIMIT_MEGABYTES } from './source.js';
+import { ROW_LIMIT_MEGABYTES, type SourceDeclaration, type SourceQuery, type SourceTable } from './source.js';
 import { findPatternFault } from '../time/cron-schedule.js';
 import type { ExternalIdRule } from './external-id-rule.js';
 import { WRITE_RULES, type WriteRule } from './field-rules.js';
@@ -34,21 +34,6 @@ export interface ServiceNames {
 type ByField<Service extends ServiceNames, T> = string extends Service['field']
   ? Record<string, T>
   : { [Field in Service['field']]?: T };
-
-export interface SourceQuery {
-  /** A SELECT. Its columns are the row. */
-  query: string;
-}
-
-export interface SourceTable {
-  /** A table or view. */
-  table: string;
-  /** The columns that are read. They are the row: no other column is read, and a change in another one is none. */
-  columns: string[];
-}
-
-/** A table or view by its name, some columns of one, or a query. */
-export type SourceDeclaration = string | SourceTable | SourceQuery;
 
 /** A column whose codes are translated. */
 export interface LookupField {

@@ -1,5 +1,19 @@
 // The source that rows come from, and how the configuration writes it.
-import type { SourceDeclaration } from './config-schema.js';
+
+export interface SourceQuery {
+  /** A SELECT. Its columns are the row. */
+  query: string;
+}
+
+export interface SourceTable {
+  /** A table or view. */
+  table: string;
+  /** The columns that are read. They are the row: no other column is read, and changes in other columns do not count. */
+  columns: string[];
+}
+
+/** A table or view by its name, some columns of one, or a query. */
+export type SourceDeclaration = string | SourceTable | SourceQuery;
 
 /** Whether policies of row-level security may hide rows of a source. Unless it says so, PostgreSQL raises an error where one would. */
 export interface RowSecurity {

@@ -6,7 +6,7 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';
 import { functionName } from '../../src/streams/trigger-functions.js';
 import { openState, type State } from '../../src/state/database.js';
-import type { SourceDeclaration } from '../../src/streams/config-schema.js';
+import type { SourceDeclaration } from '../../src/streams/source.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { listLostTriggers } from '../../src/state/inbox/lost-triggers.js';
 import { createDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';

@@ -1,4 +1,4 @@
-// What is said of one booking, and what an operator does about it.
+// Sentences about one booking: both sides, its fault, and the next step of an operator.
 import { expect, it } from 'vitest';
 import { bookingDocument, bookingsDocument } from '../../src/documents/bookings.js';
 import type { BookingProblem } from '../../src/streams/bookings.js';

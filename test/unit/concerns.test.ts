@@ -314,9 +314,7 @@ it('report: numbers that several runs have counted are said to be sums', () => {
     outcomes: { synced: 0, unchanged: 0, deferred: 145, failed: 0, dead: 0 },
   };
   const said = (runs: number) =>
-    toText(
-      reportOf({}, { streams: [rooms], runCounts: [{ kind: 'sync', status: 'partial', runs }] } as object),
-    );
+    toText(reportOf({}, { streams: [rooms], runCounts: [{ kind: 'sync', status: 'partial', runs }] }));
   expect(said(1)).not.toContain('sums over');
   expect(said(4)).toContain(
     'The numbers are sums over 4 runs: a record counts once for each run that met it.',

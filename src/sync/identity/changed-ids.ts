@@ -7,12 +7,12 @@ import type { Stream } from '../../streams/stream.js';
 import { readIdsOfKeys, type IdentityDeps } from './row-ids.js';
 import { whoHas, type Holder } from './who-has.js';
 
-/** A record that owns an object, and whose row gives another external id now. */
+/** A record that owns an object, and whose row has another external id now. */
 interface ChangedId {
   localKey: string;
   /** The external id of the object that the record owns. */
   former: string;
-  /** The external id that the row gives now. */
+  /** The external id that the row has now. */
   now: string;
 }
 
