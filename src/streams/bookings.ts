@@ -44,8 +44,7 @@ const PROBLEMS = {
   external_id_shared: 'another booking of the mirror has the same external id',
   reservation_shared:
     'several reservations have its external id at the service: it is compared with the oldest of them',
-  object_unknown:
-    'it books a record without a row in the mirror, or one that the service has not accepted',
+  object_unknown: 'it books a record without a row in the mirror, or one that the service has not accepted',
   not_mappable: 'a column or function of its mapping failed',
   row_too_large: `its row is larger than ${ROW_LIMIT_MEGABYTES} MB in the mirror: neither its objects nor its fields are read`,
 } as const;
