@@ -13,6 +13,7 @@ import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
 import { benchSnapshot } from './snapshot.js';
 import { benchStartUp } from './start-up.js';
+import { benchStream } from './stream.js';
 import { benchVerify } from './verify.js';
 import { benchWorkers } from './workers.js';
 
@@ -31,6 +32,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   recovery: benchRecovery,
   snapshot: benchSnapshot,
   'start-up': benchStartUp,
+  stream: benchStream,
   verify: benchVerify,
   workers: benchWorkers,
 };
