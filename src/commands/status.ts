@@ -14,7 +14,7 @@ import { listVerified, readQuota, readSituation } from '../situation/situation.j
 import { estimateSecondsLeft } from '../situation/run-facts.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
-import { plural } from '../text/format.js';
+import { plural, present } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
 interface StatusOptions extends CommonOptions {
@@ -110,7 +110,10 @@ export function glanceToText(
   const notices = linesOf('notices');
   const numbered = linesOf('attention');
   const underWay = headline?.status === 'running' ? undefined : describeUnderWay(facts);
+  const schedules = present(facts.nightly, facts.schedules);
+  const next = sections.find(({ id }) => id === 'under-way')?.paragraphs?.[0] ?? '';
   const last = [
+    ...(schedules.length > 0 ? [plain(next, timeZone)] : []),
     ...(underWay === undefined ? [] : [plain(underWay, timeZone)]),
     ...(notices.length > 0 ? [`${plural(notices.length, 'notice')}: slotsync status notices`] : []),
     `${numbered.length > 0 ? 'Details: slotsync status <number>. ' : ''}Everything: slotsync status --full`,

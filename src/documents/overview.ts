@@ -48,7 +48,7 @@ export function describeState(
     const next = nightly
       ? text`the first nightly sync is due ${{ minute: nightly.nextDue }}`
       : text`to begin: ${{ command: 'slotsync sync' }}`;
-    return { status: 'pending', text: text`Nothing is synced yet: ${next}` };
+    return { status: 'neutral', text: text`Nothing is synced yet: ${next}` };
   }
   const cards = cardsOf(facts);
   const [inSync, total] = [sum(cards.map((card) => card.inSync)), sum(cards.map((card) => card.total))];
@@ -59,7 +59,7 @@ export function describeState(
     return { status: 'succeeded', text: text`All well: ${plural(inSync, 'record')} in sync, ${last}` };
   const of = inSync < total && ` of ${formatNumber(total)}`;
   return {
-    status: 'pending',
+    status: 'neutral',
     text: text`Nothing needs you: ${formatNumber(inSync)}${of} ${total === 1 ? 'record' : 'records'} in sync, ${last}`,
     href: all.length > 0 ? '#notices' : undefined,
   };

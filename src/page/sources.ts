@@ -13,6 +13,8 @@ import { inSnapshot } from '../state/snapshot.js';
 const SECOND = 1000;
 /** A reading takes at most a tenth of the time. */
 const KEEP = { keepMs: SECOND, keepTimes: 9, withinMs: 5 * SECOND };
+/** Pictures of hours and days change slowly. */
+const HISTORY_MS = 10 * SECOND;
 const LONGEST_STATEMENT_MS = 10 * SECOND;
 const MOST_READINGS = 50;
 
@@ -43,10 +45,10 @@ export function createSources({
   let kept = new Map<string, () => Promise<unknown>>();
 
   /** Reads the state in one snapshot, and keeps the reading for a moment. */
-  async function read<T>(name: string, facts: (db: Queries) => Promise<T>): Promise<T> {
+  async function read<T>(name: string, facts: (db: Queries) => Promise<T>, keepMs = KEEP.keepMs): Promise<T> {
     const begin = async () => inSnapshot((await state()).db, facts, { limitMs: longestStatementMs });
     // Only one reading at a time, so that readers leave a connection of the state for the work.
-    const reading = kept.get(name) ?? cacheReading<unknown>(begin, { ...KEEP, inTurn: turns.take });
+    const reading = kept.get(name) ?? cacheReading<unknown>(begin, { ...KEEP, keepMs, inTurn: turns.take });
     kept.delete(name);
     kept.set(name, reading); // the latest last
     const [oldest] = kept.keys();
@@ -76,7 +78,7 @@ export function createSources({
 
     history: async () => {
       const [{ now }, zone] = [await readNow(), await zoneOfReaders()];
-      return read('history', (db) => readHistory(db, { now, timeZone: zone }));
+      return read('history', (db) => readHistory(db, { now, timeZone: zone }), HISTORY_MS);
     },
 
     /** Forgets every reading, as an action makes it outdated. */

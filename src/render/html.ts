@@ -79,7 +79,7 @@ const commandToHtml = (command: string, isCopied: boolean): Html =>
   html`<code>${wrapWhole(command)}</code>${isCopied && html`<button type="button" class="copy" aria-label="Copy ${command}">copy</button>`}`;
 
 /** Options and numbers that no line is broken in: a phone breaks a line after each hyphen. */
-const WHOLE = /(--[a-z][a-z-]*|\d{1,3}(?: \d{3})+(?!\d))/;
+const WHOLE = /(--[a-z][a-z-]*|\d{1,3}(?: \d{3})+(?!\d)|\d+ %)/;
 
 const wrapWhole = (typed: string): Html =>
   html`${typed.split(WHOLE).map((part, index) => (index % 2 === 1 ? html`<span class="whole">${part}</span>` : part))}`;
@@ -185,14 +185,18 @@ function pointToHtml(point: Point, surface: Surface): Html {
 `;
 }
 
-/** A point in one line with its buttons. Its details unfold. */
+/** A point in one line with its buttons. Its details unfold, with the links of its text: what unfolds holds no link itself. */
 function lineToHtml(point: Point, surface: Surface): Html {
   const { status, text, line = text } = point;
+  const { timeZone } = surface;
   const { buttons, typed } = commandsOf(point, surface);
-  return html`<li><details><summary>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(line, surface)}</b><span class="soft">${sinceOfLine(point, surface.timeZone)}</span></summary>
-${detailsToHtml(point, surface)}${actionsToHtml(typed)}</details>${actionsToHtml(buttons)}</li>
+  const isWhole = line === text && (typeof text === 'string' || !text.parts.some(isLink));
+  return html`<li><details><summary>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(line, { timeZone })}</b><span class="soft">${sinceOfLine(point, timeZone)}</span></summary>
+${!isWhole && html`<p>${textToHtml(text, surface)}</p>`}${detailsToHtml(point, surface)}${actionsToHtml(typed)}</details>${actionsToHtml(buttons)}</li>
 `;
 }
+
+const isLink = (part: Part) => typeof part === 'object' && 'href' in part;
 
 /**
  * The style of tables on a narrow screen: a row is a card, and each of its cells stands below its heading. Everything else

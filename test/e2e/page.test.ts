@@ -117,6 +117,40 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await plain.close();
   });
 
+  it('what is unfolded stays so while the page is open, and a command is copied', async () => {
+    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.goto('/');
+    await page.getByText('Up to date.').waitFor();
+    const drift = page.locator('#attention li', { hasText: '1 object of rooms drifts' });
+    expect(await drift.getByText('Not as last accepted').isVisible()).toBe(false);
+    await drift.locator('summary').click();
+    await world.sql`UPDATE slotsync.processes SET host = host || '!'`;
+    await page.locator('#processes').getByText('!').first().waitFor({ state: 'attached' });
+    expect(await drift.getByText('Not as last accepted').isVisible()).toBe(true);
+    await drift.getByRole('button', { name: 'Copy slotsync verify rooms', exact: true }).click();
+    await page.getByText('Copied: slotsync verify rooms').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe('slotsync verify rooms');
+  });
+
+  it('without scrolling: the state in one line, the cards with their nights, and what needs a person; a night leads to its run', async () => {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.goto('/');
+    const bottomOf = async (selector: string) => {
+      const box = await page.locator(selector).first().boundingBox();
+      return (box?.y ?? Infinity) + (box?.height ?? Infinity);
+    };
+    for (const selector of ['.state', '.cards', '#graphs', '#attention li'])
+      expect(await bottomOf(selector), selector).toBeLessThanOrEqual(800);
+    expect(await page.locator('.state').innerText()).toMatch(/^\d things need you: 1 hold, /);
+    expect(await page.locator('svg.graph[role=img]').count()).toBe(3);
+    await page
+      .getByRole('link', { name: /: held$/ })
+      .first()
+      .click();
+    await page.getByRole('heading', { name: 'Run 2' }).waitFor();
+    await page.getByRole('heading', { name: 'Timeline' }).waitFor();
+  });
+
   it('a failure is retried', async () => {
     await signIn();
     world.sandbox.allowObject(`room_${SCRIPT}`);
@@ -229,7 +263,7 @@ it('page: serves without working, read-only without a token, until it is stopped
       describe: () => `the address: ${served.output()}`,
     });
     const shown = await (await fetch(address)).text();
-    expect(shown).toContain('<h1>Now</h1>');
+    expect(shown).toContain('Nothing is synced yet: to begin: <code>slotsync sync</code>');
     expect(shown).toContain('No process is at work.');
     expect((await fetch(`${address}healthz`)).status).toBe(404);
     served.child.kill('SIGINT');

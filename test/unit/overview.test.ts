@@ -61,7 +61,7 @@ describe('the state in one line', () => {
     ['succeeded', {}, 'All well: 1 100 records in sync, last sync 05:00'],
     ['succeeded', { succeededAt: null }, 'All well: 1 100 records in sync, no sync of all streams yet'],
     [
-      'pending',
+      'neutral',
       { binding: { ...(QUIET.binding as NonNullable<typeof QUIET.binding>), succeededAt: new Date(0) } },
       'Nothing needs you: 1 100 records in sync, last sync 05:00',
     ],
@@ -74,19 +74,19 @@ describe('the state in one line', () => {
     ],
     ['paused', { freezes: [FREEZE] }, 'Frozen until 2026-03-07 12:00 UTC: nothing is written'],
     [
-      'pending',
+      'neutral',
       { records: [], ...known({ hasRecords: false }) },
       'Nothing is synced yet: to begin: slotsync sync',
     ],
     [
-      'pending',
+      'neutral',
       { records: [], nightly: SCHEDULE, ...known({ hasRecords: false }) },
       'Nothing is synced yet: the first nightly sync is due 2026-03-03 01:00 UTC',
     ],
-    ['pending', { unsettled: 3 }, 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
-    ['pending', known({ drifting: 1 }), 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
+    ['neutral', { unsettled: 3 }, 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
+    ['neutral', known({ drifting: 1 }), 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
     [
-      'pending',
+      'neutral',
       known({ due: [{ stream: 'rooms', since: NOW, reason: 'new' }] }),
       'Nothing needs you: 1 100 records in sync, last sync 05:00',
     ],
