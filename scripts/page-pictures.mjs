@@ -1,5 +1,5 @@
-// Makes the pictures of the page and of a terminal in docs/images, on a bad morning (test/support/bad-morning.ts) with a run under
-// way: npm run build && node scripts/page-pictures.mjs. With a folder, also a page of pictures, index.html: what each surface says of
+// Makes the pictures of the page and of a terminal in docs/images: when all is well after thirty nights, and on a bad morning
+// (test/support/bad-morning.ts) with a run under way: npm run build && node scripts/page-pictures.mjs. With a folder, also a page of pictures, index.html: what each surface says of
 // that morning, and of the same state restored: node scripts/page-pictures.mjs <folder>
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -69,7 +69,9 @@ try {
     HTTP_PORT: String(PORT),
     HTTP_TOKEN: TOKEN,
   };
-  const start = (...args) => spawn(process.execPath, [CLI, ...args], { env, cwd: place, stdio: 'inherit' });
+  const startWith = (changes, ...args) =>
+    spawn(process.execPath, [CLI, ...args], { env: { ...env, ...changes }, cwd: place, stdio: 'inherit' });
+  const start = (...args) => startWith({}, ...args);
   const run = (...args) => once(start(...args), 'exit');
   let worker;
   const startWorker = async () => {
@@ -84,14 +86,17 @@ try {
   };
   const type = (command) => readTerminal(command, { env, cwd: place });
 
+  const browser = await chromium.launch({ executablePath: findChromium() ?? '', args: ['--no-sandbox'] });
+  closers.push(() => browser.close());
+  await wellPicture(browser, await server.createDatabase('well'), startWith);
+
   await run('migrate');
   await playBadMorning({ sql, sandbox, run, startWorker });
+  await addNights(sql);
   await sql`
     INSERT INTO slotsync.request_seconds (second, requests, throttled)
     SELECT date_trunc('second', now()) - make_interval(secs => s), 3 + (8 * (1 + sin(s / 400.0)))::int, 0
     FROM generate_series(200, 3500, 4) AS s ON CONFLICT DO NOTHING`;
-  const browser = await chromium.launch({ executablePath: findChromium() ?? '', args: ['--no-sandbox'] });
-  closers.push(() => browser.close());
 
   if (folder) {
     await mkdir(folder, { recursive: true });
@@ -114,7 +119,7 @@ try {
   sandbox.closeGate({ method: 'PUT', path: '/objects', after: 1 });
   await run('backfill', 'staff', '--force', '--detach');
   await until(() => sandbox.gate().held > 0, { describe: 'a request at the gate' });
-  await picture(browser, { folder: IMAGES, name: 'page-desktop', width: 1280, height: 1400, at: '/' });
+  await picture(browser, { folder: IMAGES, name: 'page-desktop', width: 1280, height: 800, at: '/' });
   await picture(browser, { folder: IMAGES, name: 'page-phone', width: 390, height: 1400, at: '/' });
   await terminalPicture(browser, `$ slotsync failures\n${failures}`);
   sandbox.openGate();
@@ -138,6 +143,41 @@ try {
   for (const close of closers.reverse()) await close();
 }
 process.exit();
+
+/** The page of an installation with a service of its own, where every record is in sync. */
+async function wellPicture(browser, url, startWith) {
+  const sql = postgres(url, { max: 1, onnotice: () => undefined });
+  const sandbox = await startSandbox({ rate: 20, schema: universitySchema });
+  closers.push(
+    () => sandbox.close(),
+    () => sql.end({ timeout: 1 }),
+  );
+  await loadUniversity(sql, { seed: 1 });
+  // Rows that the sample has for its failures.
+  await sql`DELETE FROM campus.staff WHERE id >= 9000`;
+  await sql`DELETE FROM campus.courses WHERE course_code = 'MAT888' OR home_room = 'Ö404'`;
+  const own = { MIRROR_DATABASE_URL: url, API_BASE_URL: sandbox.url };
+  for (const command of ['migrate', 'sync']) await once(startWith(own, command), 'exit');
+  await addNights(sql);
+  const page = startWith(own, 'page', '--port', String(PORT));
+  await until(async () => (await fetch(PAGE)).ok, { describe: 'the page' });
+  await picture(browser, { folder: IMAGES, name: 'page-well', width: 1280, height: 720, at: '/' });
+  page.kill('SIGTERM');
+  await once(page, 'exit');
+}
+
+/** Whole syncs of thirty nights, as a schedule would have started them, and the requests of the last one. */
+async function addNights(sql) {
+  await sql`
+    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, counts, accepted, requested_at, finished_at)
+    SELECT 'sync', 'sync', 'schedule', array_agg(s), CASE WHEN d = 9 THEN 'failed' ELSE 'succeeded' END,
+      jsonb_object_agg(s, '{}'::jsonb), '{}',
+      jsonb_object_agg(s, jsonb_build_object('create', 0, 'update', 60 + ((d * 37 + length(s) * 11) % 50), 'retire', 0)),
+      at, at + interval '11 minutes'
+    FROM generate_series(1, 29) AS d, unnest(ARRAY['buildings', 'rooms', 'staff', 'courses', 'student_groups']) AS s,
+      LATERAL (SELECT date_trunc('day', now()) + interval '2 hours' - make_interval(days => d) AS at) AS night
+    GROUP BY d, at`;
+}
 
 function nameOf(what, at, width) {
   return `${what}${at === '/' ? '' : at.replaceAll('/', '-')}-${width}`;

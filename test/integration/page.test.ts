@@ -494,6 +494,13 @@ describe('page: bookings', () => {
     const path = '/bookings/a%2Fb';
     expect((await visit('/bookings')).body).toContain(`<a href="${path}">booking &#39;a/b&#39;</a>`);
     expect((await visit('/')).body).toContain('<a href="/bookings">1 booking</a> does not agree');
+    // Its week has it, and no other week.
+    const ofWeek = /<svg class="graph week"[^]*<a href="\/bookings\/a%2Fb"[^]*<\/svg>/;
+    expect((await visit('/bookings')).body).toMatch(ofWeek);
+    const after = await visit('/bookings?week=2020-02-03');
+    expect(after.body).toContain('Week of 2020-02-03');
+    expect(after.body).not.toMatch(ofWeek);
+    expect((await visit('/bookings?week=x')).body).toMatch(ofWeek);
     expect((await visit('/report')).body).toContain('<a href="/bookings">1</a>');
     const state = (await visit(path)).body;
     expect(state).toContain('missing there');
