@@ -73,7 +73,7 @@ export interface Point {
   commands?: readonly (string | Action)[] | undefined;
 }
 
-/** What is known of one stream, at a glance. */
+/** A stream at a glance. */
 export interface Card {
   stream: string;
   href: string;
@@ -81,7 +81,7 @@ export interface Card {
   total: number;
   /** The last whole sync; null: none has succeeded yet. */
   synced: { near: Date; now: Date } | null;
-  /** What it is to be known of it: `199 held`, `frozen`. Its status gives the colour. */
+  /** Notes such as `199 held` or `frozen`. The status decides the colour. */
   badges: readonly { status: string; text: string }[];
   /** A mark for each of the last nights, the oldest first. */
   nights: readonly Mark[];
@@ -97,7 +97,7 @@ export interface Mark {
 /** Numbers over time. Only the page draws them. */
 export interface Graph {
   title: string;
-  /** What it shows, in a sentence. */
+  /** The content of the graph in a sentence. */
   says: Text;
   unit: string;
   points: readonly { label: Text; value: number }[];
@@ -120,7 +120,7 @@ export interface Week {
     href: string;
     status: string;
     label: string;
-    /** Where it is drawn: in the mirror, and where the service has another time. */
+    /** The period in the mirror, then that at the service if it is another one. */
     periods: readonly { begin: Date; end: Date }[];
   }[];
 }
@@ -151,7 +151,7 @@ export interface Section {
 
 export interface Document {
   title: string;
-  /** The state in one line. The status gives its colour; the address has more. */
+  /** The state in one line. The status decides the colour. The address leads to the details. */
   headline?: { status: string; text: Text; href?: string | undefined } | undefined;
   /** Paragraphs above the sections: what it is about. */
   lead?: readonly Text[] | undefined;

@@ -27,7 +27,7 @@ export function weekToHtml({ days, bookings }: Week, timeZone: string): Html {
       return day < 0 ? [] : [{ booking, day, from, to: Math.max(to, from + 0.5), isThere: at > 0, lane: 0 }];
     }),
   );
-  // What overlaps stands side by side.
+  // Bookings that overlap stand side by side.
   const lanes = days.map((_, day) => {
     const ends: number[] = [];
     for (const box of boxes.filter((one) => one.day === day).toSorted((a, b) => a.from - b.from)) {

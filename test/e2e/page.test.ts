@@ -117,7 +117,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await plain.close();
   });
 
-  it('what is unfolded stays so while the page is open, and a command is copied', async () => {
+  it('details that are unfolded stay so while the page is open, and a command is copied', async () => {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     await page.goto('/');
     await page.getByText('Up to date.').waitFor();

@@ -104,7 +104,7 @@ export async function listAllDiscrepancies(db: Queries, limit: number) {
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** Those of a week, by the clock of the zone. `day`: a day of it; undefined: the week of the next one, or of the last. */
+/** The bookings of a week that do not agree. `day`: a day of the week. Undefined: the week of the next such booking, else of the last. */
 export async function listDiscrepantWeek(
   db: Queries,
   { day, timeZone, limit }: { day: string | undefined; timeZone: string; limit: number },
