@@ -70,7 +70,10 @@ export function contentToText(
   const toText = isOneLine ? pointToLine : pointToText;
   return [
     ...(cards.length > 0 ? tableToText(cardsTable(cards), timeZone, columns) : []),
-    ...graphs.flatMap(({ title, says }) => wrap(`${title}: ${plain(says, timeZone)}`, options, '', '  ')),
+    // A terminal draws no graph: its words stand where no paragraph has them.
+    ...(paragraphs.length > 0 ? [] : graphs).flatMap(({ title, says }) =>
+      wrap(`${title}: ${plain(says, timeZone)}`, options, '', '  '),
+    ),
     ...paragraphs.flatMap((paragraph) => wrap(plain(paragraph, timeZone), options)),
     ...facts.flatMap(([name, value]) =>
       wrap(`${visibleInLine(name)}: ${plain(value, timeZone)}`, options, '', '  '),

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Graph, Week } from '../../src/documents/document.js';
 import { runDocument } from '../../src/documents/runs.js';
 import { graphToHtml } from '../../src/render/graph.js';
-import { plain } from '../../src/render/text.js';
+import { answerToText, plain } from '../../src/render/text.js';
 import { weekToHtml } from '../../src/render/week.js';
 import type { RunFacts } from '../../src/situation/run-facts.js';
 import { GATE, NOW, RUN } from '../support/situations.js';
@@ -75,6 +75,9 @@ describe('the timeline of a run', () => {
     expect(paragraphs).toEqual(['30 of 100 planned records sent or settled, 70 waiting, 40 held.']);
     expect(graph).toMatchObject({ peaks: [100, 100], limit: { value: 140, name: '40 held' } });
     expect(graph?.points.map(({ value }) => value)).toEqual([0, 30]);
+    // A terminal has the sentence once, and no picture.
+    const said = answerToText(runDocument(facts(100), NOW), { timeZone: ZONE });
+    expect(said.match(/30 of 100 planned records/g)).toHaveLength(1);
   });
 
   it('is left out where no batch is known any more', () => {
