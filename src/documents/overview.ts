@@ -1,7 +1,7 @@
 // The situation at a glance: its state in one line, a card for each stream, and graphs of requests and of objects sent.
 import { MOST_NIGHTS, type History } from '../situation/history.js';
-import type { Situation } from '../situation/situation.js';
-import { formatNear, formatNumber, plural, present } from '../text/format.js';
+import type { QuotaFacts, Situation } from '../situation/situation.js';
+import { formatNear, formatNumber, mostOf, plural, present } from '../text/format.js';
 import { describeWhoseTurn, type Concern } from './concerns/concerns.js';
 import { sum } from './concerns/concern.js';
 import { isFrozen } from './concerns/records.js';
@@ -15,7 +15,16 @@ import {
   type Section,
   type Text,
 } from './document.js';
-import type { SituationFacts } from './situation.js';
+
+export interface SituationFacts extends Situation {
+  quota: QuotaFacts | null;
+  /** Until an unfinished run is done, by its number. */
+  secondsLeft?: ReadonlyMap<number, number>;
+  /** Undefined: it was not read. */
+  history?: History | undefined;
+  /** The quota. */
+  requestsPerSecond?: number | undefined;
+}
 
 /** Nights of a card. */
 const NIGHTS = 14;
@@ -105,8 +114,11 @@ function cardsOf(facts: SituationFacts): Card[] {
   });
 }
 
-/** Records that are held count as not in sync. Deactivated ones are not counted: the service no longer offers them. */
-function countInSync({ records, gates }: Situation, stream: string): Pick<Card, 'inSync' | 'total'> {
+/**
+ * Records that are held count as not in sync, and so do all after a restore: what the service holds is not known. Deactivated ones are not
+ * counted.
+ */
+function countInSync({ records, gates, known }: Situation, stream: string): Pick<Card, 'inSync' | 'total'> {
   const ofStream = records.filter((row) => row.stream === stream && row.status !== 'retired');
   const synced = sum(ofStream.map(({ status, count }) => (status === 'synced' ? count : 0)));
   const held = gates.filter((gate) => gate.stream === stream && gate.operation !== 'repair');
@@ -116,7 +128,10 @@ function countInSync({ records, gates }: Situation, stream: string): Pick<Card, 
     ),
   );
   const kept = sum(held.map(({ count }) => count)) - created;
-  return { inSync: Math.max(0, synced - kept), total: sum(ofStream.map(({ count }) => count)) + created };
+  return {
+    inSync: known.restored ? 0 : Math.max(0, synced - kept),
+    total: sum(ofStream.map(({ count }) => count)) + created,
+  };
 }
 
 function badgesOf(facts: Situation, stream: string): Card['badges'] {
@@ -139,7 +154,7 @@ export function graphsSection(facts: SituationFacts): Section {
   if (!history) return titled;
   const { hour, lastNight, nights, days } = history;
   const objects = days.map((day) => sum(nights.map((night) => (night.day === day ? night.sent : 0))));
-  const most = Math.max(0, ...objects);
+  const most = mostOf(objects);
   return {
     ...titled,
     graphs: present<Graph>(
@@ -169,7 +184,7 @@ function requestsGraph(
   const [first, last] = [steps[0], steps.at(-1)];
   if (!first || !last) return undefined;
   const refused = sum(steps.map(({ throttled }) => throttled));
-  const most = Math.max(...steps.map(({ fastest }) => fastest));
+  const most = mostOf(steps.map(({ fastest }) => fastest));
   const end = new Date(Math.min(now.getTime(), last.at.getTime() + seconds * 1000));
   return {
     title,

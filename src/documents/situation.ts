@@ -2,8 +2,7 @@
 // the same sections.
 import { LANES } from '../destination/quota/quota-rules.js';
 import { isOnItsWay } from '../situation/causes.js';
-import type { History } from '../situation/history.js';
-import { listVerified, type QuotaFacts, type ScheduleFacts, type Situation } from '../situation/situation.js';
+import { listVerified, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
@@ -23,18 +22,10 @@ import {
 } from './document.js';
 import { describeExceptions } from './exceptions.js';
 import { describeSettled, describeUnsettled } from './failures.js';
-import { graphsSection, describeState, streamsSection } from './overview.js';
+import { describeState, graphsSection, streamsSection, type SituationFacts } from './overview.js';
 import { runsTable, underWayToPoint } from './runs.js';
 
-export interface SituationFacts extends Situation {
-  quota: QuotaFacts | null;
-  /** Until an unfinished run is done, by its number. */
-  secondsLeft?: ReadonlyMap<number, number>;
-  /** Undefined: it was not read. */
-  history?: History | undefined;
-  /** The quota. */
-  requestsPerSecond?: number | undefined;
-}
+export type { SituationFacts } from './overview.js';
 
 /** Concerns named one by one, of each kind. */
 const MOST_OF_A_KIND = 3;

@@ -1,6 +1,6 @@
 // Graphs over time as SVG, drawn without a style or a script within: requests a second, and objects of each night.
 import type { Graph, Text } from '../documents/document.js';
-import { formatNumber } from '../text/format.js';
+import { formatNumber, mostOf } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 
 /** A drawing in its own units: as wide as a phone. */
@@ -22,7 +22,7 @@ function roundUp(most: number): number {
 /** `toPlain`: a text as the characters that are shown. */
 export function graphToHtml(graph: Graph, toPlain: (text: Text) => string): Html {
   const { title, says, unit, points, peaks = [], limit, ends, isBars } = graph;
-  const highest = Math.max(1, limit?.value ?? 0, ...peaks, ...points.map(({ value }) => value));
+  const highest = mostOf([limit?.value ?? 0, ...peaks, ...points.map(({ value }) => value)], 1);
   const most = limit && highest <= limit.value ? limit.value : roundUp(highest);
   const y = (value: number) => fixed(TOP + DOWN * (1 - value / most));
   const width = ACROSS / Math.max(1, points.length);

@@ -134,7 +134,7 @@ const COLOURS_OF_NIGHTS: Readonly<Record<string, Colour>> = { 'âœ“': 'green', 'â
 
 function colourStatuses(line: string): string {
   const nights = (marks: string) =>
-    [...marks].map((mark) => coloured(mark, COLOURS_OF_NIGHTS[mark] ?? 'yellow')).join('');
+    Array.from(marks, (mark) => coloured(mark, COLOURS_OF_NIGHTS[mark] ?? 'yellow')).join('');
   return line
     .replace(STATUS, (status) => coloured(status, STATUSES[status] ?? 'dim'))
     .replace(NIGHTS, nights)

@@ -2,8 +2,16 @@
 const GOOD = ['succeeded', 'synced', 'retired', 'working', 'agrees'];
 const BAD = ['failed', 'dead', 'stopped', 'not seen', 'missing', 'absent', 'missing_there', 'unknown_here'];
 const WAITING = [
-  ...['held', 'partial', 'deferred', 'paused', 'pending', 'changed', 'inactive'],
-  ...['differs', 'cancelled_there', 'cancelled_here'],
+  'held',
+  'partial',
+  'deferred',
+  'paused',
+  'pending',
+  'changed',
+  'inactive',
+  'differs',
+  'cancelled_there',
+  'cancelled_here',
 ];
 const MOVING = ['running', 'planning'];
 const TONES = new Map([

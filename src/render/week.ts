@@ -1,6 +1,6 @@
 // A week of bookings as SVG: a column for each day, a link for each booking.
 import type { Week } from '../documents/document.js';
-import { dayOf, formatNear, shorten } from '../text/format.js';
+import { dayOf, formatNear, mostOf, shorten } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import { toneOf } from './tones.js';
 
@@ -37,8 +37,13 @@ export function weekToHtml({ days, bookings }: Week, timeZone: string): Html {
     }
     return Math.max(1, ends.length);
   });
-  const first = Math.floor(Math.min(FROM, ...boxes.map(({ from }) => from)));
-  const last = Math.ceil(Math.max(TO, ...boxes.map(({ to }) => to)));
+  const first = Math.floor(boxes.reduce((least, { from }) => Math.min(least, from), FROM));
+  const last = Math.ceil(
+    mostOf(
+      boxes.map(({ to }) => to),
+      TO,
+    ),
+  );
   const y = (hour: number) => TOP + (hour - first) * HOUR;
   const height = y(last) + 2;
   const hours = Array.from({ length: last - first + 1 }, (_, at) => first + at);

@@ -71,6 +71,10 @@ export function shorten(text: string, most: number): string {
   return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`;
 }
 
+/** The largest of these numbers, and at least `least`. */
+export const mostOf = (numbers: readonly number[], least = 0): number =>
+  numbers.reduce((most, number) => Math.max(most, number), least);
+
 /** The values that apply: false, null and undefined are left out, and a list is its elements one after the other. */
 export function present<Value>(
   ...values: readonly (Value | readonly (Value | false | null | undefined)[] | false | null | undefined)[]

@@ -110,11 +110,11 @@ it.skipIf(!hasScript)('status --watch: one screen that is drawn again, and gone 
     world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = ${key}`;
   await giveUp('R1');
   const watch = startOnTerminal('status --watch 1');
-  await watch.shows(/Needs a person: 1 record to correct\./);
+  await watch.shows(/1 thing needs you: 1 record to correct/);
   expect(watch.screen.isAlternate()).toBe(true);
   expect(watch.screen.shown()).toHaveLength(24);
   await giveUp('R2');
-  await watch.shows(/Needs a person: 2 records to correct\./);
+  await watch.shows(/things? needs? you: 2 records to correct/);
   watch.press('q');
   expect(await watch.ended).toBe(0);
   expect(watch.screen.isAlternate()).toBe(false);

@@ -14,15 +14,18 @@ describe('nights', () => {
     const insert = (row: Record<string, unknown>) => {
       const { at, ...given } = row;
       const run = {
-        ...{
-          kind: 'sync',
-          lane: 'sync',
-          started_by: 'schedule',
-          status: 'succeeded',
-          streams: ['a', 'b', 'c'],
-        },
-        ...{ plan: { a: {}, b: {}, c: {} }, counts: {}, accepted: {}, holds: {}, ...given },
-        ...{ requested_at: at, finished_at: 'finished_at' in given ? given['finished_at'] : at },
+        kind: 'sync',
+        lane: 'sync',
+        started_by: 'schedule',
+        status: 'succeeded',
+        streams: ['a', 'b', 'c'],
+        plan: { a: {}, b: {}, c: {} },
+        counts: {},
+        accepted: {},
+        holds: {},
+        ...given,
+        requested_at: at,
+        finished_at: 'finished_at' in given ? given['finished_at'] : at,
       };
       return world.sql`INSERT INTO slotsync.runs ${world.sql(run as never)}`;
     };

@@ -45,8 +45,15 @@ const situationOf = (changes: Partial<SituationFacts> = {}): SituationFacts => (
   ...changes,
 });
 const FREEZE = {
-  ...{ id: 1, streams: null, exceptStreams: [], isDeclared: false, isInForce: true },
-  ...{ beginsAt: NOW, endsAt: new Date('2026-03-07T12:00:00Z'), reason: 'move', frozenBy: null },
+  id: 1,
+  streams: null,
+  exceptStreams: [],
+  isDeclared: false,
+  isInForce: true,
+  beginsAt: NOW,
+  endsAt: new Date('2026-03-07T12:00:00Z'),
+  reason: 'move',
+  frozenBy: null,
 } as unknown as SituationFacts['freezes'][number];
 const DEAD = { causes: [CAUSE], unsettled: 1 };
 const UNDER_WAY = {
@@ -107,6 +114,11 @@ describe('a card', () => {
     expect(cardOf({})).toMatchObject({ stream: 'rooms', inSync: 100, total: 100, badges: [] });
     expect(cardOf({ gates: [GATE] })).toMatchObject({ inSync: 60, total: 100 });
     expect(cardOf({ gates: [{ ...GATE, operation: 'create' }] })).toMatchObject({ inSync: 100, total: 140 });
+  });
+
+  it('calls nothing in sync after a restore', () => {
+    const restored = { since: NOW, why: 'is another database' } as NonNullable<typeof QUIET.known.restored>;
+    expect(cardOf(known({ restored }))).toMatchObject({ inSync: 0, total: 100 });
   });
 
   it('says what is held, frozen, due and wrong', () => {

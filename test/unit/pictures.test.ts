@@ -13,7 +13,10 @@ const draw = (graph: Partial<Graph>) =>
   String(
     graphToHtml(
       {
-        ...{ title: 'Requests', says: '<3 requests', unit: 'requests a second', ends: ['02:00', 'now'] },
+        title: 'Requests',
+        says: '<3 requests',
+        unit: 'requests a second',
+        ends: ['02:00', 'now'],
         points: [4, 0, 12].map((value) => ({ label: `${value} & more`, value })),
         ...graph,
       },
@@ -43,7 +46,11 @@ describe('a graph', () => {
       'now',
     ]);
     expect(numbersIn(draw({ peaks: [0, 0, 35], limit: { value: 20, name: 'quota 20' } }))).toEqual([
-      ...['0', '20', '40', 'quota 20', 'now'],
+      '0',
+      '20',
+      '40',
+      'quota 20',
+      'now',
     ]);
     expect(numbersIn(draw({ points: [{ label: '', value: 5600 }] }))).toEqual(['0', '3 k', '6 k', 'now']);
   });
@@ -60,7 +67,9 @@ describe('the timeline of a run', () => {
       causes: [],
       unsettled: 0,
       timeline: {
-        ...{ from: RUN.requestedAt, seconds: 60, steps: 2 },
+        from: RUN.requestedAt,
+        seconds: 60,
+        steps: 2,
         points: [
           { planned, done: 0 },
           { planned, done: 30 },
@@ -88,7 +97,11 @@ describe('the timeline of a run', () => {
 describe('the week of bookings', () => {
   const period = (begin: string, end: string) => ({ begin: new Date(begin), end: new Date(end) });
   const booking = (key: string, ...periods: Week['bookings'][number]['periods']) => ({
-    ...{ key, href: `/bookings/${key}`, status: 'differs', label: `booking ${key}: moved`, periods },
+    key,
+    href: `/bookings/${key}`,
+    status: 'differs',
+    label: `booking ${key}: moved`,
+    periods,
   });
   const week = (...bookings: Week['bookings'][number][]): string =>
     String(
