@@ -12,7 +12,15 @@ import {
   type Table,
   type Text,
 } from '../documents/document.js';
-import { formatMinute, formatNear, formatNumber, formatTime, present, shorten } from '../text/format.js';
+import {
+  formatMinute,
+  formatNear,
+  formatNumber,
+  formatTime,
+  mostOf,
+  present,
+  shorten,
+} from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
 import { table } from './table.js';
 import { fillLines } from './wrap.js';
@@ -101,11 +109,13 @@ export const MARKS: Readonly<Record<string, string>> = {
 
 /** Columns without a text are left out. */
 function cardsTable(cards: readonly Card[]): Table {
+  const width = mostOf(cards.map(({ total }) => formatNumber(total).length));
+  const padded = (count: number) => formatNumber(count).padStart(width);
   const columns: [string, (card: Card) => Cell][] = [
     ['stream', ({ stream }) => stream],
     ['14 nights', ({ nights }) => nights.map(({ status }) => MARKS[status] ?? '?').join('')],
-    ['in sync', ({ inSync }) => inSync],
-    ['of', ({ total }) => total],
+    // One text: a table leaves out numbers that are all zero.
+    ['in sync', ({ inSync, total }) => `${padded(inSync)} of ${padded(total)}`],
     ['last sync', ({ synced }) => (synced ? { parts: [synced] } : '–')],
     ['', ({ badges }) => badges.map((badge) => badge.text).join(', ')],
   ];

@@ -138,7 +138,11 @@ describe('a card', () => {
     expect(nights).toHaveLength(14);
     expect(nights.at(-1)).toEqual({ status: 'succeeded', label: '2 Mar: succeeded', href: '/runs/9' });
     expect(nights[0]).toEqual({ status: 'none', label: '17 Feb: no sync', href: undefined });
-    expect(glanceToText(situationOf(), 'UTC')).toContain('rooms    ···········h✗✓');
+    const shown = glanceToText(situationOf(), 'UTC');
+    expect(shown).toMatch(/^stream {3}14 nights {7}in sync {9}last sync$/m);
+    expect(shown).toMatch(/^rooms {4}···········h✗✓ {4}100 of {3}100 {2}05:00$/m);
+    // Also where nothing is in sync.
+    expect(glanceToText(situationOf({ records: [] }), 'UTC')).toMatch(/^rooms .* 0 of 0 /m);
   });
 });
 
