@@ -2,8 +2,9 @@
 // played, and at each of its decisions the others that could have gone are schedules of their own.
 import { messageOf } from '../../src/errors/errors.js';
 import { createActor, type Actor } from './actor.js';
+import { createEdits } from './edits.js';
 import type { ExploredWorld } from './explored-world.js';
-import { bringToRest, createWatch, findFaults, readPresent } from './judge.js';
+import { bringToRest, createWatch, findFaults, readNotes, readPresent } from './judge.js';
 import { createRoom, type Room, type StreamShape } from './room.js';
 import { findUnshown } from './unshown.js';
 import { playSchedule, writeChoices, type Decision } from './scheduler.js';
@@ -41,6 +42,8 @@ export interface Cast {
   /** To be told after the mirror, or the link of a row, was changed. */
   mirrorChanged(): Promise<void>;
   interrupted(): void;
+  /** A person enters a note in an object at the service. */
+  edit(extId: string): void;
   /** To be told when the streams are frozen, or not any more. */
   freeze(isOn: boolean): void;
 }
@@ -70,6 +73,7 @@ export async function playOne(
   const room = createRoom(world, world.newName(), scenario.streams);
   const known = await scenario.prepare(room);
   const watch = createWatch();
+  const edits = createEdits(room);
   const { events = {}, processes } = scenario;
   const actors = [
     ...Object.keys(processes).map((name) => createActor(name)),
@@ -82,7 +86,11 @@ export async function playOne(
   };
   const mirrorChanged = async () => void watch.mirrorChanged(await readPresent(room));
   await mirrorChanged();
-  world.service.attend(actors, watch.observer);
+  const interrupted = () => {
+    watch.interrupted();
+    edits.interrupted();
+  };
+  world.service.attend(actors, { ...watch.observer, ...edits.observer });
   const isWorking = () => actors.some((actor) => !actor.isEvent && actor.isAlive());
   const worked = new Map<string, ReturnType<Room['process']>>();
   for (const actor of actors) {
@@ -91,8 +99,10 @@ export async function playOne(
       onBatch: async () => watch.begins(actor),
     });
     worked.set(actor.name, process);
-    const { interrupted, freeze } = watch;
-    const cast: Cast = { room, known, process, actorOf, isWorking, mirrorChanged, interrupted, freeze };
+    const { freeze } = watch;
+    const { edit } = edits;
+    const told = { mirrorChanged, interrupted, edit, freeze };
+    const cast: Cast = { room, known, process, actorOf, isWorking, ...told };
     const body = processes[actor.name] ?? events[actor.name];
     if (body) actor.start((self) => body(cast, self));
   }
@@ -100,13 +110,13 @@ export async function playOne(
     actors,
     choices,
     passTime: async () => {
-      watch.interrupted();
+      interrupted();
       await room.passTime();
     },
     onStep: () => void room.clock.steps++,
     isBlocked: world.isBlocked,
   });
-  const faults = [...watch.faults];
+  const faults = [...watch.faults, ...edits.faults];
   const isAtRest = actors.every((actor) => actor.isEvent || !(actor.isAlive() || actor.isKilled()));
   for (const actor of actors) {
     if (actor.failure() !== undefined) faults.push(`${actor.name} threw ${messageOf(actor.failure())}`);
@@ -120,9 +130,14 @@ export async function playOne(
   if (scenario.showsUnsent)
     faults.push(...(await findUnshown(room, { isDueEnough: true, unnoticed: new Set() })));
   faults.push(...((await scenario.judgeAtOnce?.(room)) ?? []));
+  edits.rest(await readNotes(room));
   faults.push(...(await bringToRest(room)));
   faults.push(
-    ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
+    ...(await findFaults(room, watch.sent, {
+      left: scenario.left?.(room),
+      refused: scenario.refused,
+      edits,
+    })),
     ...((await scenario.judge?.(room)) ?? []),
   );
   if (isAtRest) world.keepMirrors();

@@ -1,6 +1,7 @@
 // The invariants, checked against the objects at the service. The mirror is asked by external id, not the state by key.
 import { createObject, hashObject } from '../../src/streams/destination-object.js';
 import type { Actor } from './actor.js';
+import type { Edits } from './edits.js';
 import { ownershipFaults, type OwnedRow } from '../support/ownership.js';
 import type { Room, ThingRow } from './room.js';
 import type { Observer, SentObject } from './service.js';
@@ -94,14 +95,24 @@ export async function bringToRest(room: Room): Promise<string[]> {
 
 /** The same by stream and key. */
 async function readGiven(room: Room): Promise<Map<string, string>> {
+  return new Map((await readNamed(room)).map(({ name, extId }) => [name, extId]));
+}
+
+/** By external id, the notes that rows give to objects. */
+export async function readNotes(room: Room): Promise<Map<string, string>> {
+  const named = await readNamed(room);
+  return new Map(named.flatMap(({ extId, row: { note } }) => (note ? [[extId, note] as const] : [])));
+}
+
+async function readNamed(room: Room): Promise<{ name: string; extId: string; row: ThingRow }[]> {
   const links = await room.readLinks();
-  const given = new Map<string, string>();
-  for (const shape of room.shapes)
-    for (const row of await room.rowsOf(shape.table)) {
+  const rows = room.shapes.map(async (shape) =>
+    (await room.rowsOf(shape.table)).map((row) => {
       const name = `${room.nameOf(shape.table)} ${row.id}`;
-      given.set(name, links.get(name) ?? room.extIdOf(shape, row));
-    }
-  return given;
+      return { name, extId: links.get(name) ?? room.extIdOf(shape, row), row };
+    }),
+  );
+  return (await Promise.all(rows)).flat();
 }
 
 /** Exceptions that a scenario permits when everything is quiet. */
@@ -110,6 +121,8 @@ interface Allowed {
   left?: readonly string[] | undefined;
   /** Codes with which records may end that are not sent; their rows own no object. */
   refused?: readonly string[] | undefined;
+  /** Notes that people entered. */
+  edits?: Edits | undefined;
 }
 
 /** The record of an object that no row has any more: an operator's to retire. */
@@ -120,7 +133,7 @@ const isFormer = ({ status, former_key }: { status: string; former_key: string |
 export async function findFaults(
   room: Room,
   sent: ReadonlySet<string>,
-  { left = [], refused = [] }: Allowed,
+  { left = [], refused = [], edits }: Allowed,
 ): Promise<string[]> {
   const faults: string[] = [];
   const links = await room.readLinks();
@@ -142,7 +155,7 @@ export async function findFaults(
     records.filter(isRefused).map(({ stream, local_key }) => `${stream} ${local_key}`),
   );
   /** By external id, what the object must be, and the row that has it. */
-  const expected = new Map<string, { name: string; parent?: string; row: OwnedRow }>();
+  const expected = new Map<string, { name: string; note?: string; parent?: string; row: OwnedRow }>();
   const rows = new Map<string, ThingRow[]>();
   for (const { table } of room.shapes) rows.set(table, await room.rowsOf(table));
   for (const shape of room.shapes) {
@@ -154,12 +167,13 @@ export async function findFaults(
       const externalId = links.get(key) ?? room.extIdOf(shape, row);
       expected.set(externalId, {
         name: row.name,
+        ...(shape.hasNotes && row.note ? { note: row.note } : {}),
         row: { stream: room.nameOf(shape.table), localKey: row.id, externalId },
         ...(parentShape && parent ? { parent: room.extIdOf(parentShape, parent) } : {}),
       });
     }
   }
-  for (const [extId, { name, parent }] of expected) {
+  for (const [extId, { name, note, parent }] of expected) {
     const object = room.service.object(extId);
     const valueOf = (field: string) => object?.fields.find(({ fieldId }) => fieldId === field)?.values.join();
     if (!object) faults.push(`guarantee 3: ${extId} is not at the service`);
@@ -168,6 +182,7 @@ export async function findFaults(
       faults.push(`guarantee 4: ${extId} is '${valueOf('thing.name')}', and its row says '${name}'`);
     else if (valueOf('thing.parent') !== parent)
       faults.push(`guarantee 7: ${extId} refers to ${valueOf('thing.parent')}, and its row to ${parent}`);
+    else if (note !== undefined) faults.push(...(edits?.judge(extId, note) ?? []));
   }
   /** Its row is gone, and nothing is done for it. */
   const isKept = (stream: string, key: string) =>
@@ -206,7 +221,10 @@ export async function findFaults(
     // A retired record whose external id another row has by now says nothing of the object any more.
     if (status === 'retired' && expected.has(extId)) continue;
     const object = room.service.object(extId);
-    const fields = object?.fields.map(({ fieldId, values }) => [fieldId, values] as const) ?? [];
+    // What was accepted is what the mapping says, also of a field that keeps another value at the service.
+    const note = status === 'synced' ? expected.get(extId)?.note : undefined;
+    const fields = new Map(object?.fields.map(({ fieldId, values }) => [fieldId, values] as const));
+    if (note !== undefined) fields.set('thing.note', [note]);
     const hash = object && hashObject(createObject(object.extId, object.typeId, object.active, fields));
     if (hash !== object_hash)
       faults.push(`guarantee 2: ${name} is ${status}, and the service holds another ${extId}`);

@@ -34,6 +34,7 @@ export interface ThingRow {
   id: string;
   code: string;
   name: string;
+  note?: string;
   parent?: string;
 }
 
@@ -63,6 +64,8 @@ export interface StreamShape {
   limits?: Partial<Record<LimitedOperation | 'refused', number>>;
   /** Before a record is created, an object of its name is looked for. */
   match?: true;
+  /** Its objects have the column `note`, which people edit at the service: `write: 'changed'`. */
+  hasNotes?: true;
 }
 
 /** Attempts that a batch has, as the queue counts them. */
@@ -90,11 +93,14 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
   const declared = shapes.map((shape): [string, SlotsyncConfig['streams'][string]] => [
     nameOf(shape.table),
     {
-      from: { query: `SELECT id, code, name, parent FROM ${shape.table} WHERE world = '${name}'` },
+      from: { query: `SELECT id, code, name, note, parent FROM ${shape.table} WHERE world = '${name}'` },
       key: 'id',
       type: 'thing',
       externalId: `${shape.prefix}${name}_{${shape.identifiedBy}}`,
-      fields: { 'thing.name': 'name' },
+      fields: {
+        'thing.name': 'name',
+        ...(shape.hasNotes ? { 'thing.note': { from: 'note', write: 'changed' as const } } : {}),
+      },
       ...(shape.parent
         ? { references: { 'thing.parent': { stream: nameOf(shape.parent), key: 'parent' } } }
         : {}),
@@ -360,7 +366,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
     /** Rows of the mirror, all tables. */
     rowsOf: (table: Table) =>
-      sql<ThingRow[]>`SELECT id, code, name, parent FROM ${sql(table)} WHERE world = ${name}`,
+      sql<ThingRow[]>`SELECT id, code, name, note, parent FROM ${sql(table)} WHERE world = ${name}`,
 
     /** By stream and key, the external ids of the objects that keys are linked to. */
     async readLinks(): Promise<ReadonlyMap<string, string>> {
@@ -392,11 +398,12 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         await tx`
           WITH gone AS (DELETE FROM ${tx(part.table)} WHERE world = ${name} AND id = ANY (${[...part.gone]})),
           came AS (
-            INSERT INTO ${tx(part.table)} (world, id, code, name, parent)
-            SELECT ${name}, id, code, name, parent
+            INSERT INTO ${tx(part.table)} (world, id, code, name, note, parent)
+            SELECT ${name}, id, code, name, note, parent
             FROM jsonb_to_recordset(${JSON.stringify(part.rows)}::text::jsonb)
-              AS r(id text, code text, name text, parent text)
-            ON CONFLICT (world, id) DO UPDATE SET code = excluded.code, name = excluded.name, parent = excluded.parent)
+              AS r(id text, code text, name text, note text, parent text)
+            ON CONFLICT (world, id) DO UPDATE SET code = excluded.code, name = excluded.name,
+              note = excluded.note, parent = excluded.parent)
           INSERT INTO slotsync.changes (stream, local_key) SELECT ${nameOf(part.table)}, unnest(${pushed}::text[])`;
       };
       if (!more) for (const part of parts) await write(sql, part);

@@ -10,6 +10,7 @@ export type Body = (cast: Cast, actor: Actor) => Promise<void>;
 export const OWNED: StreamShape = { table: 'one', identifiedBy: 'id', prefix: 'x_' };
 /** External ids of another column than the key: a row may come back under another key. */
 const CODED: StreamShape = { table: 'one', identifiedBy: 'code', prefix: 'y_' };
+const NOTED: StreamShape = { ...CODED, hasNotes: true };
 /** Never touched, so that no source is empty. Of each table another one. */
 const beside = (table: Table): ThingRow => ({ id: `9${table}`, code: `beside ${table}`, name: 'beside' });
 
@@ -109,6 +110,34 @@ const minute: Body = async ({ room, isWorking, interrupted }, actor) => {
     await room.passTime();
   });
 };
+
+/** A person enters a note in the object of the code A. */
+const editNote: Body = async ({ room, edit }, actor) => {
+  await actor.step({ label: 'a person enters a note' }, () => edit(`${NOTED.prefix}${room.name}_A`));
+};
+const noted = (id: string, name: string, note = 'first') => row(id, name, { code: 'A', note });
+/** The update of a noted row is planned. */
+const notedUpdate = (to: ThingRow) => (room: Room) => plannedSync(room, [noted('1', 'old')], { rows: [to] });
+/** A batch that writes an object, beside a person who edits the object. `change`: its row changes once more. */
+const edited = (
+  name: string,
+  to: ThingRow,
+  change?: Parameters<Room['change']>[1],
+  events: Scenario['events'] = {},
+): Scenario => ({
+  name: `edited-${name}`,
+  streams: [NOTED],
+  prepare: notedUpdate(to),
+  processes: { A: workRun },
+  events: { ...(change && { M: transaction('one', change) }), E: editNote, ...events },
+});
+/** Another process works the inbox. */
+const besideInbox = (scenario: Scenario): Scenario => ({
+  ...scenario,
+  processes: { ...scenario.processes, B: workInbox },
+});
+const RENAMED = noted('1', 'new');
+const RENOTED = noted('1', 'old', 'second');
 
 const NEW_KEY = transaction('one', { gone: ['1'], rows: [row('2', 'new', { code: 'c1' })] });
 const NEWER = transaction('one', { rows: [row('1', 'newer')] });
@@ -420,6 +449,18 @@ export const SCENARIOS: readonly Scenario[] = [
     events: {
       M: transaction('one', { rows: [row('1', 'one', { code: 'B' }), row('2', 'two', { code: 'C' })] }),
     },
+  },
+  edited('itself', RENOTED),
+  besideInbox(edited('beside', RENAMED, { rows: [noted('1', 'newer')] })),
+  edited('set-back', RENOTED, { rows: [noted('1', 'newer')] }),
+  edited('new-key', RENAMED, { gone: ['1'], rows: [noted('2', 'newer')] }),
+  edited('new-key-itself', RENAMED, { gone: ['1'], rows: [noted('2', 'newer', 'second')] }),
+  edited('late', RENAMED, undefined, { L: loseAnswer('A') }),
+  edited('late-set-back', RENOTED, { rows: [noted('1', 'newer')] }, { L: loseAnswer('A') }),
+  edited('crash', RENOTED, { rows: [noted('1', 'newer')] }, { K: kill('A') }),
+  {
+    ...edited('retired', RENAMED, { rows: [noted('2', 'second')] }),
+    prepare: (room) => plannedSync(room, [noted('1', 'old')], { gone: ['1'] }),
   },
   {
     name: 'there-and-back',

@@ -17,6 +17,8 @@ export interface SentObject {
 }
 
 export interface Observer {
+  /** The service has answered with these objects; no client has them yet. */
+  found?(actor: Actor, extIds: readonly string[]): void;
   /** A write has arrived at the service, and is neither processed nor answered yet. */
   arrived?(actor: Actor, objects: readonly SentObject[]): void;
   processed?(actor: Actor, objects: readonly SentObject[]): void;
@@ -60,6 +62,7 @@ export async function startSteppedService(schema: SandboxSchema) {
       const process = async () => {
         answer = await service.process(received);
         if (isWrite) seen.processed?.(actor, objects);
+        else seen.found?.(actor, foundIn(answer));
       };
       const lose = () => {
         isLost = true;
@@ -99,5 +102,9 @@ export async function startSteppedService(schema: SandboxSchema) {
       }),
   };
 }
+
+/** External ids in an answer to `/objects/find`. */
+const foundIn = (answer: SandboxAnswer | undefined): string[] =>
+  [...JSON.stringify(answer?.body ?? null).matchAll(/"extId":"([^"]+)"/g)].map(([, extId = '']) => extId);
 
 const describe = ({ extId, active = true }: SentObject) => (active ? extId : `${extId} inactive`);
