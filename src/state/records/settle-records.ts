@@ -7,7 +7,7 @@ import { notingAssigned } from './links.js';
 import { rowOfWrite, type HistoryRule } from '../history.js';
 import type { LimitedOperation } from '../schema.js';
 import { EXTERNAL_ID_SHARED, isAcceptance, recordName, storable, type Outcome } from './outcome-types.js';
-import { doubtingLost, WAS_SENT } from './record-state.js';
+import { doubtingLost, FIELDS_IN_DOUBT, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
 /** Outcomes of claimed records. */
@@ -38,7 +38,8 @@ const SET_BY_OUTCOME = {
   destination_id: sql`coalesce(o."destinationId", r.destination_id)`,
   source_hash: sql`CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END`,
   object_hash: sql`CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END`,
-  accepted_fields: sql`CASE WHEN accepted AND o.retired IS NOT TRUE THEN o."acceptedFields" ELSE r.accepted_fields END`,
+  accepted_fields: sql`CASE WHEN accepted AND o.retired IS NOT TRUE THEN o."acceptedFields"
+    WHEN o."inDoubt" THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END`,
   refused_hash: sql`CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END`,
   error_code: sql`o.code`,
   error_message: sql`o.message`,
