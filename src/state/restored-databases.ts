@@ -10,6 +10,7 @@ import {
 } from '../connections/database-facts.js';
 import { arrayLiteral } from '../text/sql-text.js';
 import { query, queryTogether, type Queries, type RowOf } from './database.js';
+import { FIELDS_IN_DOUBT } from './records/record-state.js';
 import { markDue } from './streams.js';
 import type { databases } from './schema.js';
 
@@ -73,11 +74,17 @@ const notingSeen = (name: DatabaseName, seen: DatabaseFacts) => sql`
     timeline = greatest(timeline, ${seen.timeline}::int),
     wal_position = greatest(wal_position, ${seen.walPosition}::float8::bigint) WHERE name = ${name}`;
 
-/** From now on it counts as restored; what was settled before says nothing any more. */
+/**
+ * From now on it counts as restored; what was settled before says nothing any more. What the state does not know, such as a value
+ * sent since its backup, is not taken for a person's.
+ */
 export async function markRestored(db: Queries, name: DatabaseName, why: string): Promise<void> {
   await query(db)`
     UPDATE slotsync.databases SET restored_at = clock_timestamp(), restored_why = ${why}
     WHERE name = ${name}`;
+  if (name === 'state')
+    await query(db)`
+      UPDATE slotsync.records AS r SET accepted_fields = ${FIELDS_IN_DOUBT} WHERE r.accepted_fields IS NOT NULL`;
 }
 
 export async function readDatabase(db: Queries, name: DatabaseName): Promise<NotedDatabase | undefined> {
