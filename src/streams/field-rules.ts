@@ -67,17 +67,28 @@ export function parseAccepted(text: string | null | undefined): AcceptedFields {
 
 /**
  * The text that the state keeps of an accepted object, as the mapping made it: eight characters for each field with `write:
- * 'changed'`, and for each value of a field with `add`. Null: no rule needs one.
+ * 'changed'`, and for each value of a field with `add`. Null: no rule needs one. `before`: the text so far. Values that were added
+ * stay known while a null keeps them; undefined `there`: all of them.
  */
-export function acceptedText(rules: FieldRules, mapped: DestinationObject): string | null {
+export function acceptedText(
+  rules: FieldRules,
+  mapped: DestinationObject,
+  before?: string | null,
+  there?: DestinationObject,
+): string | null {
   if (rules.size === 0) return null;
   const valuesOf = valuesByField(mapped);
-  const tokens = [...rules].flatMap(([field, { write, add }]) => {
+  const standing = there && valuesByField(there);
+  const added = [...parseAccepted(before)].filter((token) => token.startsWith('+'));
+  const tokens = [...rules].flatMap(([field, { write, add, ifNull }]) => {
     const values = valuesOf.get(field) ?? [];
-    if (add) return values.map((value) => addedToken(field, value));
-    return write === 'changed' ? valuesToken(field, values) : [];
+    const tokensOf = (list: readonly string[]) => list.map((value) => addedToken(field, value));
+    if (!add) return write === 'changed' ? valuesToken(field, values) : [];
+    if (values.length > 0 || ifNull === 'clear') return tokensOf(values);
+    const stays = standing && new Set(tokensOf(standing.get(field) ?? []));
+    return added.filter((token) => stays?.has(token) ?? true);
   });
-  return tokens.length === 0 ? null : tokens.join('');
+  return tokens.length === 0 ? null : [...new Set(tokens)].join('');
 }
 
 /** The text that lets the mirror win in these fields at the next write. It is added to the text of the accepted object. */

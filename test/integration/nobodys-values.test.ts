@@ -64,3 +64,22 @@ describe('state that was restored', () => {
     expect(await verify(world.verifying())).toMatchObject({ drifting: 1, kept: 0 });
   });
 });
+
+describe('add', () => {
+  const LISTED = rooms({
+    fields: { 'room.name': { from: (row) => row['tags'] as string[] | null, add: true, ifNull: 'keep' } },
+  });
+  it('with a null that keeps the field: its values stay known as added', async () => {
+    const world = await openWorld(LISTED);
+    await world.sql`ALTER TABLE rooms ADD tags text[]`;
+    await world.sql`INSERT INTO rooms (code, tags) VALUES ('A', '{a}')`;
+    await world.sync();
+    for (const tags of [null, ['b']]) {
+      await world.sql`UPDATE rooms SET tags = ${tags}`;
+      await world.sync();
+      await passLag(world);
+    }
+    const values = world.sandbox.object('room_A')?.fields.find(({ fieldId }) => fieldId === 'room.name');
+    expect(values?.values).toEqual(['b']);
+  });
+});

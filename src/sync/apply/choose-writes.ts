@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { hashObject, isSameObject } from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
+import { acceptedText } from '../../streams/field-rules.js';
 import { readsFirst, sends, type Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
@@ -196,12 +197,19 @@ export function chooseWrites(
     // Fields of the former mapping may not belong to the new type.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
     const { object: merged, kept } = mergeWithService(mapping, write.object, standing, record.acceptedFields);
+    const noted =
+      stream.rules.size === 0
+        ? write
+        : {
+            ...write,
+            acceptedFields: acceptedText(stream.rules, write.object, record.acceptedFields, standing),
+          };
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
-      return note(unchanged(write, standing.id));
+      return note(unchanged(noted, standing.id));
     if (standing && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
-    return [{ ...write, object: merged, kept, former, standing }];
+    return [{ ...noted, object: merged, kept, former, standing }];
   });
 }

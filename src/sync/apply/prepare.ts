@@ -48,7 +48,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       record,
       sourceHash,
       objectHash: hashObject(result.object),
-      acceptedFields: acceptedText(stream.rules, result.object),
+      acceptedFields: acceptedText(stream.rules, result.object, record.acceptedFields),
       endsAt: endOf(stream, rows.get(key)?.row),
       retires: false,
     };
