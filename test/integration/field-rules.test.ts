@@ -298,6 +298,7 @@ describe('field rules: random edits on both sides', () => {
             await verify(world.verifying());
             break;
           default:
+            await settle(world);
             await world.sync();
             if (isWritten) {
               there = next(accepted, mapped, there);

@@ -2,6 +2,7 @@
 // Values at the service that no person entered, though they differ from the mirror's: what an older reading shows, what a write left
 // that was not accepted, what was sent since a backup of the state. No rule of a field keeps them.
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import { backUpDatabase } from '../support/clusters.js';
@@ -17,6 +18,7 @@ const fieldsOf = (rule: FieldRuleConfig) => ({
 const ruled = (rule: FieldRuleConfig = { write: 'changed' }) => rooms({ fields: fieldsOf(rule) });
 const open = (config = ruled(), options: WorldOptions = {}) =>
   openWorld(config, { ...options, synced: ['A'] });
+const seat = (world: World, seats: number) => world.sql`UPDATE rooms SET seats = ${seats}`;
 /** Records were accepted longer ago than a find lags, and looked at since. */
 const passLag = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour', synced_at = now() - interval '1 hour'`;
@@ -81,5 +83,30 @@ describe('add', () => {
     }
     const values = world.sandbox.object('room_A')?.fields.find(({ fieldId }) => fieldId === 'room.name');
     expect(values?.values).toEqual(['b']);
+  });
+});
+
+describe('find that lags behind the acceptance of a moment ago', () => {
+  /** The find answers as it would have before the last write, and `later` as it is. */
+  async function seatsBesideLag(world: World): Promise<void> {
+    const before = await world.destination.findObjects(['room_A'], 'room', { lane: 'sync' });
+    await rename(world, 'A', 'Aula');
+    await world.sync();
+    await seat(world, 40);
+    const { runId, queue } = await world.plan();
+    await world.sql`UPDATE slotsync.records SET synced_at = now() - interval '59 seconds'`;
+    let asked = 0;
+    const findObjects: ApplyDeps['destination']['findObjects'] = async (...given) =>
+      asked++ === 0 ? before : world.destination.findObjects(...given);
+    const deps = world.deps();
+    const destination = { ...deps.destination, findLagSeconds: 60, findObjects };
+    await world.apply(queue[0] ?? 0, undefined, { ...deps, destination });
+    await world.finish(runId, []);
+  }
+
+  it('does not bring back the value before', async () => {
+    const world = await open();
+    await seatsBesideLag(world);
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula', 'room.seats': '40' });
   });
 });

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { hashObject, isSameObject } from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
-import { acceptedText } from '../../streams/field-rules.js';
+import { acceptedText, applyRules } from '../../streams/field-rules.js';
 import { readsFirst, sends, type Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
@@ -69,13 +69,13 @@ export async function readObjectsThere(
   await find(extIds);
   // No record is forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
   const isAbsent = (extId: string) => !found.has(extId) && !unreadable.has(extId);
-  const young = toRead.filter(
-    ({ retires, hasNumberOfRow, record, object }) =>
-      (retires || !sends(stream, 'create')) &&
-      !hasNumberOfRow &&
-      isAbsent(object.extId) &&
-      isJustAccepted(deps, record),
-  );
+  // Nor is a value taken for a person's that such a find shows from before.
+  const young = toRead.filter((write) => {
+    const { retires, hasNumberOfRow, record, object } = write;
+    if (!isJustAccepted(deps, record)) return false;
+    if (!retires && keepsOfService(stream, write, found.get(object.extId))) return true;
+    return (retires || !sends(stream, 'create')) && !hasNumberOfRow && isAbsent(object.extId);
+  });
   if (young.length > 0) {
     const seconds = young.reduce((most, { record }) => Math.max(most, lagLeft(deps, record)), 0);
     await sleep(seconds * 1000, undefined, context.signal ? { signal: context.signal } : {});
@@ -122,6 +122,14 @@ function hasHash({ owned }: Stream, object: ServiceObject, hash: string | null |
   const fields = object.fields.filter(({ fieldId }) => owned.has(fieldId));
   return [hashObject({ ...object, fields }), hashObject(object)].some((one) => one === hash);
 }
+
+/** Whether the rules of fields keep something of the service in an object. */
+const keepsOfService = (
+  { rules }: Stream,
+  { object, record }: Write,
+  there: ServiceObject | undefined,
+): boolean =>
+  rules.size > 0 && !isSameObject(applyRules(rules, object, there, record.acceptedFields).object, object);
 
 /**
  * Returns, by the external id they had, accepted objects that are not found by it and that the service has under another
