@@ -19,6 +19,8 @@ const ruled = (rule: FieldRuleConfig = { write: 'changed' }) => rooms({ fields: 
 const open = (config = ruled(), options: WorldOptions = {}) =>
   openWorld(config, { ...options, synced: ['A'] });
 const seat = (world: World, seats: number) => world.sql`UPDATE rooms SET seats = ${seats}`;
+const edit = (world: World, name: string) =>
+  world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.name', values: [name] }] });
 /** Records were accepted longer ago than a find lags, and looked at since. */
 const passLag = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour', synced_at = now() - interval '1 hour'`;
@@ -108,5 +110,22 @@ describe('find that lags behind the acceptance of a moment ago', () => {
     const world = await open();
     await seatsBesideLag(world);
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula', 'room.seats': '40' });
+  });
+});
+
+describe('object that lost its external id', () => {
+  it('gets it back although it keeps a value that a person entered', async () => {
+    const world = await open(
+      { ...ruled(), service: { assignExternalIds: true } },
+      { sandbox: { assignsExternalIds: true } },
+    );
+    edit(world, 'by hand');
+    const object = world.sandbox.object('room_A');
+    await passLag(world);
+    world.sandbox.changeObject('room_A', { extId: null });
+    await seat(world, 40);
+    await world.sync();
+    expect(world.sandbox.object('room_A')).toMatchObject({ id: object?.id });
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'by hand', 'room.seats': '40' });
   });
 });

@@ -2,7 +2,7 @@
 // object that is there already is not written.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
-import { hashObject, isSameObject } from '../../streams/destination-object.js';
+import { createObject, hashObject, isSameObject } from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
 import { acceptedText, applyRules } from '../../streams/field-rules.js';
 import { readsFirst, sends, type Stream } from '../../streams/stream.js';
@@ -85,10 +85,10 @@ export async function readObjectsThere(
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
   const renamed = await findRenamedThere(deps, work, absent, unreadableNumbers);
   // An object that has lost its external id gets it back, where the service takes that. Another one may have its number since.
-  const hashes = new Map(absent.map(({ object, record }) => [object.extId, record.objectHash]));
+  const absentBy = new Map(absent.map((write) => [write.object.extId, write]));
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
-      if (object.extId === undefined && hasHash(stream, { ...object, extId }, hashes.get(extId))) {
+      if (object.extId === undefined && isAccepted(stream, { ...object, extId }, absentBy.get(extId))) {
         found.set(extId, { ...object, extId });
         unnamed.add(extId);
         renamed.delete(extId);
@@ -117,10 +117,24 @@ export async function readObjectsThere(
   return { found, unnamed, renamed, isRead, readable };
 }
 
-/** Whether an object has the hash that was accepted last: of what the mapping owns, or of a retired object as a whole. */
-function hasHash({ owned }: Stream, object: ServiceObject, hash: string | null | undefined): boolean {
+/**
+ * Whether an object has the hash that was accepted last: of what the mapping owns, or of a retired object as a whole. Fields whose
+ * rules may keep another value count as the row says.
+ */
+function isAccepted({ owned, rules }: Stream, object: ServiceObject, write: Write | undefined): boolean {
   const fields = object.fields.filter(({ fieldId }) => owned.has(fieldId));
-  return [hashObject({ ...object, fields }), hashObject(object)].some((one) => one === hash);
+  const mapped = write?.object.fields.filter(({ fieldId }) => rules.has(fieldId)) ?? [];
+  const values = [...fields.filter(({ fieldId }) => !rules.has(fieldId)), ...mapped];
+  const { extId, typeId, active } = object;
+  const asMapped = createObject(
+    extId,
+    typeId,
+    active,
+    values.map((given) => [given.fieldId, given.values] as const),
+  );
+  return [{ ...object, fields }, object, asMapped].some(
+    (one) => hashObject(one) === write?.record.objectHash,
+  );
 }
 
 /** Whether the rules of fields keep something of the service in an object. */
