@@ -10,6 +10,8 @@ import { DIFFERING_BOOKINGS, generateReservations } from './university.js';
 const BAD_COURSE = 'MAT888';
 const ROOM = 'A101';
 const SEATS = 99;
+/** A name of staff that a scheduler corrects, and the department that its row gets. */
+const CORRECTED = { name: 'Ann-Sofie Ek', department: 'Logistics' };
 /** A booking of each is shown. */
 const VERDICTS_SHOWN = ['in the mirror ', 'cancelled at the service', 'not at the service'];
 
@@ -44,6 +46,7 @@ export async function tellStory(options: StoryOptions) {
   await showChange(stage);
   await showBadRow(stage);
   await showBookings(stage);
+  await showCorrection(stage);
   await showMassDeletion(stage);
   const { steps, checks } = stage;
   return { steps, checks, most: stage.most() };
@@ -184,6 +187,25 @@ async function showBookings({ begin, command, show, sandbox, sql, checks }: Stag
     `and ${bookings.length - shown.length} more that do not agree. Bookings are only read: an operator decides.`,
   );
   checks['every booking that differs is found'] = await areBookingsFound(sql);
+}
+
+async function showCorrection({ begin, command, change, show, sandbox, sql, checks }: Stage) {
+  begin('Somebody corrects a name at the service, and it stays');
+  const { name, department } = CORRECTED;
+  const [person] = await sql<{ id: number }[]>`
+    SELECT id FROM campus.staff WHERE left_on IS NULL ORDER BY id LIMIT 1`;
+  const extId = `person_S${person?.id}`;
+  sandbox.changeObject(extId, { fields: [{ fieldId: 'person.name', values: [name] }] });
+  show(`A scheduler enters ${name}. Then another column of the row changes:`);
+  await change(`UPDATE campus.staff SET department = '${department}' WHERE id = ${person?.id}`);
+  const plan = await command('plan', 'staff');
+  show(lineOf(plan.stdout, '  person.name: stays').trim());
+  await command('sync', 'staff');
+  const valueOf = (fieldId: string) =>
+    sandbox.object(extId)?.fields.find((field) => field.fieldId === fieldId)?.values[0];
+  show(`At the service: ${valueOf('person.name')}, ${valueOf('person.department')}.`);
+  const isKept = valueOf('person.name') === name && valueOf('person.department') === department;
+  checks['a corrected name stays'] = isKept && plan.stdout.includes('person.name: stays');
 }
 
 async function showMassDeletion({ begin, change, sync, show, sandbox, checks }: Stage) {

@@ -34,7 +34,10 @@ export const universityConfig: SlotsyncConfig = {
       type: 'person.staff',
       externalId: 'person_{staff_number}',
       fields: {
-        'person.name': (row) => [row.given_name, row.family_name].filter(Boolean).join(' ') || null,
+        'person.name': {
+          from: (row) => [row.given_name, row.family_name].filter(Boolean).join(' ') || null,
+          write: 'changed',
+        },
         'person.title': 'title',
         'person.email': 'email',
         'person.department': 'department',

@@ -24,6 +24,8 @@ describe('demo', () => {
       /courses 'MAT888'.* given up[^]*credits is not a number/,
       /The course was at the service [\d.]+ (ms|s) later, without a further command\./,
       /booking [567]: in the mirror .*, at the service /,
+      /person\.name: stays "Ann-Sofie Ek"; the mirror has ".*" \(write: 'changed'\)/,
+      /At the service: Ann-Sofie Ek, Logistics\./,
       /\d+ deactivations of staff, held in run \d+\n.*\d+ of \d+ records would be deactivated/,
       /Nobody was deactivated at the service\./,
     ];
