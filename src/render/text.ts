@@ -114,7 +114,7 @@ function cardsTable(cards: readonly Card[]): Table {
   const columns: [string, (card: Card) => Cell][] = [
     ['stream', ({ stream }) => stream],
     ['14 nights', ({ nights }) => nights.map(({ status }) => MARKS[status] ?? '?').join('')],
-    // One text: a table leaves out numbers that are all zero.
+    // A text, because a table leaves out numbers that are all zero.
     ['in sync', ({ inSync, total }) => `${padded(inSync)} of ${padded(total)}`],
     ['last sync', ({ synced }) => (synced ? { parts: [synced] } : '–')],
     ['', ({ badges }) => badges.map((badge) => badge.text).join(', ')],
