@@ -78,7 +78,7 @@ export function createEdits(room: Room) {
 
     /** All actors have ended. `notes`: by external id, the notes of the rows. */
     rest(notes: ReadonlyMap<string, string>): void {
-      for (const extId of [...standing.keys()]) look(extId);
+      for (const extId of standing.keys()) look(extId);
       const isSettled = (extId: string) => !isInterrupted && writtenTo(extId).at(-1) === notes.get(extId);
       settled = new Map(
         [...standing].flatMap(([extId, { note }]) => (isSettled(extId) ? [[extId, note]] : [])),

@@ -88,8 +88,12 @@ export async function openExploredWorld() {
     },
     /** The mirrors of processes that have ended serve the next schedule: a connection costs 25 ms of processor time. */
     keepMirrors: () => void idleMirrors.push(...mirrors.splice(0)),
-    /** Ends what the processes of a schedule read. */
-    closeMirrors: () => Promise.all(mirrors.splice(0).map((opened) => opened.close())),
+    /** Ends what the processes of a schedule read. Connections to the service whose requests never get an answer serve no other. */
+    async closeMirrors(): Promise<void> {
+      const opened = [...mirrors.splice(0), ...destinations.values()];
+      destinations.clear();
+      await Promise.all(opened.map((one) => one.close()));
+    },
 
     /** Whether a session of this actor waits for a lock; of an event, one that no actor has. */
     async isBlocked({ name, isEvent }: Actor): Promise<boolean> {
