@@ -221,7 +221,7 @@ export async function findFaults(
     // A retired record whose external id another row has by now says nothing of the object any more.
     if (status === 'retired' && expected.has(extId)) continue;
     const object = room.service.object(extId);
-    // What was accepted is what the mapping says, also of a field that keeps another value at the service.
+    // The accepted hash is that of the mapped object, also where a field keeps another value at the service.
     const note = status === 'synced' ? expected.get(extId)?.note : undefined;
     const fields = new Map(object?.fields.map(({ fieldId, values }) => [fieldId, values] as const));
     if (note !== undefined) fields.set('thing.note', [note]);
