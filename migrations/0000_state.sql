@@ -9,7 +9,7 @@ CREATE TABLE "slotsync"."actions" (
 	"subject" text,
 	"run_id" bigint,
 	"reason" text,
-	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take')),
+	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take', 'except', 'except_end')),
 	CONSTRAINT "actions_via" CHECK (via IN ('command', 'page'))
 );
 --> statement-breakpoint
@@ -131,6 +131,16 @@ CREATE TABLE "slotsync"."drift_events" (
 	"run_id" bigint
 );
 --> statement-breakpoint
+CREATE TABLE "slotsync"."exceptions" (
+	"stream" text NOT NULL,
+	"local_key" text COLLATE "C" NOT NULL,
+	"since" timestamp with time zone DEFAULT now() NOT NULL,
+	"until" timestamp with time zone,
+	"reason" text NOT NULL,
+	"by" text,
+	CONSTRAINT "exceptions_stream_local_key_pk" PRIMARY KEY("stream","local_key")
+);
+--> statement-breakpoint
 CREATE TABLE "slotsync"."freezes" (
 	"id" bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "slotsync"."freezes_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1 CACHE 1),
 	"streams" text[],
@@ -191,6 +201,24 @@ CREATE TABLE "slotsync"."held" (
 	CONSTRAINT "held_operation" CHECK (operation IN ('create', 'update', 'retire', 'overwrite', 'repair'))
 );
 --> statement-breakpoint
+CREATE TABLE "slotsync"."history" (
+	"at" timestamp with time zone NOT NULL,
+	"run_id" integer NOT NULL,
+	"kind_id" integer NOT NULL,
+	"local_key" text COLLATE "C" NOT NULL,
+	"field_values" jsonb
+);
+--> statement-breakpoint
+CREATE TABLE "slotsync"."history_kinds" (
+	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "slotsync"."history_kinds_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
+	"stream" text NOT NULL,
+	"operation" text NOT NULL,
+	"started_by" text NOT NULL,
+	"fields" text[] NOT NULL,
+	CONSTRAINT "history_kinds_operation" CHECK (operation IN ('create', 'update', 'retire')),
+	CONSTRAINT "history_kinds_started_by" CHECK (started_by IN ('schedule', 'command', 'change'))
+);
+--> statement-breakpoint
 CREATE TABLE "slotsync"."links" (
 	"stream" text NOT NULL,
 	"local_key" text COLLATE "C" NOT NULL,
@@ -247,6 +275,7 @@ CREATE TABLE "slotsync"."records" (
 	"in_doubt" boolean DEFAULT false NOT NULL,
 	"check_after" timestamp with time zone,
 	"gone_since" timestamp with time zone,
+	"ends_at" timestamp with time zone,
 	"there_until" timestamp with time zone,
 	"first_seen_at" timestamp with time zone DEFAULT now() NOT NULL,
 	"renamed_to" text COLLATE "C",
@@ -415,6 +444,10 @@ CREATE INDEX "drift_external_id" ON "slotsync"."drift" USING btree ("external_id
 CREATE INDEX "drift_events_key" ON "slotsync"."drift_events" USING btree ("stream","local_key");--> statement-breakpoint
 CREATE INDEX "drift_events_at" ON "slotsync"."drift_events" USING btree ("at");--> statement-breakpoint
 CREATE INDEX "gates_run" ON "slotsync"."gates" USING btree ("run_id");--> statement-breakpoint
+CREATE INDEX "history_local_key" ON "slotsync"."history" USING btree ("local_key");--> statement-breakpoint
+CREATE INDEX "history_at" ON "slotsync"."history" USING brin ("at");--> statement-breakpoint
+CREATE INDEX "history_values" ON "slotsync"."history" USING btree ("at") WHERE field_values IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "history_kinds_fields" ON "slotsync"."history_kinds" USING hash ("fields");--> statement-breakpoint
 CREATE UNIQUE INDEX "links_external_id" ON "slotsync"."links" USING btree ("external_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "links_destination_id" ON "slotsync"."links" USING btree ("destination_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "records_external_id" ON "slotsync"."records" USING btree ("external_id");--> statement-breakpoint

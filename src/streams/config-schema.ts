@@ -74,7 +74,7 @@ export interface KeyReference {
   key: string | string[];
 }
 
-/** Whose value a field gets when its object exists. A stream that owns the whole object has no such rules. */
+/** The rule by which a field of an object that exists gets its value. A stream that owns the whole object has no rules. */
 export interface FieldRuleConfig {
   /**
    * When the mapped value is written: `always` with each write of the object (the default); `changed`: when it differs from the
@@ -84,7 +84,7 @@ export interface FieldRuleConfig {
   write?: Optional<WriteRule>;
   /** Adds the mapped values to those at the service, and removes only values that were added so. For fields with several values. */
   add?: Optional<boolean>;
-  /** What a null does: `clear` the field (the default), or `keep` what stands at the service. */
+  /** The effect of a null: `clear` the field (the default), or `keep` what stands at the service. */
   ifNull?: Optional<'clear' | 'keep'>;
 }
 
@@ -467,7 +467,7 @@ const ruledFields = z.record(
     error: ({ input, errors }) => {
       const [, faults = []] = errors as readonly { path: PropertyKey[]; message: string }[][];
       const isRuled = typeof input === 'object' && input !== null && 'from' in input;
-      // One text for all forms would not say which key of a rule is wrong.
+      // A text for all forms would not say which key of a rule is wrong.
       return isRuled
         ? faults.map(({ path, message }) => [...path, message].join(': ')).join('; ')
         : FIELD_FORMS;

@@ -1,5 +1,5 @@
-// Whose value a field gets when an object is written: the mirror's, or the one that stands at the service. A person may have
-// entered the value there. Pure.
+// Decides for each field of an object that exists whether it gets the mirror's value, or keeps the one at the service, which a
+// person may have entered. Pure.
 import { createHash } from 'node:crypto';
 import { createObject, type DestinationObject } from './destination-object.js';
 
@@ -46,7 +46,7 @@ interface FieldFacts {
   accepted: AcceptedFields;
 }
 
-/** What the state knows of the fields of an object that was accepted: a set of tokens. */
+/** Tokens by which the state knows the values of the fields of an object that were accepted last. */
 export type AcceptedFields = ReadonlySet<string>;
 
 const TOKEN_LENGTH = 8;

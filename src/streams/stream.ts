@@ -353,7 +353,7 @@ function fingerprint(
     ...(isComputed && modules !== '' ? [modules] : []),
     ...(contents.size + tables.size > 0 ? [[...contents].map(listContent), [...tables]] : []),
     ...(rule ? [rule] : []),
-    // What was accepted is noted again by the rules.
+    // The sync that follows a change of a rule notes the accepted values by it.
     ...(rules.size > 0 ? [[...rules]] : []),
     // The value of the column is noted with every row, also where the object stays as it is.
     ...(typeof graceDays === 'object' ? [{ endsOn: graceDays.column }] : []),

@@ -70,7 +70,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
       spawnSync(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', world.folder], {
         encoding: 'utf8',
       }).stdout;
-    // One name that the service does not have is the only fault.
+    // A name that the service does not have is the only fault.
     await writeFile(inFolder('sync.config.ts'), (await written()).replace("'room.seats':", "'room.seets':"));
     const found = compile();
     expect(found).toContain('room.seets');

@@ -310,7 +310,7 @@ describe('field rules: random edits on both sides', () => {
       }
       await settle(world);
       const { drifting } = await verify(world.verifying());
-      // What the rules would write differs exactly where verify says so.
+      // Verify reports drift exactly where a write would change the object.
       const isDrifting = !isDeepStrictEqual(next(accepted, mapped, there), there);
       expect(drifting).toBe(Number(isDrifting));
       await world.sql`DELETE FROM rooms`;

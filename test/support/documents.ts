@@ -216,6 +216,7 @@ const record = (value: string) =>
         at: NOW.toISOString(),
       },
     ],
+    writes: [],
     waiting: [{ stream: value, records: 2, since: NOW, example: value }],
     waitingChanges: 0,
   }) as unknown as KnownRecord;

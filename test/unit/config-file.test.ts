@@ -822,8 +822,14 @@ describe('reservations', () => {
 });
 
 describe('the types of the configuration', () => {
-  const file = readFileSync(new URL('../../src/streams/config-schema.ts', import.meta.url), 'utf8');
-  const types = file.slice(file.indexOf('export interface SourceQuery'), file.indexOf('type Shape<'));
+  const read = (name: string) => readFileSync(new URL(`../../src/streams/${name}`, import.meta.url), 'utf8');
+  const file = read('config-schema.ts');
+  const sources = read('source.ts');
+  const types =
+    sources.slice(
+      sources.indexOf('export interface SourceQuery'),
+      sources.indexOf('export type SourceDeclaration'),
+    ) + file.slice(file.indexOf('export interface LookupField'), file.indexOf('type Shape<'));
   /** Keys with the line above them. */
   const keys = [...types.matchAll(/(.*)\n +(\w+)\??: /g)].map(([, above = '', key = '']) => ({ above, key }));
 

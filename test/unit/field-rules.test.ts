@@ -1,4 +1,4 @@
-// Whose value a field gets, as a table. docs/configuration.md shows the same table.
+// The value that a field of an object gets by its rule, as a table. docs/configuration.md shows the same table.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
@@ -47,7 +47,7 @@ function decide(rule: Partial<FieldRule>, { accepted, mapped, there }: Situation
   return decideField({ field: FIELD, rule: whole, mapped, there, accepted: parseAccepted(text) }).values;
 }
 
-/** The values of both sides are told apart by their letters. */
+/** The values of the two sides have different letters. */
 function nameWinner(values: readonly string[], { mapped, there }: Situation): string {
   const isMirror = values.join() === mapped.join();
   const isService = values.join() === there.join();

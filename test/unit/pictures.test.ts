@@ -66,6 +66,7 @@ describe('the timeline of a run', () => {
       actions: [],
       causes: [],
       unsettled: 0,
+      renamed: [],
       timeline: {
         from: RUN.requestedAt,
         seconds: 60,

@@ -130,7 +130,7 @@ export async function readRendered(
 }
 
 /**
- * What a write of this object would do there. `changes`: of fields that the mapping owns, and of `active`; empty: none. `kept`:
+ * The effect of a write of this object. `changes`: of fields that the mapping owns, and of `active`; empty: none. `kept`:
  * fields that differ and stay, by their rules. `accepted`: the record's `accepted_fields`.
  */
 export function differencesOf(
