@@ -2,7 +2,7 @@
 // object passes to another key.
 import { sql, type SQL } from 'drizzle-orm';
 import type { ParsedConfig } from '../streams/config-schema.js';
-import { query, type Queries, type RowOf } from './database.js';
+import { query, queryOne, type Queries, type RowOf } from './database.js';
 import { isSent, toStorableJson, type Outcome, type RecordKey } from './records/outcome-types.js';
 import type { history, historyKinds } from './schema.js';
 
@@ -57,17 +57,15 @@ export const listWrites = (db: Queries, { stream, localKey }: RecordKey, most: n
     FROM slotsync.history AS h JOIN slotsync.history_kinds AS k ON k.id = h.kind_id
     WHERE h.local_key = ${localKey} AND k.stream = ${stream} ORDER BY h.at DESC, h.run_id DESC LIMIT ${most}::int`;
 
-/** Deletes writes that are older than they are kept, and what is kept no longer. */
+/** Deletes writes that are older than they are kept, and what is kept no longer, in parts. */
 export async function pruneHistory(db: Queries, { history: keeps = 'names', historyDays = 90 }: HistoryRule) {
-  const before = sql`now() - make_interval(secs => ${historyDays * 24 * 60 * 60})`;
-  const isOld = keeps === 'none' ? sql`true` : sql`at < ${before}`;
-  await inParts(db, sql`DELETE FROM slotsync.history`, isOld);
-  if (keeps === 'names')
-    await inParts(db, sql`UPDATE slotsync.history SET field_values = NULL`, sql`field_values IS NOT NULL`);
-}
-
-/** Repeats a statement over some of the rows that fulfil a condition until no row is left. */
-async function inParts(db: Queries, statement: SQL, isMeant: SQL): Promise<void> {
-  const some = sql`SELECT ctid FROM slotsync.history WHERE ${isMeant} LIMIT ${ROWS_AT_ONCE}::int`;
-  while ((await query(db)`${statement} WHERE ctid = ANY (ARRAY(${some}))`).count === ROWS_AT_ONCE);
+  const isOld = sql`at < now() - make_interval(secs => ${historyDays * 24 * 60 * 60})`;
+  const some = (isMeant: SQL) =>
+    sql`ctid = ANY (ARRAY(SELECT ctid FROM slotsync.history WHERE ${isMeant} LIMIT ${ROWS_AT_ONCE}::int))`;
+  for (let most = ROWS_AT_ONCE; most === ROWS_AT_ONCE;)
+    ({ most } = await queryOne<{ most: number }>(db)`
+      WITH deleted AS (DELETE FROM slotsync.history WHERE ${some(keeps === 'none' ? sql`true` : isOld)} RETURNING 1),
+      emptied AS (UPDATE slotsync.history SET field_values = NULL
+        WHERE ${some(keeps === 'names' ? sql`field_values IS NOT NULL AND NOT ${isOld}` : sql`false`)} RETURNING 1)
+      SELECT greatest((SELECT count(*) FROM deleted), (SELECT count(*) FROM emptied))::int AS most`);
 }
