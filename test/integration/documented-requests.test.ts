@@ -50,8 +50,8 @@ it.each(requests)('documented request of $page: $method $path $body', async ({ m
   expect(answer.ok, await answer.text()).toBe(true);
 });
 
-it('documented schema: the table of docs/first-configuration.md has every key', () => {
-  const page = readFileSync(`${root}docs/first-configuration.md`, 'utf8');
+it('documented schema: the table of docs/getting-started.md has every key', () => {
+  const page = readFileSync(`${root}docs/getting-started.md`, 'utf8');
   const documented = [...page.matchAll(/^\| `(\w+)` +\| ((?:types|fields|, )+) /gm)];
   for (const of of ['types', 'fields'] as const) {
     const keys = documented.filter(([, , all = '']) => all.includes(of)).map(([, key]) => key);
