@@ -34,12 +34,11 @@ describe('the guarantees', () => {
     expect(guarantees.map(({ number }) => number)).toEqual(Array.from({ length: 11 }, (_, at) => at + 1));
   });
 
-  it('stand in the README with the same numbers and names', () => {
+  it('stand in the README by the same names: five of them', () => {
     const section = read('README.md').split('\n## What it guarantees\n')[1]?.split('\n## ')[0] ?? '';
-    const listed = [...section.matchAll(/^(\d+)\. \*\*([^*]+)\*\*/gm)].map(
-      ([, number, title]) => `${number} ${title}`,
-    );
-    expect(listed).toEqual(guarantees.map(({ number, title }) => `${number} ${title}`));
+    const listed = [...section.matchAll(/^\| \*\*([^*]+)\*\*/gm)].map(([, title]) => title);
+    expect(listed).toHaveLength(5);
+    expect(guarantees.map(({ title }) => title)).toEqual(expect.arrayContaining(listed));
   });
 
   it.each(guarantees)(

@@ -28,10 +28,9 @@ const options = new Set(
   ),
 );
 
-/** The rows of the tables below a heading of the README, as cells. */
-function rows(heading: string): string[][] {
-  const section = readme.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
-  return [...section.matchAll(/^\|(.+)\|$/gm)]
+/** The rows of the tables of a page, as cells. */
+function rows(page: string): string[][] {
+  return [...read(page).matchAll(/^\|(.+)\|$/gm)]
     .map(([, row = '']) => row.split('|').map((cell) => cell.trim()))
     .filter((cells) => cells.some((cell) => cell.startsWith('`')));
 }
@@ -50,21 +49,25 @@ describe('the README', () => {
   it('begins with the two commands that do all the set-up', () => {
     expect(readme).toMatch(/```sh\nnpm ci && npm run demo .*\nnpm ci && npm test .*\n```/);
   });
+});
 
-  it('has a row for every command, and no other', () => {
-    const named = rows('Commands').map(([, command = '']) => /`([\w-]+)/.exec(command)?.[1] ?? '');
+describe('pages of commands and settings', () => {
+  it('have a row for every command, and no other', () => {
+    const named = rows('docs/commands.md').map(([, command = '']) => /`([\w-]+)/.exec(command)?.[1] ?? '');
     expect(named.toSorted()).toEqual(commands.toSorted());
   });
 
-  it('has a row for every setting, and no other', () => {
-    const named = rows('Settings').flatMap(([setting = '']) =>
+  it('have a row for every setting, and no other', () => {
+    const named = rows('docs/settings.md').flatMap(([setting = '']) =>
       [...setting.matchAll(/`([A-Z_]+)`/g)].map(([, name = '']) => name),
     );
     expect(named.toSorted()).toEqual(SETTING_NAMES.toSorted());
   });
 
-  it('leads to every page of docs', () => {
-    for (const page of docs) expect(readme, page).toContain(`](${page})`);
+  it('lead to every page of docs from docs/README.md', () => {
+    const index = read('docs/README.md');
+    for (const page of docs.filter((page) => page !== 'docs/README.md'))
+      expect(index, page).toContain(`](${path.basename(page)})`);
   });
 });
 
@@ -185,8 +188,8 @@ describe('docs/configuration.md', () => {
     }
   });
 
-  it('has a row for every setting', () => {
-    for (const setting of SETTING_NAMES) expect(configuration).toContain(`| \`${setting}\` `);
+  it('has a row for every setting in docs/settings.md', () => {
+    for (const setting of SETTING_NAMES) expect(read('docs/settings.md')).toContain(`| \`${setting}\` `);
   });
 });
 
@@ -211,7 +214,7 @@ describe('settings', () => {
     HTTP_SIGN_IN: httpSignIn,
   };
 
-  it.each(['README.md', 'docs/configuration.md'])('%s: each default is that of the program', (page) => {
+  it.each(['docs/settings.md'])('%s: each default is that of the program', (page) => {
     for (const [name, value] of Object.entries(defaults))
       expect(read(page)).toMatch(new RegExp(`^\\| \`${name}\` +\\| \`${value}\` `, 'm'));
   });
