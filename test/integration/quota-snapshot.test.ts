@@ -88,7 +88,7 @@ it('check: names the program and the session that hold a snapshot, when it is ol
       SELECT pg_backend_pid() AS pid, set_config('application_name', 'pg_dump', false)`;
     const text = expect.stringMatching(`^pg_dump .*pid ${session?.pid}`);
     expect(await collect(checkSnapshots(state, 0))).toEqual([
-      { what: 'state', result: 'warning', text, remedy: expect.stringContaining('costs.md') },
+      { what: 'state', result: 'warning', text, remedy: expect.stringContaining('capacity.md') },
     ]);
   } finally {
     await state.close();

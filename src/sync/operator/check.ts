@@ -161,7 +161,7 @@ export async function* checkSnapshots(
     what: 'state',
     result: 'warning',
     text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
-    remedy: 'End it where it belongs, or as docs/costs.md says below "A transaction stays open".',
+    remedy: 'End it where it belongs, or as docs/capacity.md says below "A transaction stays open".',
   };
 }
 
