@@ -182,7 +182,7 @@ describe('the metrics', () => {
     ]);
   });
 
-  it('are documented: docs/monitoring.md has a row for each, with its type and labels, and no other', async () => {
+  it('are documented: docs/alerts.md has a row for each, with its type and labels, and no other', async () => {
     const { meter, text } = play();
     meter.requested('objects', 200, 0.2);
     meter.waited('sync', 0.7);
@@ -194,7 +194,7 @@ describe('the metrics', () => {
       const names = [...labels.matchAll(/(\w+)="/g)].map(([, label]) => label);
       return [name, type, names.join(', ')].join(' | ');
     });
-    const page = readFileSync(new URL('../../docs/monitoring.md', import.meta.url), 'utf8');
+    const page = readFileSync(new URL('../../docs/alerts.md', import.meta.url), 'utf8');
     const rows = [...page.matchAll(/^\| `(slotsync_\w+)` +\| (\w+) +\| ([^|]*?) *\|/gm)];
     const documented = rows.map(([, name, type, labels = '']) =>
       [name, type, labels.replaceAll('`', '')].join(' | '),
