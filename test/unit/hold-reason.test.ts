@@ -33,7 +33,7 @@ describe('reason of a hold', () => {
     [
       'what was sent within a day',
       held({ earlier: 10 }, { count: 1 }),
-      '1 of 100 records would be deactivated after 10 within 24 hours, more than 10 and more than 10 %',
+      '1 of 100 records would be deactivated after 10 within 23 hours, more than 10 and more than 10 %',
     ],
     [
       'what the gate keeps already',
