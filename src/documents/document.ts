@@ -107,6 +107,8 @@ export interface Graph {
   limit?: { value: number; name: string } | undefined;
   /** Names of the ends of the time axis. */
   ends: readonly [Text, Text];
+  /** A terminal says nothing of it: its tables have the same. */
+  isOnlyDrawn?: boolean | undefined;
   /** Bars where each point counts for itself, such as a day. */
   isBars?: boolean | undefined;
 }

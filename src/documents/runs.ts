@@ -226,12 +226,14 @@ function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section
   const { planned = 0, done = 0 } = timeline.points.at(-1) ?? {};
   if (planned === 0) return titled;
   const held = gates.reduce((sum, { count }) => sum + count, 0);
+  const isDone = done === planned && held === 0;
   const says = `${formatNumber(done)} of ${plural(planned, 'planned record')} sent or settled, ${formatNumber(planned - done)} waiting, ${formatNumber(held)} held.`;
   return {
     ...titled,
-    paragraphs: [says],
+    paragraphs: isDone ? [] : [says],
     graphs: [
       {
+        isOnlyDrawn: isDone,
         title: 'Records over the time of the run: settled (area), planned (dotted), with held (dashed)',
         says,
         unit: 'records',

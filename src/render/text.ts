@@ -35,7 +35,7 @@ interface Options {
 export function documentToText({ title, lead = [], sections }: Document, options: Options): string {
   return blocksToText(
     [visibleInLine(title), ...leadToText(lead, options)],
-    filledSections(sections).map(toHeaded(options)),
+    printedSections(sections).map(toHeaded(options)),
   );
 }
 
@@ -44,7 +44,7 @@ export function answerToText(
   { headline, lead = [], sections }: Omit<Document, 'title'>,
   options: Options,
 ): string {
-  const shown = filledSections(sections);
+  const shown = printedSections(sections);
   const toText = (section: Section) => contentToText(section, options).join('\n');
   const first = present<Text>(headline?.text, lead);
   return blocksToText(leadToText(first, options), shown.map(shown.length === 1 ? toText : toHeaded(options)));
@@ -60,6 +60,15 @@ const toHeaded = (options: Options) => (section: Section) => {
   const title = visibleInLine(section.title);
   return [title, '-'.repeat(title.length), ...contentToText(section, options)].join('\n');
 };
+
+/** Sections with content for a terminal. */
+const printedSections = (sections: readonly Section[]): Section[] =>
+  filledSections(
+    sections.map(({ graphs = [], ...section }) => ({
+      ...section,
+      graphs: graphs.filter(({ isOnlyDrawn }) => !isOnlyDrawn),
+    })),
+  );
 
 /** A section without its title. */
 export function contentToText(

@@ -39,7 +39,7 @@ it('except: leaves records as they are, says so everywhere, and ends', async () 
   const sync = await world.run(['sync']);
   expect(sync.code).toBe(0);
   expect(nameOf(key)).toEqual(before);
-  const status = await world.run(['status']);
+  const status = await world.run(['status', '--full']);
   expect(status.stdout).toContain('1 exception: this record is left as it is.');
   expect((await world.run(['failures'])).stdout).toContain('1 exception');
   const explained = await world.run(['explain', 'rooms', key]);

@@ -54,7 +54,7 @@ it('failures: before any run nothing is said to be in sync', async () => {
   await world.run(['migrate']);
   expect(await stdoutOf('failures')).toBe(`${nothing}\n`);
   expect(await stdoutOf('failures', '--status', 'dead')).toBe(`${nothing}\n`);
-  expect(await stdoutOf('status')).toContain(nothing);
+  expect(await stdoutOf('status', '--full')).toContain(nothing);
   const report = await stdoutOf('report');
   expect(flat(report)).toContain(nothing);
   expect(report, 'a command in one piece').not.toMatch(/slotsync$/m);
@@ -73,7 +73,7 @@ it('failures: the summary of a run, the list and status name the cause, and what
   expect(text).toContain(`\n    ${REASON}\n    → Correct the row, and the next run sends it.`);
   expect(text).toMatch(/since \d{4}-\d\d-\d\d \d\d:\d\d UTC \(\d+ \w+\)\n/);
   expect(text).toContain('7 records are not in sync, of 1 cause.');
-  const status = await stdoutOf('status');
+  const status = await stdoutOf('status', '--full');
   expect(status).toContain('7 records are not in sync: slotsync failures');
   expect(status).toContain(`- ${HEADLINE}`);
 });

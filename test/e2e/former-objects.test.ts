@@ -31,7 +31,7 @@ it('former object: an operator is shown it everywhere, and retires it by one com
   expect(await stdoutOf('failures')).toBe(
     `Every record is in sync as it was last read.\n${left}: slotsync retry --all --retire-former\n`,
   );
-  expect(await stdoutOf('status')).toContain(`${left}\n    → slotsync retry --all --retire-former`);
+  expect(await stdoutOf('status', '--full')).toContain(`${left}\n    → slotsync retry --all --retire-former`);
   const explained = await stdoutOf('explain', 'rooms', 'R1');
   expect(explained).toMatch(
     /Former object room_1: number \d+, active; to deactivate it: slotsync retry rooms R1 --/,

@@ -58,6 +58,7 @@ describe('plan', () => {
       field: 'room.name',
       there: 'By hand 1',
       here: 'Sal 1',
+      kept_by: '',
       problem: '',
     });
     expect((await world.run(['plan', 'rooms', '--out', 'plan.jsonl'])).code).toBe(3);

@@ -33,7 +33,7 @@ describe('accepted operations', () => {
     const facts = await readReport(world.state.db, { run }, { requestsPerSecond: 20 });
     const changed = reportDocument(facts).sections.find(({ title }) => title === 'What changed');
     expect(changed?.table).toEqual({
-      headings: ['stream', 'to create', 'created', 'dead'],
+      headings: ['stream', 'to create', 'created', 'given up'],
       rows: [['rooms', 10, 7, 3]],
     });
   });

@@ -54,7 +54,7 @@ export async function previewStream(
     unread: undefined as string | undefined,
     /** Rows that would not be sent: how many, and the first of them with the reason. */
     refused: 0,
-    refusals: [] as { key: string; message: string }[],
+    refusals: [] as { key: string; code: string; message: string }[],
     /** Objects that change hands, with their bookings: how many, and the first of them. */
     handedOver: 0,
     handovers: [] as Handover[],
@@ -132,7 +132,7 @@ function createPreviewSink(
   const listed = collectLists<Planned>(AT_ONCE, async (entries) => {
     const written = entries.flatMap(({ operation, key }) => (operation === 'retire' ? [] : key));
     const { problems, handovers } = await foresee(written);
-    note([...problems].map(([key, { message }]) => ({ key, message })));
+    note([...problems].map(([key, { code, message }]) => ({ key, code, message })));
     preview.handedOver += handovers.length;
     for (const handover of handovers.slice(0, SAMPLES - preview.handovers.length))
       preview.handovers.push(handover);
@@ -144,10 +144,10 @@ function createPreviewSink(
     }
     if (listing) await listing.each(await listing.describe(operations));
   });
-  function note(refused: readonly { key: string; message: string }[]): void {
+  function note(refused: readonly Preview['refusals'][number][]): void {
     preview.refused += refused.length;
-    for (const { key, message } of refused.slice(0, SAMPLES - preview.refusals.length))
-      preview.refusals.push({ key, message });
+    for (const { key, code, message } of refused.slice(0, SAMPLES - preview.refusals.length))
+      preview.refusals.push({ key, code, message });
   }
   const sink: PlanSink = {
     async addBatch(kind, entries) {
