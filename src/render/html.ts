@@ -274,7 +274,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .typed { display: block; }
 code { background: var(--ground); padding: 0 .3em; border-radius: 3px; }
 @page { size: A4; margin: 12mm; }
-@media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; } li b { font-weight: inherit; } .status { border: 0; padding: 0; } ul.items > li { margin: 0; } tr, li { break-inside: avoid; } }
+@media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; margin: .8em 0 .3em; } p, table { margin: .2em 0; } li b { font-weight: inherit; } .status { border: 0; padding: 0; } ul.items > li { margin: 0; } tr, li { break-inside: avoid; } }
 </style>
 <style>
 ${CARDS}</style>
