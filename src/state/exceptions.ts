@@ -23,10 +23,10 @@ export const isExcepted = (stream: SQL, key: SQL): SQL =>
 /** SQL condition: an exception of a record `r` stands. */
 export const IS_EXCEPTED = isExcepted(sql`r.stream`, sql`r.local_key`);
 
-/** SQL condition: a batch `b` has claimed a record before somebody made an exception of it. */
-export const HAS_CLAIMED_EXCEPTED = sql`EXISTS (
+/** SQL condition: somebody has made an exception of a record of a batch `b` since the claim with this token. */
+export const hasClaimedExcepted = (token: string): SQL => sql`EXISTS (
   SELECT FROM slotsync.exceptions AS e JOIN slotsync.records AS c ON c.stream = e.stream AND c.local_key = e.local_key
-  WHERE e.stream = b.stream AND e.local_key = ANY (b.keys) AND ${STANDS} AND c.claimed_by LIKE '% batch ' || b.id || ' %')`;
+  WHERE e.stream = b.stream AND e.local_key = ANY (b.keys) AND ${STANDS} AND c.claimed_by = ${token})`;
 
 /** A list, as JSON, of the keys of a stream whose exceptions stand. `stream`: an expression. */
 export const exceptedKeys = (stream: SQL): SQL =>

@@ -205,6 +205,22 @@ it('an exception made while a batch waits for its slot is seen before the batch 
   expect(codes(3).map((code) => nameAtService(world, code))).toEqual(['new', 'new', 'Room r002']);
 });
 
+it('the claim of a killed process on a record that is an exception by now does not stop the rest of its batch', async () => {
+  const world = await open(rooms(), { synced: codes(3) });
+  await world.sql`UPDATE rooms SET name = 'new'`;
+  const { runId, queue } = await world.plan('rooms');
+  const [first = 0] = queue;
+  await world.sql`UPDATE slotsync.records SET claimed_by = ${`killed batch ${first} token`}, claimed_until = now()`;
+  await except(world, ['r002']);
+  const { ended } = await world.applyHeld(first, { path: '/objects/find', hold: 'answer' });
+  world.passDays(1);
+  world.sandbox.openGate();
+  await ended;
+  const { run } = await world.finish(runId, []);
+  expect(run.status).toBe('succeeded');
+  expect(codes(3).map((code) => nameAtService(world, code))).toEqual(['new', 'new', 'Room r002']);
+});
+
 it('a batch that was planned before the exception makes no record of a new row', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');

@@ -2,7 +2,7 @@
 // before it is a job, and finished as a row: the queue may be lost at any time without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
-import { HAS_CLAIMED_EXCEPTED, IS_EXCEPTED } from '../exceptions.js';
+import { hasClaimedExcepted, IS_EXCEPTED } from '../exceptions.js';
 import { isFrozen, reasonFrozen } from '../freezes.js';
 import { EXTERNAL_ID_TAKEN } from '../records/outcome-types.js';
 import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
@@ -52,13 +52,14 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
 
 /**
  * Whether more of a batch may be sent: it has not ended, no gate has taken it, its run is not paused, its stream not frozen, and
- * nobody has made an exception of a record since the batch claimed it.
+ * nobody has made an exception of a record since the claim with this token. A claim that a killed process left on an excepted record
+ * stays with the record, and stops nothing.
  */
-export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
+export async function isToBeSent(db: Queries, id: number, token: string): Promise<boolean> {
   const [row] = await query(db)`
     SELECT FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
     WHERE b.id = ${id}::bigint AND state = 'queued' AND paused_at IS NULL
-      AND NOT ${isFrozen(sql`b.stream`)} AND NOT ${HAS_CLAIMED_EXCEPTED}`;
+      AND NOT ${isFrozen(sql`b.stream`)} AND NOT ${hasClaimedExcepted(token)}`;
   return row !== undefined;
 }
 

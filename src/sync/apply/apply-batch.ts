@@ -119,7 +119,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     // Its claim is released, so that the gate takes the rest of it as well; another batch may have closed it.
     const held = await closeGate(state.db, stream.name, gate);
     if (held > 0) log.warn({ records: held, reason: gate.reason }, 'the rest of the stream is held');
-    isLeft = !(await isToBeSent(state.db, batch.id));
+    isLeft = !(await isToBeSent(state.db, batch.id, claim.right.token));
   }
   const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);

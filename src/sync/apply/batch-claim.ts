@@ -191,7 +191,7 @@ export class BatchClaim {
     if (this.until - clock() < requestTimeoutMs + MARGIN_MS && !(await this.renew())) throw claimLost();
     // Whether it may be sent was seen when the batch was taken; the slot may come later, and the rest of it.
     const isSeenJustNow = this.confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
-    if (!isSeenJustNow && !(await isToBeSent(db, batchId)))
+    if (!isSeenJustNow && !(await isToBeSent(db, batchId, this.right.token)))
       throw new SlotsyncError(
         'run_stopped',
         'its run was paused or cancelled, its stream frozen, or an exception made of a record, so no more of the batch is sent',
