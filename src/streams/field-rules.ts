@@ -94,6 +94,22 @@ export function acceptedText(
 /** The text that lets the mirror win in these fields at the next write. It is added to the text of the accepted object. */
 export const takeText = (fields: readonly string[]): string => fields.map(takeToken).join('');
 
+/**
+ * The text that lets the mirror win, at the second write of an object, in references that its first write has left out. Not in those
+ * that the object had before the first write. `standing`: the object before the write; undefined: there was none.
+ */
+export function takeLater(
+  fields: readonly string[],
+  before: { objectHash: string | null; inDoubt: boolean; acceptedFields: string | null },
+  standing: DestinationObject | undefined,
+): string {
+  const accepted = parseAccepted(before.acceptedFields);
+  // A first write whose answer was lost may have made the object.
+  const isMade = before.objectHash === null && (!standing || before.inDoubt);
+  const isEmpty = (field: string) => !standing?.fields.some(({ fieldId }) => fieldId === field);
+  return takeText(fields.filter((field) => (isMade && isEmpty(field)) || accepted.has(takeToken(field))));
+}
+
 /** Decides one field of an object that exists. `keptBy`: the service's values win by this option. */
 export function decideField({ field, rule, mapped, there, accepted }: FieldFacts): {
   values: readonly string[];

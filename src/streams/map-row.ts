@@ -79,22 +79,24 @@ function requireText(text: string): string {
   return text;
 }
 
-/**
- * The whole object, once every reference is an external id. References of which `externalIdOf` returns null are left out;
- * `leftOut` is the first of them.
- */
+/** The first reference that an object is sent without. `ruled`: the fields of all such references that have rules. */
+export type LeftOut = NeededReference & { ruled: readonly string[] };
+
+/** The whole object, once every reference is an external id. References of which `externalIdOf` returns null are left out. */
 export function toObject(
   stream: Stream,
   mapped: MappedRow,
   externalIdOf: (reference: NeededReference) => string | null | undefined,
-): { object: DestinationObject; leftOut?: NeededReference | undefined } | { missing: NeededReference } {
+): { object: DestinationObject; leftOut?: LeftOut | undefined } | { missing: NeededReference } {
   const values = new Map(mapped.values);
-  let leftOut: NeededReference | undefined;
+  let leftOut: LeftOut | undefined;
   for (const reference of mapped.references) {
     const extId = externalIdOf(reference);
     if (extId === undefined) return { missing: reference };
-    if (extId === null) leftOut ??= reference;
-    else values.set(reference.fieldId, [...(values.get(reference.fieldId) ?? []), extId]);
+    if (extId === null) {
+      const ruled = stream.rules.has(reference.fieldId) ? [reference.fieldId] : [];
+      leftOut = { ...(leftOut ?? reference), ruled: [...(leftOut?.ruled ?? []), ...ruled] };
+    } else values.set(reference.fieldId, [...(values.get(reference.fieldId) ?? []), extId]);
   }
   const { extId, spelling } = mapped;
   const object = createObject(extId, stream.type, true, values);

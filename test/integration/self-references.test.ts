@@ -38,6 +38,9 @@ const STRICT: WorldOptions = {
   },
 };
 
+/** The same service, whose finds show each write at once. */
+const CURRENT: WorldOptions = { ...STRICT, dialect: { findLagSeconds: 0 } };
+
 const keep = keepWorlds();
 async function open(config = departments(), options = STRICT): Promise<World> {
   const world = await keep(config, options);
@@ -197,6 +200,43 @@ describe('a circle that is not whole', () => {
     // Its second write is no update, of which none may be sent.
     expect((await world.sync()).run).toMatchObject({ status: 'succeeded', holds: {} });
     expect(parentOf(world, 'C')).toBe('dep_C');
+  });
+
+  it("gets its left-out reference by the second write, where the stream says `write: 'onCreate'`", async () => {
+    const world = await open(departments({ write: 'onCreate' }), CURRENT);
+    await add(world, { A: 'B', B: 'A', C: 'C' });
+    await world.sync();
+    expect(['A', 'B', 'C'].map((code) => parentOf(world, code))).toEqual(['dep_B', 'dep_A', 'dep_C']);
+    world.sandbox.changeObject('dep_A', { fields: [{ fieldId: 'department.parent', values: ['dep_C'] }] });
+    await world.sql`UPDATE departments SET name = 'new'`;
+    await world.sync();
+    expect(parentOf(world, 'A')).toBe('dep_C');
+    await expectNothingToSend(world);
+  });
+
+  it("gets its left-out reference after a lost answer, where the stream says `write: 'onCreate'`", async () => {
+    const world = await open(departments({ write: 'onCreate' }), CURRENT);
+    await add(world, { A: 'B', B: 'A' });
+    await crashAfter(world, 2, 2);
+    await world.passLateWrites();
+    world.sandbox.resetLate();
+    await world.sync();
+    expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_B', 'dep_A']);
+  });
+
+  it('keeps the reference of an object that was there before, where it is written at a create alone', async () => {
+    const world = await open(departments({ write: 'onCreate' }));
+    await add(world, { X: null });
+    await world.sync();
+    world.sandbox.addObject({
+      extId: 'dep_A',
+      typeId: 'department',
+      fields: [{ fieldId: 'department.parent', values: ['dep_X'] }],
+    });
+    await add(world, { A: 'B', B: 'A' });
+    await world.sync();
+    expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_X', 'dep_A']);
+    await expectNothingToSend(world);
   });
 });
 

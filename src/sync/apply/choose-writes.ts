@@ -229,7 +229,7 @@ export function chooseWrites(
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
-      return note(unchanged(noted, standing.id));
+      return note(unchanged({ ...noted, standing }, standing.id));
     if (standing && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
     return [{ ...noted, object: merged, kept, former, standing }];

@@ -19,8 +19,8 @@ import {
 } from '../../state/records/outcome-types.js';
 import { EXTERNAL_ID_CHANGED, EXTERNAL_ID_CHANGED_THERE } from '../../state/records/record-state.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
-import type { KeptField } from '../../streams/field-rules.js';
-import type { NeededReference } from '../../streams/map-row.js';
+import { takeLater, type KeptField } from '../../streams/field-rules.js';
+import type { LeftOut, NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
 import { describeChangedId, describeLinkedId, describeSharedId } from '../identity/changed-ids.js';
 import { describeMissing, type Unmapped } from './render.js';
@@ -49,7 +49,7 @@ export interface Write {
   /** The record is linked to the object, whatever its template makes. */
   link?: Link | undefined;
   /** The object is sent without this reference, and again with it once the other record has arrived. */
-  leftOut?: NeededReference | undefined;
+  leftOut?: LeftOut | undefined;
   /** The write changes this type of the object. Where the service refuses that, the stream `keptBy` keeps the object. */
   former?: { typeId: string; keptBy: string | undefined } | undefined;
 }
@@ -142,13 +142,20 @@ export const createLeftOut = ({ record }: Write): Outcome =>
 /** Its update is left out: the record has the object as it is. Every row has another hash than this one. */
 export function updateLeftOut(write: Write, destinationId: string): Outcome {
   const { acceptedFields } = write.record;
-  const found = { ...write, sourceHash: '0', objectHash: '', acceptedFields, link: undefined };
+  const found = {
+    ...write,
+    sourceHash: '0',
+    objectHash: '',
+    acceptedFields,
+    link: undefined,
+    leftOut: undefined,
+  };
   return acceptance(found, 'unchanged', destinationId);
 }
 
 /** Made as a literal at once, because copies of it took 4 % of the time of a load. */
 function acceptance(
-  { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt, leftOut }: Write,
+  { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt, leftOut, standing }: Write,
   outcome: 'synced' | 'unchanged',
   destinationId?: string,
   operation?: keyof AcceptedCounts,
@@ -168,7 +175,9 @@ function acceptance(
   };
   if (!leftOut) return accepted;
   const message = `${describeMissing(leftOut)}; the object is there without it, and is sent again then`;
-  return { ...accepted, outcome: 'deferred', code: REFERENCE_CIRCLE, message, waitsFor: leftOut };
+  const fields = `${acceptedFields ?? ''}${takeLater(leftOut.ruled, record, standing)}` || null;
+  const waiting = { code: REFERENCE_CIRCLE, message, waitsFor: leftOut };
+  return { ...accepted, acceptedFields: fields, outcome: 'deferred', ...waiting };
 }
 
 const named = ({ record, object }: Write) => ({ localKey: record.localKey, externalId: object.extId });

@@ -13,6 +13,7 @@ import {
   MappingError,
   mapRow,
   toObject,
+  type LeftOut,
   type MappedRow,
   type MappingErrorCode,
   type NeededReference,
@@ -27,7 +28,7 @@ import type { SyncDeps } from '../run/sync-deps.js';
  * the object is to get later.
  */
 export type Rendered =
-  | (Identified & { object: DestinationObject; leftOut?: NeededReference | undefined })
+  | (Identified & { object: DestinationObject; leftOut?: LeftOut | undefined })
   | (Identified & { missing: NeededReference })
   | Unmapped;
 
