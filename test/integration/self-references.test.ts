@@ -238,6 +238,20 @@ describe('a circle that is not whole', () => {
     expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_X', 'dep_A']);
     await expectNothingToSend(world);
   });
+
+  it('of a stream with create alone gets its left-out reference, and nothing else, by the second write', async () => {
+    const world = await open(departments({ operations: ['create'] }));
+    await add(world, { A: 'B', B: 'A', C: 'C' });
+    world.sandbox.refuseObject('dep_B', { status: 400, message: 'no' });
+    await world.sync();
+    expect([parentOf(world, 'A'), parentOf(world, 'C')]).toEqual([undefined, 'dep_C']);
+    world.sandbox.changeObject('dep_A', { fields: [{ fieldId: 'department.name', values: ['by hand'] }] });
+    world.sandbox.allowObject('dep_B');
+    await world.sync();
+    expect(world.fieldsOf('dep_A')).toEqual({ 'department.name': 'by hand', 'department.parent': 'dep_B' });
+    expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+    await expectNothingToSend(world);
+  });
 });
 
 describe('a department', () => {

@@ -2,7 +2,14 @@
 // object that is there already is not written.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
-import { createObject, hashObject, isSameObject } from '../../streams/destination-object.js';
+import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
+import {
+  createObject,
+  hashObject,
+  isSameObject,
+  mergeObject,
+  type DestinationObject,
+} from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
 import { acceptedText, applyRules } from '../../streams/field-rules.js';
 import { readsFirst, sends, type Stream } from '../../streams/stream.js';
@@ -191,6 +198,24 @@ function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
   return inDoubt && !isCheckPending;
 }
 
+/**
+ * The standing object with the references that the create of the object has left out: all that the second write of a circle adds
+ * in a stream without updates. Undefined: the write is no such one.
+ */
+function completeCreate(
+  stream: Stream,
+  { record, object, sourceHash }: Write,
+  standing: ServiceObject | undefined,
+): DestinationObject | undefined {
+  const isSecond = record.errorCode === REFERENCE_CIRCLE && record.sourceHash === sourceHash;
+  if (!standing || !isSecond || sends(stream, 'update')) return undefined;
+  const own = stream.references.filter((reference) => reference.stream === stream.name);
+  const owned = new Set(own.map(({ fieldId }) => fieldId));
+  const { typeId, active, spelling } = standing;
+  const fields = object.fields.filter(({ fieldId }) => owned.has(fieldId));
+  return { ...mergeObject({ ...object, typeId, active, fields }, standing, owned), spelling };
+}
+
 /** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
 export function chooseWrites(
   deps: SyncDeps,
@@ -218,7 +243,10 @@ export function chooseWrites(
     const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
     // Fields of the former mapping may not belong to the new type.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
-    const { object: merged, kept } = mergeWithService(mapping, write.object, standing, record.acceptedFields);
+    const completed = completeCreate(stream, write, standing);
+    const { object: merged, kept } = completed
+      ? { object: completed, kept: [] }
+      : mergeWithService(mapping, write.object, standing, record.acceptedFields);
     const noted =
       stream.rules.size === 0
         ? write
@@ -230,7 +258,7 @@ export function chooseWrites(
     const isNamed = !unnamed.has(write.object.extId);
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
       return note(unchanged({ ...noted, standing }, standing.id));
-    if (standing && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
+    if (standing && !completed && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
     return [{ ...noted, object: merged, kept, former, standing }];
   });
