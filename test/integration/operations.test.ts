@@ -13,6 +13,7 @@ import {
   addRooms,
   codes,
   expectNothingToSend,
+  isActive,
   keepRoomWorlds,
   nameAtService,
   rename,
@@ -125,6 +126,27 @@ it('a limit does not count what is left out', async () => {
   const more = await world.sync();
   expect(more.run).toMatchObject({ status: 'succeeded', holds: {} });
   expect(planOf(more)).toMatchObject({ left_out: 39 });
+});
+
+it('a limit of updates counts new rows that take retired objects up again', async () => {
+  const keyed = {
+    key: 'number',
+    externalId: 'room_{code}',
+    retire: 'deactivate',
+    limits: { retire: { count: 10, percent: 100 }, update: { count: 2, percent: 0 } },
+  } as const;
+  const world = await open(rooms(keyed));
+  const add = (from: number, ...names: string[]) => world.sql`INSERT INTO rooms (code, name, number)
+    SELECT c, 'Room ' || c, ${from} + place FROM unnest(${names}::text[]) WITH ORDINALITY AS n(c, place)`;
+  await add(10, ...codes(4));
+  await world.sync();
+  await world.sql`DELETE FROM rooms WHERE code <> 'r000'`;
+  await world.sync();
+  world.configure(rooms({ ...keyed, operations: ['update', 'retire'] }));
+  await add(20, ...codes(3, 1));
+  const { run } = await world.sync();
+  expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 3 } } } });
+  expect(codes(3, 1).map((code) => isActive(world, `room_${code}`))).toEqual([false, false, false]);
 });
 
 describe('a stream with create alone', () => {

@@ -100,9 +100,11 @@ export interface ExistingObjects {
   met: ReadonlyMap<string, HeldSample>;
   /** Keys of rows without an object at the service. */
   absent: ReadonlySet<string>;
+  /** Keys of rows that would change an object of one of our records. */
+  owned: ReadonlySet<string>;
 }
 
-export const NONE_ASKED: ExistingObjects = { met: new Map(), absent: new Set() };
+export const NONE_ASKED: ExistingObjects = { met: new Map(), absent: new Set(), owned: new Set() };
 
 /** Looks for what the creates of one plan of one stream meet. */
 export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, context: Context) {
@@ -120,7 +122,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
      */
     async find(keys: readonly string[]): Promise<ExistingObjects> {
       const met = new Map<string, HeldSample>();
-      if (type.whole()?.length === 0) return { met, absent: new Set(keys) };
+      if (type.whole()?.length === 0) return { ...NONE_ASKED, absent: new Set(keys) };
       const { rows } = await deps.mirror.readRows(stream, keys);
       const rendered = await renderWithParents(deps, stream, rows);
       const sought = [...rendered].flatMap(([key, one]) =>
@@ -137,7 +139,9 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
         met.set(key, { key, externalId, changes });
       }
       const absent = sought.flatMap(({ key }) => (standing.has(key) ? [] : key));
-      return { met: await withoutOwned(deps, met), absent: new Set(absent) };
+      const others = await withoutOwned(deps, met);
+      const owned = [...met.keys()].filter((key) => !others.has(key));
+      return { met: others, absent: new Set(absent), owned: new Set(owned) };
     },
 
     /** Requests sent so far. */

@@ -81,7 +81,7 @@ export function createCreates(
     await batches.add(isUpdate ? 'update' : 'unlimited', entry);
   }
 
-  async function planCreate(entry: WriteEntry, { met, absent }: ExistingObjects): Promise<void> {
+  async function planCreate(entry: WriteEntry, { met, absent, owned }: ExistingObjects): Promise<void> {
     const operation = entry.operation === 'create' ? 'create' : 'retry';
     if (operation === 'create') noteCreated([entry.key]);
     const existing = met.get(entry.key);
@@ -101,8 +101,10 @@ export function createCreates(
       return batches.add('overwrite', entry);
     }
     if (existing) counts.equal++;
-    planned.create += Number(creates);
-    await batches.add(creates ? 'create' : 'unlimited', entry);
+    const isUpdate = updates && owned.has(entry.key);
+    const limited = creates ? 'create' : isUpdate ? 'update' : undefined;
+    if (limited) planned[limited]++;
+    await batches.add(limited ?? 'unlimited', entry);
   }
 
   /**
