@@ -36,7 +36,10 @@ export async function retry(
   const missing = missingOf(keys, retried);
   const isNone = retried.length === 0 && (code !== undefined || status !== undefined);
   print(options, { retried, missing }, [
-    ...missing.map((key) => `${stream} '${key}' is neither dead nor failed; it was not changed.`),
+    ...missing.map(
+      (key) =>
+        `${stream} '${key}' is neither dead nor failed, or an exception keeps its object; it was not changed.`,
+    ),
     isNone
       ? `${describeChoice(options, stream)}; nothing was changed. To see what there is: slotsync failures`
       : `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
@@ -123,7 +126,8 @@ async function retryAndRetire(
   const objects = retired.flatMap(({ externalIds }) => externalIds);
   print(options, { retired, missing, left }, [
     ...missing.map(
-      (key) => `${stream} '${key}' has no former object, or is being written; it was not changed.`,
+      (key) =>
+        `${stream} '${key}' has no former object, is being written or is an exception; it was not changed.`,
     ),
     ...lines(
       left.length > 0 &&

@@ -9,7 +9,7 @@ import { endExceptions, exceptRecords, listExceptions } from '../../src/state/ex
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { readKnown } from '../../src/state/records/read/record-details.js';
-import { retryRecords } from '../../src/state/records/retry-records.js';
+import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
 import { renameStream } from '../../src/state/rename-stream.js';
 import { pruneRuns } from '../../src/state/retention.js';
 import { startRun } from '../../src/state/runs/start-run.js';
@@ -257,6 +257,25 @@ it('the object of an excepted record is not taken over by another row', async ()
   await world.drainInbox();
   await world.sync();
   expect(nameAtService(world, 'A')).toBe('new');
+});
+
+it('a record whose row has another external id keeps its object, also when an operator asks to retire it', async () => {
+  const world = await open(rooms({ ...RETIRING.streams['rooms'], externalId: 'room_{number}' }));
+  await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
+  await world.sync();
+  await world.sql`UPDATE rooms SET number = '2'`;
+  await world.sync();
+  await except(world, ['A']);
+  const chosen = { stream: 'rooms', keys: ['A'] };
+  expect(await retryRecords(world.state.db, chosen)).toEqual([]);
+  expect(await retireFormer(world.state.db, { ...chosen, streams: ['rooms'] })).toEqual([]);
+  await world.sync();
+  expect(isActive(world, 'room_1')).toBe(true);
+  expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_1' } });
+  await end(world, 'A');
+  expect(await retireFormer(world.state.db, { ...chosen, streams: ['rooms'] })).toMatchObject([
+    { externalIds: ['room_1'] },
+  ]);
 });
 
 it('a record that waits for an excepted one says so', async () => {

@@ -1,6 +1,7 @@
 // An operator's retry of records that were given up, and what becomes of the objects that they let go of.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
+import { IS_EXCEPTED, isExcepted } from '../exceptions.js';
 import { letGo } from './transfer-objects.js';
 import { isWanted, type FailureFilter } from './read/failure-filter.js';
 import type { RecordKey } from './outcome-types.js';
@@ -30,6 +31,8 @@ const isChosen = ({ keys, ...filter }: ChosenRecords) =>
  */
 const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
   AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
+/** No batch may be sending for it, and no exception leaves its object as it is. */
+const MAY_LET_GO = sql`(${IS_FREE} AND NOT ${IS_EXCEPTED})`;
 /** No batch may send for these records any more: whatever one has sent is in doubt by then. */
 const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
 
@@ -37,7 +40,7 @@ const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
 async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
   return query<RecordKey>(tx)`
     SELECT r.stream, r.local_key AS "localKey" FROM slotsync.records AS r
-    WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${IS_FREE} ORDER BY r.stream, r.local_key FOR UPDATE`;
+    WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${MAY_LET_GO} ORDER BY r.stream, r.local_key FOR UPDATE`;
 }
 
 /**
@@ -52,7 +55,7 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
       UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
         resend = 'retry', resend_since = now(), resend_run = NULL,
         check_after = CASE WHEN NOT ${AWAITS_SECOND_ANSWER} THEN r.check_after END
-      WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${IS_FREE} OR NOT ${OWNS_ANOTHER})
+      WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${MAY_LET_GO} OR NOT ${OWNS_ANOTHER})
       RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;
     await letGo(tx, owners, BY_OPERATOR);
     return retried;
@@ -79,7 +82,8 @@ export async function retireFormer(
       WITH former AS (
         SELECT * FROM slotsync.records AS r
         WHERE ${IS_FORMER} AND r.stream = ${anyOf(streams)} AND ${isMeant}
-          AND r.stream = coalesce(${chosen.stream ?? null}, r.stream) AND ${IS_FREE} FOR UPDATE
+          AND r.stream = coalesce(${chosen.stream ?? null}, r.stream) AND ${IS_FREE}
+          AND NOT ${isExcepted(sql`r.stream`, sql`r.former_key`)} FOR UPDATE
       ), changed AS (
         UPDATE slotsync.records AS r SET gone_since = NULL, source_hash = 0,
           object_hash = coalesce(r.object_hash, ''), updated_at = now()
