@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { exceptRecords } from '../../src/state/exceptions.js';
 import { freezeStreams } from '../../src/state/freezes.js';
 import { checkAll } from '../../src/sync/operator/check.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
@@ -346,6 +347,21 @@ describe('write probe without a confirmation, and during a freeze', () => {
     expect(await probeRoom()).toMatchObject({
       result: 'fault',
       remedy: 'Run it again then. To end the freeze: slotsync unfreeze rooms',
+    });
+    expect(puts()).toEqual([]);
+  });
+
+  it('is refused for the object of a record that an exception leaves as it is', async () => {
+    const { db } = world.state;
+    await world.sql`INSERT INTO rooms VALUES ('1', 'Room 1')`;
+    await world.sync();
+    world.sandbox.clearArrivals();
+    await db.transaction((tx) =>
+      exceptRecords(tx, { stream: 'rooms', keys: ['1'], until: null, reason: 'the caretaker', by: null }),
+    );
+    expect(await probeRoom()).toMatchObject({
+      result: 'fault',
+      text: expect.stringContaining("is that of rooms '1', which an exception leaves as it is") as string,
     });
     expect(puts()).toEqual([]);
   });

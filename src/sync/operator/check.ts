@@ -11,6 +11,7 @@ import { type Stream, readsSameLoad } from '../../streams/stream.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import { query, readClock, type State } from '../../state/database.js';
 import type { HistoryRule } from '../../state/history.js';
+import { findExceptions } from '../../state/exceptions.js';
 import { readLoad } from '../../state/freshness.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
@@ -19,6 +20,7 @@ import { readDatabase, readStateFacts } from '../../state/restored-databases.js'
 import { isBound } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/processes.js';
+import { readOwners } from '../../state/records/read/owners.js';
 import { keysPerBatch } from '../plan/planned-batches.js';
 import { findUnknownNames, findUnknownReservationFields } from '../plan/unknown-names.js';
 import { checkRows } from './check-rows.js';
@@ -121,12 +123,25 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
         if (!db || !isOk(state)) throw new UsageError('nothing is written while the state has a fault');
         return probeWrite(destination, writeProbe, async (object, leftOut) => {
           await requireUnfrozen(db, deps, object.typeId);
+          await requireNoException(db, object);
           if (!(await writeProbe.confirm({ object, leftOut })))
             throw new UsageError('it was not confirmed by yes, so nothing was written');
         });
       });
     yield* checkService(destination, configuration, tryWrite);
   }
+}
+
+/** Refuses to write the object of a record that an exception leaves as it is. */
+async function requireNoException(db: State['db'], { id, extId }: FoundObject): Promise<void> {
+  const owners = await readOwners(db, extId === undefined ? [] : [extId]);
+  const [exception] = (await findExceptions(db, [...owners.values()])).values();
+  if (!exception) return;
+  const { stream, localKey } = exception;
+  throw new UsageError(
+    `object ${id} is that of ${stream} '${localKey}', which an exception leaves as it is, so nothing was written`,
+    { remedy: `Name another object. To end the exception: slotsync except ${stream} <key> --end` },
+  );
 }
 
 /** Refuses to write an object while a stream of its type is frozen. An object of another type may be of any stream. */
