@@ -87,6 +87,11 @@ export async function exceptRecords(
   if (held.count > 0) await recountGates(tx, stream);
 }
 
+/** Deletes exceptions whose time is over, as a query that returns their keys: what changed meanwhile is sent by the inbox. */
+export const ENDING_EXPIRED = sql.raw(
+  'DELETE FROM slotsync.exceptions WHERE until <= now() RETURNING stream, local_key',
+);
+
 /** Ends exceptions: their keys, and those that wait for their objects, go into the inbox. Returns the keys that had one. */
 export async function endExceptions(tx: Queries, stream: string, keys: readonly string[]): Promise<string[]> {
   const ended = await query<{ localKey: string; externalId: string | null; stands: boolean }>(tx)`

@@ -1,6 +1,7 @@
 // How long finished runs and the history of bookings and of drift are kept. Records are kept for good.
 import { sql } from 'drizzle-orm';
 import { query, queryTogether, type Queries } from './database.js';
+import { ENDING_EXPIRED } from './exceptions.js';
 import { KEEP_PROCESSES_DAYS } from './processes.js';
 
 const KEEP_RUNS_DAYS = 365;
@@ -33,7 +34,8 @@ export async function pruneRuns(db: Queries): Promise<void> {
     sql`DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
       WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)}`,
     sql`DELETE FROM slotsync.freezes WHERE ends_at < ${daysAgo(KEEP_ALERTS_DAYS)} AND NOT is_declared`,
-    sql`DELETE FROM slotsync.exceptions WHERE until <= now()`,
+    sql`WITH ended AS (${ENDING_EXPIRED})
+      INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM ended`,
     sql`DELETE FROM slotsync.sent WHERE hour < ${daysAgo(2)}`,
     // Claims on objects that a process left behind: nothing it sent then can still be carried out.
     sql`DELETE FROM slotsync.object_claims WHERE claimed_until < ${daysAgo(1)}`,

@@ -124,6 +124,21 @@ describe('an excepted record', () => {
     expect(await world.sql`SELECT FROM slotsync.exceptions`).toHaveLength(0);
   });
 
+  it.each<[string, (world: World) => Promise<unknown>]>([
+    ['a worker', async () => undefined],
+    ['whoever prunes the runs', ({ state }) => pruneRuns(state.db)],
+  ])('is put into the inbox by %s when the time of its exception is over', async (_, act) => {
+    await except(world, ['A'], { until: new Date(Date.now() + 60_000) });
+    await addChanges(world.state.db, 'rooms', ['A']);
+    await world.drainInbox();
+    expect(nameAtService(world, 'A')).toBe('Room A');
+    await world.sql`UPDATE slotsync.exceptions SET until = now()`;
+    await act(world);
+    await world.drainInbox();
+    expect(nameAtService(world, 'A')).toBe('new');
+    expect(await world.sql`SELECT FROM slotsync.exceptions`).toHaveLength(0);
+  });
+
   it('is compared by no verify, and repaired by none', async () => {
     const sandbox = world.sandbox;
     await end(world, 'A');

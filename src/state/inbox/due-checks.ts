@@ -3,6 +3,7 @@
 // is followed up in the same way.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
+import { ENDING_EXPIRED } from '../exceptions.js';
 import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FORMER, IS_FREE } from '../records/record-state.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 import { isWorkWaiting } from './take-changes.js';
@@ -24,16 +25,16 @@ const ENDED = sql`ARRAY(SELECT id FROM (${namedIn(sql`run_id`)} UNION ${namedIn(
   WHERE NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = named.id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
 
 /**
- * Puts the records of these streams whose check is due into the inbox; an object that no row has stays in doubt until
- * one does. Rows of no unfinished run wait again. Returns how many checks were due, and whether anything in the inbox
- * may be taken: all that an idle worker asks.
+ * Puts the records of these streams whose check is due into the inbox, and the keys of exceptions whose time is over; an object
+ * that no row has stays in doubt until one does. Rows of no unfinished run wait again. Returns how many keys there were, and whether
+ * anything in the inbox may be taken: all that an idle worker asks.
  */
 export async function addDueChecks(
   db: Queries,
   streams: readonly string[],
 ): Promise<{ added: number; isWorkWaiting: boolean }> {
   return queryOne<{ added: number; isWorkWaiting: boolean }>(db)`
-    WITH due AS (
+    WITH expired AS (${ENDING_EXPIRED}), due AS (
       SELECT r.stream, r.local_key FROM slotsync.records AS r
       WHERE r.check_after <= now() AND r.stream = ${anyOf(streams)} AND ${IS_FREE}
       ORDER BY r.check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
@@ -44,7 +45,8 @@ export async function addDueChecks(
       FROM due WHERE r.stream = due.stream AND r.local_key = due.local_key
       RETURNING r.stream, r.local_key, ${IS_FORMER} AS is_former
     ), added AS (
-      INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM doubted WHERE NOT is_former RETURNING 1
+      INSERT INTO slotsync.changes (stream, local_key)
+      SELECT stream, local_key FROM doubted WHERE NOT is_former UNION ALL TABLE expired RETURNING 1
     ), freed AS (
       UPDATE slotsync.changes AS c SET run_id = NULL, after_run = NULL WHERE c.run_id = ANY (${ENDED}) OR c.after_run = ANY (${ENDED}) RETURNING 1
     )
