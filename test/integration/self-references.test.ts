@@ -272,6 +272,17 @@ describe('a department', () => {
     expect(parentOf(world, 'C')).toBe('dep_B');
   });
 
+  it('goes into the inbox where its run of changes is cancelled after its parent has arrived', async () => {
+    const world = await open(departments({ batchSize: 2 }));
+    await add(world, { A: 'B', B: null, C: null });
+    const { runId, queue } = await world.planChanges('departments', 'A', 'B', 'C');
+    await world.apply(queue[0] ?? 0);
+    expect(await world.statusesOf('departments')).toMatchObject({ A: 'deferred', B: 'synced' });
+    await cancelRun(world.state.db, runId);
+    await world.drainInbox();
+    expect(parentOf(world, 'A')).toBe('dep_B');
+  });
+
   it('comes to stand in a circle of accepted ones by an ordinary update', async () => {
     const world = await open();
     await add(world, { A: null, B: 'A' });

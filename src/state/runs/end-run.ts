@@ -147,7 +147,8 @@ export async function finishRun(
   const { kind } = ended;
   await Promise.all([
     kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
-    (kind === 'sync' || kind === 'backfill') && wakeArrived(tx),
+    // Also of changes that are not all sent: the run would have sent those that waited for one of their own stream.
+    (kind === 'sync' || kind === 'backfill' || as !== undefined) && wakeArrived(tx),
     !onlyReads(ended) && noteStreams(tx, id, { ends, counts, as, missing }),
   ]);
 }
