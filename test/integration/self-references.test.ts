@@ -180,6 +180,21 @@ describe('a circle that is not whole', () => {
     expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced' });
   });
 
+  it('is broken where one of its departments was given up because the other one never came', async () => {
+    const world = await open();
+    await add(world, { A: 'B' });
+    await world.sync();
+    await world.sql`UPDATE slotsync.records SET waits_since = now() - interval '1 year'`;
+    await world.sync();
+    expect(await world.statusesOf('departments')).toEqual({ A: 'dead' });
+    await add(world, { B: 'A' });
+    await world.sync();
+    await world.drainInbox();
+    expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_B', 'dep_A']);
+    expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced' });
+    await expectNothingToSend(world);
+  });
+
   it('counts once towards the limits', async () => {
     const world = await open(
       departments({ limits: { create: { count: 3, percent: 0 }, update: { count: 0, percent: 0 } } }),

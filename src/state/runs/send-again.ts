@@ -10,8 +10,10 @@ import { HAS_ARRIVED } from '../records/record-state.js';
 /** Records from which circles are looked for at once. */
 const MOST_STARTS = 1000;
 
+/** The record that a record (named r) waits for is of the same stream. */
+const IS_OF_OWN_STREAM = sql`r.waits_for::jsonb->>0 = r.stream`;
 /** A record (named r) waits for one of its own stream. */
-const WAITS = sql`r.status = 'deferred' AND r.waits_for::jsonb->>0 = r.stream`;
+const WAITS = sql`r.status = 'deferred' AND ${IS_OF_OWN_STREAM}`;
 
 /** The name of a record, as in `waits_for`, in the collation of its index. */
 const NAME = (record: string) =>
@@ -46,7 +48,8 @@ export async function planAgain(tx: Queries, runId: number): Promise<boolean> {
 }
 
 async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
-  const caught = sql`${WAITS} AND NOT ${HAS_ARRIVED}`;
+  // One that was given up because its reference never came goes as soon as that has arrived.
+  const caught = sql`r.status IN ('deferred', 'dead') AND ${IS_OF_OWN_STREAM} AND NOT ${HAS_ARRIVED}`;
   // All that does not wait, through others, for a record that waits for none. A record without its reference has arrived.
   const starts = await query<RecordKey>(tx)`
     WITH RECURSIVE ${waitingIn(runId)}, ended (stream, local_key) AS (
