@@ -254,7 +254,7 @@ describe('a circle that is not whole', () => {
     await expectNothingToSend(world);
   });
 
-  it('of a stream with create alone gets its left-out reference, and nothing else, by the second write', async () => {
+  it('gets its left-out reference, and nothing else, by the second write, where the stream has create alone', async () => {
     const world = await open(departments({ operations: ['create'] }));
     await add(world, { A: 'B', B: 'A', C: 'C' });
     world.sandbox.refuseObject('dep_B', { status: 400, message: 'no' });

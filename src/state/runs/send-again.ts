@@ -48,7 +48,7 @@ export async function planAgain(tx: Queries, runId: number): Promise<boolean> {
 }
 
 async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
-  // One that was given up because its reference never came goes as soon as that has arrived.
+  // A record that was given up because its reference never came goes as soon as that has arrived.
   const caught = sql`r.status IN ('deferred', 'dead') AND ${IS_OF_OWN_STREAM} AND NOT ${HAS_ARRIVED}`;
   // All that does not wait, through others, for a record that waits for none. A record without its reference has arrived.
   const starts = await query<RecordKey>(tx)`
