@@ -6,9 +6,18 @@ import { takeFields } from '../../src/state/records/resend.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
 import { takeText } from '../../src/streams/field-rules.js';
 import { explainRecord } from '../../src/sync/operator/explain.js';
+import { renameKey } from '../../src/sync/operator/rename-key.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { adopt, startRepairRun, verify } from '../../src/sync/verify/verify.js';
-import { expectNothingToSend, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
+import {
+  ROOMS,
+  expectNothingToSend,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
 import type { World, WorldOptions } from '../support/world.js';
 
 const openWorld = keepRoomWorlds();
@@ -192,6 +201,58 @@ it('field rules: `add` of a column with one value is a fault of the source', asy
   expect(await world.mirror.checkStream(stream)).toEqual([
     "fields['room.name']: `add` is for lists, and column name is text; let a query make a list of it, or use `write`",
   ]);
+});
+
+describe('field rules: an object that is looked at again keeps what a person entered', () => {
+  it('when its key is renamed', async () => {
+    const world = await open(KEEPING, NOTED);
+    edit(world, 'Aula');
+    await world.sql`UPDATE rooms SET code = 'B'`;
+    await renameKey(world.deps(), world.stream('rooms'), { from: 'A', to: 'B' });
+    await world.drainInbox();
+    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
+    expect(nameAtService(world, 'A')).toBe('Aula');
+  });
+
+  it('when the service could not show it to verify', async () => {
+    const world = await open(KEEPING, NOTED);
+    edit(world, 'Aula');
+    const garbled = { fieldId: 'room.note', values: [null] } as unknown as {
+      fieldId: string;
+      values: string[];
+    };
+    const standing = world.sandbox.object('room_A')?.fields ?? [];
+    await world.sql`INSERT INTO rooms (code, name) VALUES ('B', 'Room B')`;
+    await world.sync();
+    world.sandbox.changeObject('room_A', { fields: [...standing, garbled] });
+    await settle(world);
+    await verify(world.verifying());
+    world.sandbox.changeObject('room_A', { fields: standing });
+    await world.drainInbox();
+    await world.sync();
+    expect(nameAtService(world, 'A')).toBe('Aula');
+  });
+
+  it('when the record that it refers to has another object', async () => {
+    const { streams } = roomsAndCourses({ fields: { 'course.name': { from: 'name', write: 'changed' } } });
+    const world = await openWorld({
+      streams: { ...streams, rooms: { ...ROOMS, externalId: 'room_{number}' } },
+    });
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k1', 'One', '1'), ('k2', 'Two', '2')`;
+    await world.sql`INSERT INTO courses VALUES ('c1', 'Algebra', 'k1')`;
+    await world.sync();
+    await settle(world);
+    const fields = world.sandbox.object('course_c1')?.fields ?? [];
+    world.sandbox.changeObject('course_c1', {
+      fields: fields.map((one) => (one.fieldId === 'course.name' ? { ...one, values: ['by hand'] } : one)),
+    });
+    await world.sql`UPDATE rooms SET number = (3 - number::int)::text`;
+    for (let rounds = 0; rounds < 2; rounds++) {
+      await world.sync();
+      await world.drainInbox();
+    }
+    expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'by hand', 'course.room': 'room_2' });
+  });
 });
 
 describe('field rules: take', () => {

@@ -4,7 +4,13 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
 import { ENDING_EXPIRED } from '../exceptions.js';
-import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FORMER, IS_FREE } from '../records/record-state.js';
+import {
+  AWAITS_SECOND_ANSWER,
+  FIELDS_IN_DOUBT,
+  IS_FORMER,
+  IS_FREE,
+  MAY_BE_REPLACED,
+} from '../records/record-state.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 import { isWorkWaiting } from './take-changes.js';
 
@@ -41,7 +47,7 @@ export async function addDueChecks(
     ), doubted AS (
       UPDATE slotsync.records AS r
       SET in_doubt = r.in_doubt OR NOT ${AWAITS_SECOND_ANSWER}, check_after = NULL,
-        accepted_fields = CASE WHEN ${AWAITS_SECOND_ANSWER} THEN r.accepted_fields ELSE ${FIELDS_IN_DOUBT} END
+        accepted_fields = CASE WHEN ${MAY_BE_REPLACED} THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END
       FROM due WHERE r.stream = due.stream AND r.local_key = due.local_key
       RETURNING r.stream, r.local_key, ${IS_FORMER} AS is_former
     ), added AS (

@@ -5,7 +5,7 @@ import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { destination, records } from '../schema.js';
 import { isExcepted } from '../exceptions.js';
-import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, WAS_SENT } from './record-state.js';
+import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, WAS_SENT } from './record-state.js';
 
 /** A record as the state knows it when a batch claims it. */
 export type ClaimedRecord = Pick<
@@ -82,7 +82,8 @@ export async function claimRecords(
     ORDER BY key COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
       in_doubt = r.in_doubt OR ${MAY_BE_WRITTEN},
-      accepted_fields = CASE WHEN ${MAY_BE_WRITTEN} THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END,
+      accepted_fields = CASE WHEN r.claimed_by IS NOT NULL OR (${MAY_BE_REPLACED} AND r.check_after <= now())
+        THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END,
       check_after = CASE WHEN r.claimed_by IS NOT NULL THEN ${lateAfter(claim)}
         WHEN r.check_after > now() THEN r.check_after END,
       external_id = CASE WHEN NOT ${WAS_SENT} AND r.claimed_by IS NULL

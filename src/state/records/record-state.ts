@@ -52,6 +52,14 @@ export const AWAITS_SECOND_ANSWER = condition("r.status = 'failed' AND r.refused
 export const HAS_ARRIVED = condition(`r.object_hash IS NOT NULL AND NOT (r.status = 'dead'
   AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false))`);
 
+/**
+ * The service accepted its object while an earlier write without an answer may still be carried out. A record in doubt is another
+ * matter: what its accepted fields say was dropped when the write was lost, or its object is only looked at again.
+ */
+export const MAY_BE_REPLACED = condition(
+  `r.check_after IS NOT NULL AND NOT r.in_doubt AND NOT ${AWAITS_SECOND_ANSWER.text}`,
+);
+
 /** It keeps an object that no row has since the external id of a record changed, and no operator has decided about it. */
 export const IS_FORMER = condition(
   "r.former_key IS NOT NULL AND r.source_hash IS NULL AND r.status <> 'retired'",
@@ -115,16 +123,22 @@ export async function checkAgain(db: Queries, records: RecordKeys): Promise<void
   if (records.keys.length > 0) await query(db)`${checkingAgain(records)}`;
 }
 
+/** The same of records whose objects the write of another record has changed. */
+export async function doubtObjects(db: Queries, records: RecordKeys): Promise<void> {
+  if (records.keys.length > 0) await query(db)`${doubtingLost(records, MAY_BE_AT_SERVICE)}`;
+}
+
 /** The same of records whose number another record has as well: neither has one before the service answers it anew. */
 export async function doubtNumber(db: Queries, records: RecordKeys): Promise<void> {
-  await checkAgain(db, records);
+  await doubtObjects(db, records);
   await query(db)`UPDATE slotsync.records SET destination_id = NULL
     WHERE stream = ${records.stream} AND local_key = ${anyOf(records.keys)}`;
 }
 
-/** The statement of `checkAgain`. */
+/** The statement of `checkAgain`. What was accepted of fields stays known: no write of the object was lost. */
 export const checkingAgain = ({ stream, keys }: RecordKeys): SQL => sql`
-  UPDATE slotsync.records AS r SET ${CHECK_AGAIN}
+  UPDATE slotsync.records AS r SET ${CHECK_AGAIN},
+    accepted_fields = CASE WHEN ${MAY_BE_REPLACED} THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END
   WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${MAY_BE_AT_SERVICE}`;
 
 /** The statement that does so for those of which two batches may have written the object. `isLost`: a condition on a record named r. */

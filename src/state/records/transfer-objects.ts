@@ -7,7 +7,7 @@ import { formerKey } from '../../streams/local-key.js';
 import { addChanges } from '../inbox/add-changes.js';
 import type { Claim } from './claim-records.js';
 import { recordName, type RecordKey } from './outcome-types.js';
-import { FIELDS_IN_DOUBT, IS_FREE, objectFacts, WITHOUT_OBJECT } from './record-state.js';
+import { FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, objectFacts, WITHOUT_OBJECT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** A record that is to own an object. */
@@ -27,8 +27,9 @@ interface ObjectFacts {
 
 /** The facts of the object of a record named r. What a batch that is gone may have sent leaves the object in doubt, whoever owns it. */
 const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) => sql`(
-  SELECT to_jsonb(f) || CASE WHEN f.was_written THEN jsonb_build_object('accepted_fields', ${FIELDS_IN_DOUBT}) ELSE '{}' END
-  FROM (SELECT ${objectFacts('r.')}, r.status, w.was_written, r.in_doubt OR w.was_written AS in_doubt,
+  SELECT to_jsonb(f) || CASE WHEN coalesce(r.claimed_by <> ${token}, false) OR ${MAY_BE_REPLACED}
+    THEN jsonb_build_object('accepted_fields', ${FIELDS_IN_DOUBT}) ELSE '{}' END
+  FROM (SELECT ${objectFacts('r.')}, r.status, r.in_doubt OR w.was_written AS in_doubt,
     CASE WHEN r.claimed_by <> ${token} THEN greatest(r.check_after, now() + make_interval(secs => ${lateSeconds}))
       WHEN r.check_after > now() THEN r.check_after END AS check_after
     FROM (SELECT coalesce(r.claimed_by <> ${token} OR r.check_after <= now(), false) AS was_written) AS w) AS f)`;

@@ -2,7 +2,7 @@
 // and the write has changed it for the other record as well.
 import type { PutResult, ServiceObject } from '../../destination/destination.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
-import { checkAgain, doubtNumber } from '../../state/records/record-state.js';
+import { doubtNumber, doubtObjects } from '../../state/records/record-state.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import { readOtherOwners } from '../identity/who-has.js';
 import type { Write } from '../object/decide-outcome.js';
@@ -52,10 +52,10 @@ export async function refuseForeignNumbers(
     return other;
   });
   for (const { stream: name, localKey } of (await readOwners(deps.state.db, overwritten)).values())
-    await checkAgain(deps.state.db, { stream: name, keys: [localKey] });
+    await doubtObjects(deps.state.db, { stream: name, keys: [localKey] });
   for (const { extId, destinationId, owner } of await readOtherOwners(deps, given)) {
     refuse(extId, destinationId, owner.externalId);
-    await checkAgain(deps.state.db, { stream: owner.stream, keys: [owner.localKey] });
+    await doubtObjects(deps.state.db, { stream: owner.stream, keys: [owner.localKey] });
   }
 }
 
