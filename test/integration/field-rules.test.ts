@@ -253,6 +253,20 @@ describe('field rules: an object that is looked at again keeps what a person ent
     }
     expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'by hand', 'course.room': 'room_2' });
   });
+
+  it('when a refusal was followed by an acceptance', async () => {
+    const world = await open(KEEPING, NOTED);
+    edit(world, 'Aula');
+    world.sandbox.refuseObject('room_A', { status: 422, message: 'no' });
+    await seat(world, -1);
+    await world.sync();
+    world.sandbox.allowObject('room_A');
+    await seat(world, 40);
+    await world.sync();
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect([nameAtService(world, 'A'), seatsAtService(world)]).toEqual(['Aula', '40']);
+  });
 });
 
 describe('field rules: take', () => {

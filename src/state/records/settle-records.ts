@@ -7,7 +7,7 @@ import { notingAssigned } from './links.js';
 import { rowOfWrite, type HistoryRule } from '../history.js';
 import type { LimitedOperation } from '../schema.js';
 import { EXTERNAL_ID_SHARED, isAcceptance, recordName, storable, type Outcome } from './outcome-types.js';
-import { doubtingLost, FIELDS_IN_DOUBT, WAS_SENT } from './record-state.js';
+import { AWAITS_SECOND_ANSWER, doubtingLost, FIELDS_IN_DOUBT, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
 /** Outcomes of claimed records. */
@@ -53,7 +53,9 @@ const SET_BY_OUTCOME = {
   resend: sql`CASE WHEN NOT ended THEN r.resend END`,
   resend_since: sql`CASE WHEN NOT ended THEN r.resend_since END`,
   resend_run: sql`CASE WHEN NOT ended THEN r.resend_run END`,
-  check_after: sql`greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))`,
+  // The second look that a refusal asked for: the service has accepted the object since.
+  check_after: sql`CASE WHEN NOT (accepted AND ${AWAITS_SECOND_ANSWER} AND NOT r.in_doubt)
+    THEN greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")) END`,
 };
 
 /**
