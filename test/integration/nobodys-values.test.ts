@@ -6,7 +6,7 @@ import type { ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import { backUpDatabase } from '../support/clusters.js';
-import { keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
+import { addRooms, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
 import { createSharedDatabase, type World, type WorldOptions } from '../support/world.js';
 
 const openWorld = keepRoomWorlds();
@@ -66,6 +66,20 @@ describe('state that was restored', () => {
     await world.sync();
     await passLag(world);
     expect(await verify(world.verifying())).toMatchObject({ drifting: 1, kept: 0 });
+  });
+});
+
+describe('write that lands late', () => {
+  it('leaves no value for a person’s when its record was settled because its row was gone', async () => {
+    const world = await open();
+    await world.sql`UPDATE slotsync.records SET check_after = now() - interval '1 second'`;
+    edit(world, 'landed late');
+    await world.sql`DELETE FROM rooms`;
+    await world.sync();
+    await passLag(world);
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(nameAtService(world, 'A')).toBe('Room A');
   });
 });
 

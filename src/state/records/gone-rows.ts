@@ -3,7 +3,7 @@
 import { sql } from 'drizzle-orm';
 import type { Stream } from '../../streams/stream.js';
 import { anyOf, query, type Queries } from '../database.js';
-import { MAY_BE_AT_SERVICE, PLANNED_AT } from './record-state.js';
+import { FIELDS_IN_DOUBT, MAY_BE_AT_SERVICE, MAY_BE_REPLACED, PLANNED_AT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** A key whose row is gone, and the one that the row seems to have now. */
@@ -74,7 +74,8 @@ const IS_QUIET = sql`(coalesce(r.check_after <= now(), true)
 export async function abandonRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   const isOfKeys = sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.status <> 'retired'`;
   await query(db)`
-    UPDATE slotsync.records AS r SET in_doubt = false, check_after = NULL, claimed_by = NULL, claimed_until = NULL
+    UPDATE slotsync.records AS r SET in_doubt = false, check_after = NULL, claimed_by = NULL, claimed_until = NULL,
+      accepted_fields = CASE WHEN r.claimed_by IS NOT NULL OR ${MAY_BE_REPLACED} THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END
     WHERE ${isOfKeys} AND ${IS_QUIET}`;
   await forgetRecords(db, stream, keys);
   const abandoned = await query<{ externalId: string | null; rowId: string | null }>(db)`
