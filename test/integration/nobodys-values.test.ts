@@ -4,7 +4,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
-import { verify } from '../../src/sync/verify/verify.js';
+import { startRepairRun, verify } from '../../src/sync/verify/verify.js';
 import { backUpDatabase } from '../support/clusters.js';
 import { addRooms, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
 import { createSharedDatabase, type World, type WorldOptions } from '../support/world.js';
@@ -80,6 +80,30 @@ describe('write that lands late', () => {
     await addRooms(world, 'A');
     await world.sync();
     expect(nameAtService(world, 'A')).toBe('Room A');
+  });
+});
+
+describe('service that was restored', () => {
+  it('a stream without the rule, for one repair, gets the values of the mirror back', async () => {
+    const world = await open();
+    edit(world, 'from a backup');
+    await passLag(world);
+    expect(await verify(world.verifying())).toMatchObject({ drifting: 0, kept: 1 });
+    world.configure(rooms());
+    await world.sync();
+    await passLag(world);
+    expect(await verify(world.verifying())).toMatchObject({ drifting: 1 });
+    const run = await startRepairRun(world.state.db, { streams: ['rooms'], startedBy: 'command' });
+    const { queue } = await world.planRun(run?.id ?? 0);
+    await world.finish(run?.id ?? 0, queue);
+    world.configure(ruled());
+    await world.sync();
+    expect(nameAtService(world, 'A')).toBe('Room A');
+    edit(world, 'by hand');
+    await seat(world, 40);
+    await passLag(world);
+    await world.sync();
+    expect(nameAtService(world, 'A')).toBe('by hand');
   });
 });
 
