@@ -18,7 +18,7 @@ export function rowOfWrite(outcome: Outcome, { history: keeps = 'names' }: Histo
   const { written } = outcome;
   // The service may hold texts that PostgreSQL does not store.
   const values = keeps === 'values' ? (JSON.parse(toStorableJson(written)) as unknown) : undefined;
-  return { names: JSON.stringify(written.map(({ field }) => field)), values };
+  return { names: toStorableJson(written.map(({ field }) => field)), values };
 }
 
 /** Queries that add the writes among `outcomes` that were written: those with `names`. */

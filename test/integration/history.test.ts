@@ -91,6 +91,18 @@ it('history: values are kept where the configuration says so, those before only 
   ]);
 });
 
+it('history: a field whose name PostgreSQL does not store keeps no record from being settled', async () => {
+  const retire = { deactivate: true, fields: { 'room.name': 'closed' } } as const;
+  const world = await open(rooms({ owns: 'object', retire }), { synced: ['A', 'B'] });
+  await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+  await world.sync();
+  const foreign = ['room.\0', 'room.\ud800'].map((fieldId) => ({ fieldId, values: ['by hand'] }));
+  world.sandbox.changeObject('room_A', { fields: foreign });
+  await addRooms(world, 'A');
+  expect((await world.sync()).errors).toEqual([]);
+  expect(await world.statusesOf('rooms')).toMatchObject({ A: 'synced' });
+});
+
 it('history: none keeps nothing', async () => {
   const world = await open(keeping('none'), { synced: ['A'] });
   expect(await rowsOf(world)).toBe(0);
