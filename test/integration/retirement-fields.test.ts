@@ -117,6 +117,20 @@ describe('a retirement that sets fields', () => {
     expect(fieldsOf(world)).toEqual({ 'room.name': 'Room A', 'room.note': 'reopens in May' });
   });
 
+  it.each(['changed', 'onCreate'] as const)(
+    'the mapping wins again in a field that the retirement has emptied (write: %s)',
+    async (write) => {
+      const world = await openRetired(
+        closing({ 'room.name': null }, { fields: { 'room.name': { from: 'name', write } } }),
+      );
+      expect(nameAtService(world, 'A')).toBeUndefined();
+      await addRooms(world, 'A');
+      await world.sync();
+      expect(nameAtService(world, 'A')).toBe('Room A');
+      await expectNothingToSend(world);
+    },
+  );
+
   it('an active object keeps the same value of a field that is not mapped', async () => {
     const world = await open(closing(NOTE), { synced: ['A'] });
     world.sandbox.changeObject('room_A', {

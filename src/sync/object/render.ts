@@ -119,9 +119,10 @@ function setByRetirement(
   { active, fields }: DestinationObject,
 ): ReadonlySet<string> {
   if (active || retireFields.size === 0) return NONE;
-  const isAsSet = ({ fieldId, values }: DestinationObject['fields'][number]) =>
-    JSON.stringify(retireFields.get(fieldId)) === JSON.stringify(values);
-  return new Set(fields.filter(isAsSet).map(({ fieldId }) => fieldId));
+  const standing = new Map(fields.map(({ fieldId, values }) => [fieldId, values]));
+  const isAsSet = ([fieldId, values]: readonly [string, readonly string[]]) =>
+    JSON.stringify(standing.get(fieldId) ?? []) === JSON.stringify(values);
+  return new Set([...retireFields].filter(isAsSet).map(([fieldId]) => fieldId));
 }
 
 /** The fields that a write of a row may change: the mapping's, and those that a retirement has set. */
