@@ -118,6 +118,26 @@ it('reference to an object of another spelling: nothing differs', async () => {
   await expectNothingToSend(world);
 });
 
+it('references that are added to a list: those of another spelling are added once, and removed with their row', async () => {
+  const references = { 'course.room': { stream: 'rooms', key: 'list', add: true } };
+  const config = comparing(CASE, roomsAndCourses({ references }));
+  const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
+  await world.sql`ALTER TABLE courses ADD list text[]`;
+  await addRooms(world, 'A1', 'B2');
+  await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL, '{A1,B2}')`;
+  await world.sync();
+  const list = () =>
+    world.sandbox.object('course_C')?.fields.find(({ fieldId }) => fieldId === 'course.room')?.values;
+  const values = ['ROOM_a1', 'room_X', 'room_B2'];
+  world.sandbox.changeObject('course_C', { fields: [{ fieldId: 'course.room', values }] });
+  await world.sql`UPDATE courses SET name = 'Renamed'`;
+  await world.sync();
+  expect(list()).toEqual(values);
+  await world.sql`UPDATE courses SET list = '{B2}'`;
+  await world.sync();
+  expect(list()).toEqual(['room_X', 'room_B2']);
+});
+
 it('setting that is added later: the state compares by it, and no object is retired by a former spelling', async () => {
   const config = comparing(CASE, rooms({ retire: 'deactivate' }));
   const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });

@@ -27,7 +27,7 @@ import {
   type Write,
 } from '../object/decide-outcome.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
-import { mergeWithService } from '../object/render.js';
+import { keyReferences, mergeWithService } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
@@ -252,7 +252,12 @@ export function chooseWrites(
         ? write
         : {
             ...write,
-            acceptedFields: acceptedText(stream.rules, write.object, record.acceptedFields, standing),
+            acceptedFields: acceptedText(
+              stream.rules,
+              write.object,
+              record.acceptedFields,
+              standing && keyReferences(stream, standing),
+            ),
           };
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);

@@ -99,14 +99,14 @@ export function mergeWithService(
   accepted: string | null | undefined,
 ): { object: DestinationObject; kept: readonly KeptField[] } {
   const typed = found && stream.objectTypes.has(found.typeId) ? { ...object, typeId: found.typeId } : object;
-  const spelled = found ? spellAsThere(stream, typed, found) : typed;
   const set = found ? setByRetirement(stream, found) : NONE;
   const rules =
     set.size === 0 ? stream.rules : new Map([...stream.rules].filter(([field]) => !set.has(field)));
-  const { object: chosen, kept } = applyRules(rules, spelled, found, accepted);
+  const { object: applied, kept } = applyRules(rules, typed, found && keyReferences(stream, found), accepted);
+  const chosen = found ? spellAsThere(stream, applied, found) : applied;
   const merged = stream.owns === 'object' ? chosen : mergeObject(chosen, found, ownedOf(stream, found));
   return {
-    object: spelled.spelling === undefined ? merged : { ...merged, spelling: spelled.spelling },
+    object: chosen.spelling === undefined ? merged : { ...merged, spelling: chosen.spelling },
     kept,
   };
 }
@@ -137,9 +137,23 @@ export function deactivate({ retireFields }: Stream, standing: ServiceObject): D
   return { ...mergeObject(set, standing, new Set(retireFields.keys())), spelling: standing.spelling };
 }
 
+/** The object with its references in the form that the service compares, in which the mapping has them. */
+export function keyReferences<T extends DestinationObject>(
+  { externalId: { rule }, references }: Stream,
+  object: T,
+): T {
+  if (!rule) return object;
+  const isReference = ({ fieldId }: DestinationObject['fields'][number]) =>
+    references.some((reference) => reference.fieldId === fieldId);
+  const fields = object.fields.map((field) =>
+    isReference(field) ? { ...field, values: field.values.map((extId) => keyOf(rule, extId)) } : field,
+  );
+  return { ...object, fields };
+}
+
 /** The object with its external id and its references spelled as at the service, where the service takes both for the same. */
 function spellAsThere(
-  { externalId: { rule }, references }: Stream,
+  { externalId: { rule }, references, rules }: Stream,
   object: DestinationObject,
   found: ServiceObject,
 ): DestinationObject {
@@ -148,7 +162,11 @@ function spellAsThere(
   const fields = object.fields.map((field) => {
     const there = found.fields.find(({ fieldId }) => fieldId === field.fieldId)?.values ?? [];
     const isReference = references.some(({ fieldId }) => fieldId === field.fieldId);
-    return isReference && keysOf(there) === keysOf(field.values) ? { ...field, values: there } : field;
+    if (!isReference) return field;
+    if (keysOf(there) === keysOf(field.values)) return { ...field, values: there };
+    if (!rules.get(field.fieldId)?.add) return field;
+    const spelled = new Map(there.map((extId) => [keyOf(rule, extId), extId]));
+    return { ...field, values: field.values.map((extId) => spelled.get(extId) ?? extId) };
   });
   return { ...object, fields, spelling: found.spelling ?? object.spelling };
 }
