@@ -106,7 +106,7 @@ it.each([['always'], ['changed']] as const)(
       await addRooms(world, code);
       await world.sync();
     }
-    // What the other write has left there is no person's.
+    // A value that the other write has left there is no person’s.
     expect(await world.recordsOf('rooms')).toMatchObject({ A1: { accepted_fields: null } });
     for (let rounds = 0; rounds < 3; rounds++) {
       await world.passLateWrites();

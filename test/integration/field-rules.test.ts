@@ -203,7 +203,7 @@ it('field rules: `add` of a column with one value is a fault of the source', asy
   ]);
 });
 
-describe('field rules: an object that is looked at again keeps what a person entered', () => {
+describe('field rules: an object that is checked again keeps what a person entered', () => {
   it('when its key is renamed', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');

@@ -54,7 +54,7 @@ export const HAS_ARRIVED = condition(`r.object_hash IS NOT NULL AND NOT (r.statu
 
 /**
  * The service accepted its object while an earlier write without an answer may still be carried out. A record in doubt is another
- * matter: what its accepted fields say was dropped when the write was lost, or its object is only looked at again.
+ * matter: what its accepted fields say was dropped when the write was lost, or its object is only checked again.
  */
 export const MAY_BE_REPLACED = condition(
   `r.check_after IS NOT NULL AND NOT r.in_doubt AND NOT ${AWAITS_SECOND_ANSWER.text}`,
