@@ -350,3 +350,19 @@ describe('a department', () => {
     await expectNothingToSend(world);
   });
 });
+
+describe('a circle whose reference has a rule', () => {
+  it.each(['changed', 'onCreate', 'whenEmpty'] as const)(
+    'gets the reference that was left out (write: %s)',
+    async (write) => {
+      const reference = { stream: 'departments', key: 'parent', write };
+      const world = await open(departments({ references: { 'department.parent': reference } }));
+      const parents = { A: 'B', B: 'A', C: 'C' };
+      await add(world, parents);
+      await world.sync();
+      for (const [code, parent] of Object.entries(parents))
+        expect(parentOf(world, code)).toBe(`dep_${parent}`);
+      await expectNothingToSend(world);
+    },
+  );
+});

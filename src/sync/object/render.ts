@@ -7,7 +7,7 @@ import { readExternalIds } from '../../state/records/read/external-ids.js';
 import { readLinks, type Link } from '../../state/records/links.js';
 import { keyOf } from '../../streams/external-id-rule.js';
 import { createObject, mergeObject, type DestinationObject } from '../../streams/destination-object.js';
-import { applyRules, type KeptField } from '../../streams/field-rules.js';
+import { acceptedText, applyRules, takeText, type KeptField } from '../../streams/field-rules.js';
 import type { Row } from '../../streams/config-schema.js';
 import {
   MappingError,
@@ -22,6 +22,7 @@ import { sends, type Stream } from '../../streams/stream.js';
 import { recordName } from '../../state/records/outcome-types.js';
 import { readRowIds } from '../identity/row-ids.js';
 import type { SyncDeps } from '../run/sync-deps.js';
+import type { Write } from './decide-outcome.js';
 
 /**
  * A row as an object; or the reference that is not at the service yet; or the reason against it. `leftOut`: a reference that
@@ -137,8 +138,26 @@ export function deactivate({ retireFields }: Stream, standing: ServiceObject): D
   return { ...mergeObject(set, standing, new Set(retireFields.keys())), spelling: standing.spelling };
 }
 
+/**
+ * The text that the state keeps once the object of a row is accepted. References to its own stream that a new object is sent without
+ * are written later, whatever their rule says of objects that exist. `isNew`: the object is made by this write.
+ */
+export function acceptedOf(
+  stream: Stream,
+  { object, leftOut, record }: Pick<Write, 'object' | 'leftOut' | 'record'>,
+  { there, isNew }: { there?: ServiceObject | undefined; isNew: boolean },
+): string | null {
+  const before = record.acceptedFields;
+  const text = acceptedText(stream.rules, object, before, there && keyReferences(stream, there));
+  const waiting = stream.references.flatMap(({ fieldId, stream: parent }) =>
+    leftOut && parent === stream.name && stream.rules.has(fieldId) ? takeText([fieldId]) : [],
+  );
+  const wishes = waiting.filter((wish) => isNew || before?.includes(wish));
+  return wishes.length === 0 ? text : (text ?? '') + wishes.join('');
+}
+
 /** The object with its references in the form that the service compares, in which the mapping has them. */
-export function keyReferences<T extends DestinationObject>(
+function keyReferences<T extends DestinationObject>(
   { externalId: { rule }, references }: Stream,
   object: T,
 ): T {
