@@ -253,6 +253,7 @@ export function chooseWrites(
         : {
             ...write,
             acceptedFields: acceptedOf(stream, write, {
+              before: record.acceptedFields,
               there: standing,
               isNew: !standing || (record.objectHash === null && record.inDoubt),
             }),

@@ -47,7 +47,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       record,
       sourceHash,
       objectHash: hashObject(result.object),
-      acceptedFields: acceptedOf(stream, { ...result, record }, { isNew: false }),
+      acceptedFields: acceptedOf(stream, result, { before: record.acceptedFields, isNew: false }),
       endsAt: endOf(stream, rows.get(key)?.row),
       retires: false,
     };

@@ -22,7 +22,6 @@ import { sends, type Stream } from '../../streams/stream.js';
 import { recordName } from '../../state/records/outcome-types.js';
 import { readRowIds } from '../identity/row-ids.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-import type { Write } from './decide-outcome.js';
 
 /**
  * A row as an object; or the reference that is not at the service yet; or the reason against it. `leftOut`: a reference that
@@ -144,10 +143,9 @@ export function deactivate({ retireFields }: Stream, standing: ServiceObject): D
  */
 export function acceptedOf(
   stream: Stream,
-  { object, leftOut, record }: Pick<Write, 'object' | 'leftOut' | 'record'>,
-  { there, isNew }: { there?: ServiceObject | undefined; isNew: boolean },
+  { object, leftOut }: { object: DestinationObject; leftOut?: NeededReference | undefined },
+  { before, there, isNew }: { before: string | null; there?: ServiceObject | undefined; isNew: boolean },
 ): string | null {
-  const before = record.acceptedFields;
   const text = acceptedText(stream.rules, object, before, there && keyReferences(stream, there));
   const waiting = stream.references.flatMap(({ fieldId, stream: parent }) =>
     leftOut && parent === stream.name && stream.rules.has(fieldId) ? takeText([fieldId]) : [],
