@@ -11,7 +11,7 @@ import {
   type DestinationObject,
 } from '../../streams/destination-object.js';
 import { mayGive } from '../../streams/external-id.js';
-import { applyRules } from '../../streams/field-rules.js';
+import { acceptedText, applyRules } from '../../streams/field-rules.js';
 import { readsFirst, sends, type Stream } from '../../streams/stream.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
@@ -27,7 +27,7 @@ import {
   type Write,
 } from '../object/decide-outcome.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
-import { acceptedOf, mergeWithService } from '../object/render.js';
+import { keyReferences, mergeWithService } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
@@ -252,11 +252,12 @@ export function chooseWrites(
         ? write
         : {
             ...write,
-            acceptedFields: acceptedOf(stream, write, {
-              before: record.acceptedFields,
-              there: standing,
-              isNew: !standing || (record.objectHash === null && record.inDoubt),
-            }),
+            acceptedFields: acceptedText(
+              stream.rules,
+              write.object,
+              record.acceptedFields,
+              standing && keyReferences(stream, standing),
+            ),
           };
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);

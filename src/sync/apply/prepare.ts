@@ -3,11 +3,12 @@
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
 import { hashObject } from '../../streams/destination-object.js';
+import { acceptedText } from '../../streams/field-rules.js';
 import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
 import * as outcome from '../object/decide-outcome.js';
 import type { NoteOutcome, Write } from '../object/decide-outcome.js';
-import { acceptedOf, renderRows, type Rendered } from '../object/render.js';
+import { renderRows, type Rendered } from '../object/render.js';
 import { endOf, startRetirements } from '../object/retire.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
@@ -47,7 +48,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       record,
       sourceHash,
       objectHash: hashObject(result.object),
-      acceptedFields: acceptedOf(stream, result, { before: record.acceptedFields, isNew: false }),
+      acceptedFields: acceptedText(stream.rules, result.object, record.acceptedFields),
       endsAt: endOf(stream, rows.get(key)?.row),
       retires: false,
     };

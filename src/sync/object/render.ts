@@ -7,7 +7,7 @@ import { readExternalIds } from '../../state/records/read/external-ids.js';
 import { readLinks, type Link } from '../../state/records/links.js';
 import { keyOf } from '../../streams/external-id-rule.js';
 import { createObject, mergeObject, type DestinationObject } from '../../streams/destination-object.js';
-import { acceptedText, applyRules, takeText, type KeptField } from '../../streams/field-rules.js';
+import { applyRules, type KeptField } from '../../streams/field-rules.js';
 import type { Row } from '../../streams/config-schema.js';
 import {
   MappingError,
@@ -137,25 +137,8 @@ export function deactivate({ retireFields }: Stream, standing: ServiceObject): D
   return { ...mergeObject(set, standing, new Set(retireFields.keys())), spelling: standing.spelling };
 }
 
-/**
- * The text that the state keeps once the object of a row is accepted. References to its own stream that a new object is sent without
- * are written later, whatever their rule says of objects that exist. `isNew`: the object is made by this write.
- */
-export function acceptedOf(
-  stream: Stream,
-  { object, leftOut }: { object: DestinationObject; leftOut?: NeededReference | undefined },
-  { before, there, isNew }: { before: string | null; there?: ServiceObject | undefined; isNew: boolean },
-): string | null {
-  const text = acceptedText(stream.rules, object, before, there && keyReferences(stream, there));
-  const waiting = stream.references.flatMap(({ fieldId, stream: parent }) =>
-    leftOut && parent === stream.name && stream.rules.has(fieldId) ? takeText([fieldId]) : [],
-  );
-  const wishes = waiting.filter((wish) => isNew || before?.includes(wish));
-  return wishes.length === 0 ? text : (text ?? '') + wishes.join('');
-}
-
 /** The object with its references in the form that the service compares, in which the mapping has them. */
-function keyReferences<T extends DestinationObject>(
+export function keyReferences<T extends DestinationObject>(
   { externalId: { rule }, references }: Stream,
   object: T,
 ): T {
