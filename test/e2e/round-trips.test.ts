@@ -85,7 +85,7 @@ describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
     it('worker: while nothing is to be done it costs no more statements and round trips than this', async () => {
       await world.startWorker([], env());
       const looks = () =>
-        hop.tally().places.find(({ place }) => place.startsWith('WITH due AS'))?.statements ?? 0;
+        hop.tally().places.find(({ place }) => place.startsWith('WITH expired AS'))?.statements ?? 0;
       await until(() => looks() > 1, { describe: 'the worker to be idle' });
       hop.clear();
       await until(() => looks() >= LOOKS, { describe: 'the looks into the inbox' });
