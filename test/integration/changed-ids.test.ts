@@ -54,11 +54,19 @@ it('foreseen: an id that a row of another stream has, whether the service has it
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k9', 'Room 9', '99')`;
   const first = 'of the two, only the row that is sent first is accepted';
   expect((await preview(world, 'labs')).refusals).toEqual([
-    { key: 'l3', message: "external id 'room_3' is also that of rooms 'k3'" },
-    { key: 'l9', message: `external id 'room_99' is also that of rooms 'k9'; ${first}` },
+    { key: 'l3', code: 'external_id_shared', message: "external id 'room_3' is also that of rooms 'k3'" },
+    {
+      key: 'l9',
+      code: 'external_id_shared',
+      message: `external id 'room_99' is also that of rooms 'k9'; ${first}`,
+    },
   ]);
   expect((await preview(world)).refusals).toEqual([
-    { key: 'k9', message: `external id 'room_99' is also that of labs 'l9'; ${first}` },
+    {
+      key: 'k9',
+      code: 'external_id_shared',
+      message: `external id 'room_99' is also that of labs 'l9'; ${first}`,
+    },
   ]);
   const shared = 'labs.externalId: a row of another stream has it, too';
   expect(await faultsOf(world, 'labs')).toEqual([{ reason: shared, count: 2, keys: ['l3', 'l9'] }]);
