@@ -42,7 +42,7 @@ export default defineConfig({
         },
       },
       // Interleavings of a few processes, one after the other: some of them for `npm test`, and all of them.
-      schedules('schedules', 3),
+      schedules('schedules', 2),
       schedules('all-schedules', 0),
       // Redis with Sentinels and as a Cluster, each with a failover: `npm run test:redis`.
       {

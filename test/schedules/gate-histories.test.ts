@@ -8,7 +8,7 @@ import { drawHistory, playGateHistory, type GateHistory, type GateOutcome } from
 const only = process.env['SLOTSYNC_HISTORY'];
 /** Histories of a complete run, and of `npm test`. */
 const ALL = 400;
-const FEW = 8;
+const FEW = 4;
 const most = Number(process.env['SLOTSYNC_HISTORIES'] ?? (inject('schedulesAtMost') === 0 ? ALL : FEW));
 /** Histories over one database. */
 const SEEDS_EACH = 4;
