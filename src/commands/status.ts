@@ -130,7 +130,7 @@ export function glanceToText(
     .join('\n\n');
 }
 
-/** At most so many lines: the last one counts those that are left out. */
+/** Returns at most the given number of lines. The last line counts the lines that are left out. */
 function fold(lines: readonly string[], most: number, what: string): readonly string[] {
   if (lines.length <= most) return lines;
   return [...lines.slice(0, most - 1), `   … and ${plural(lines.length - most + 1, `more ${what}`)}`];

@@ -219,7 +219,7 @@ function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn:
   return `Run ${id} over the same streams has another configuration; waiting for the process that has it.`;
 }
 
-/** Whether the command that started the run is still at work. */
+/** Returns true while the command that started the run works the queue. */
 const isAnothers = async ({ db }: State, { kind, requestedAt }: Run) =>
   (await listProcesses(db)).some(
     ({ isAlive, command, startedAt }) =>

@@ -107,7 +107,7 @@ export interface Graph {
   limit?: { value: number; name: string } | undefined;
   /** Names of the ends of the time axis. */
   ends: readonly [Text, Text];
-  /** A terminal says nothing of it: its tables have the same. */
+  /** Only the page shows the graph, because a table of the document has the same numbers. */
   isOnlyDrawn?: boolean | undefined;
   /** Bars where each point counts for itself, such as a day. */
   isBars?: boolean | undefined;
@@ -122,7 +122,7 @@ export interface Week {
     href: string;
     status: string;
     label: string;
-    /** The period in the mirror, then that at the service if it is another one. */
+    /** The period of the booking in the mirror. A second entry is its period at the service, where the two differ. */
     periods: readonly { begin: Date; end: Date }[];
   }[];
 }

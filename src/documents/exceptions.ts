@@ -13,7 +13,7 @@ export const describeException = ({
 }: Omit<Exception, 'stream' | 'localKey'>): Text =>
   text`since ${{ minute: since }}, by ${by ?? 'somebody'}${until && text`, until ${{ minute: until }}`}: ${reason}`;
 
-/** How many stand. False without any. */
+/** Returns the number of exceptions in force as a sentence, or false for zero. */
 export const describeExceptions = (count: number): string | false =>
   count > 0 &&
   `${plural(count, 'exception')}: ${count === 1 ? 'this record is left as it is' : 'these records are left as they are'}. To list ${count === 1 ? 'it' : 'them'}: slotsync exceptions`;

@@ -42,7 +42,7 @@ async function readSteps(db: Queries, from: Date, to: Date) {
   return { ...step, steps: await listRequestSteps(db, step) };
 }
 
-/** A period in so many equal steps of whole seconds. */
+/** Divides a period into at most `STEPS` equal steps of whole seconds. */
 function stepsOf(from: Date, to: Date) {
   const length = Math.max(1, (to.getTime() - from.getTime()) / 1000);
   const seconds = Math.ceil(length / STEPS);

@@ -58,7 +58,7 @@ export async function findExceptions(
   return new Map(rows.map((row) => [recordName(row), row]));
 }
 
-/** How many stand, of a stream or of all. */
+/** Counts the exceptions in force, of one stream or of all streams. */
 export async function countExceptions(db: Queries, stream?: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.exceptions AS e

@@ -62,11 +62,11 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | { outcome: 'skipped' }
 );
 
-/** Whether the service has accepted the object of this outcome. */
+/** Returns true for an outcome whose object the service holds as accepted, written now or before. */
 export const isAcceptance = (outcome: Outcome): boolean =>
   'objectHash' in outcome && outcome.objectHash !== undefined;
 
-/** Whether the service has accepted a write by this outcome. */
+/** Returns true for an outcome that the service's acceptance of a write has made. */
 export const isSent = (outcome: Outcome): boolean =>
   outcome.outcome === 'synced' || ('operation' in outcome && outcome.operation !== undefined);
 

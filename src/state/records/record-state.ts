@@ -94,8 +94,8 @@ const OBJECT_FACTS = [
 export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));
 
 /**
- * `accepted_fields` of a record (named r) once a write of it was sent, or may have been, of whose answer nothing is known: the
- * service may hold values that nobody accepted, and they are not a person's. streams/field-rules.ts marks the tokens that stay.
+ * New value of `accepted_fields` for a record (named r) after a write whose answer is unknown. The service may hold the values of that
+ * write, and a field rule must not take them for a person's. streams/field-rules.ts marks the tokens that stay.
  */
 export const FIELDS_IN_DOUBT = sql.raw(
   `nullif(array_to_string(ARRAY(SELECT t[1] FROM regexp_matches(r.accepted_fields, '[+!].{7}', 'g') AS t), ''), '')`,

@@ -11,7 +11,7 @@ export interface PolledRecord {
   mark: string | null;
   /** It waits in the inbox. */
   isWaiting: boolean;
-  /** A gate keeps it back, or an exception of it stands. */
+  /** True while a gate or an exception keeps the record back. */
   isHeld: boolean;
 }
 
