@@ -37,6 +37,7 @@ export function createUseCases(options: UseCasesOptions) {
     meter: await meter(),
     history: (await configuration()).history,
     historyDays: (await configuration()).historyDays,
+    timeZone,
     log,
   });
 

@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SandboxStatus } from '../../src/sandbox/reservations.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { formatMinute } from '../../src/text/format.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
 import { until } from '../support/wait.js';
 import { type World } from '../support/world.js';
@@ -94,6 +95,17 @@ describe('an object with bookings yet to come', () => {
     for (const id of queue) await world.apply(id, undefined, { ...deps, clock, destination });
     expect(isActive(world, 'A')).toBe(false);
     expect(bookingFinds(world)).toHaveLength(2);
+  });
+
+  it('shows the times of its bookings in the configured time zone', async () => {
+    const world = await open();
+    book(world, 'res_1', ['A']);
+    await remove(world, 'A');
+    const { queue } = await world.plan();
+    const timeZone = async () => 'Asia/Tokyo';
+    for (const id of queue) await world.apply(id, undefined, { ...world.deps(), timeZone });
+    const shown = formatMinute(new Date((NOW + DAY) * 1000), 'Asia/Tokyo');
+    expect((await world.recordsOf('rooms')).A?.error_message).toContain(`booked: res_1 at ${shown}`);
   });
 
   it('is retired by the run after they are over', async () => {

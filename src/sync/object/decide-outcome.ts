@@ -22,6 +22,7 @@ import type { DestinationObject } from '../../streams/destination-object.js';
 import { takeLater, type KeptField } from '../../streams/field-rules.js';
 import type { LeftOut, NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
+import { formatMinute } from '../../text/format.js';
 import { describeChangedId, describeLinkedId, describeSharedId } from '../identity/changed-ids.js';
 import { describeMissing, type Unmapped } from './render.js';
 
@@ -284,11 +285,14 @@ export function referenceMissing(
     : { ...shared, outcome: 'deferred', code: 'reference_missing' };
 }
 
-export function stillReserved(write: Write, reservations: readonly UpcomingReservation[]): Outcome {
-  const next = reservations.slice(0, NAMED).map(({ name, begin }) => {
-    const time = new Date(begin * 1000).toISOString().slice(0, 16).replace('T', ' ');
-    return `${name} at ${time} UTC`;
-  });
+export function stillReserved(
+  write: Write,
+  reservations: readonly UpcomingReservation[],
+  timeZone: string,
+): Outcome {
+  const next = reservations
+    .slice(0, NAMED)
+    .map(({ name, begin }) => `${name} at ${formatMinute(new Date(begin * 1000), timeZone)}`);
   const more = reservations.length - next.length;
   const message = `its row is gone, but it is booked: ${next.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
   return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };

@@ -187,9 +187,10 @@ async function deferReserved<T extends Write>(
     const found = await deps.destination.findUpcomingReservations(type, extIds, seconds, context);
     for (const [extId, upcoming] of found) reservations.set(extId, upcoming);
   }
+  const timeZone = (reservations.size > 0 && (await deps.timeZone?.())) || 'UTC';
   return retirements.filter((retirement) => {
     const upcoming = reservations.get(retirement.object.extId);
-    if (upcoming) note(outcome.stillReserved(retirement, upcoming));
+    if (upcoming) note(outcome.stillReserved(retirement, upcoming, timeZone));
     return !upcoming;
   });
 }

@@ -16,6 +16,8 @@ export interface SyncDeps extends HistoryRule {
   meter?: Meter;
   /** Milliseconds since 1970; the time of the state unless given. */
   now?: (() => number) | undefined;
+  /** Time zone of the times in messages, UTC by default. */
+  timeZone?: () => Promise<string>;
 }
 
 /** Milliseconds since 1970. Not the clock of this host: others go on from what is decided by it. */
