@@ -19,6 +19,7 @@ import {
   type Point,
   type Text,
 } from './document.js';
+import { sum } from './concerns/concern.js';
 import { describeExceptions } from './exceptions.js';
 import { formatNumber, plural, present } from '../text/format.js';
 import type { Cause } from '../situation/causes.js';
@@ -65,7 +66,7 @@ export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
     describeFormerObjects(formerObjects, stream),
     renamed.map(describeRenamed),
     describeDriftLeft(drift),
-    describeExceptions(exceptions),
+    describeExceptions(sum(exceptions.map(({ count }) => count))),
   );
 }
 

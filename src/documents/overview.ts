@@ -135,7 +135,7 @@ function countInSync({ records, gates, known }: Situation, stream: string): Pick
 }
 
 function badgesOf(facts: Situation, stream: string): Card['badges'] {
-  const { streamStates, gates, known } = facts;
+  const { streamStates, gates, known, exceptions } = facts;
   const { problem = null } = streamStates.find((state) => state.stream === stream) ?? {};
   const held = sum(
     gates.map((gate) => (gate.stream === stream && gate.reason !== 'frozen' ? gate.count : 0)),
@@ -145,6 +145,9 @@ function badgesOf(facts: Situation, stream: string): Card['badges'] {
     held > 0 && { status: 'held', text: `${formatNumber(held)} held` },
     isFrozen(facts, stream) && { status: 'paused', text: 'frozen' },
     known.due.some((due) => due.stream === stream) && { status: 'pending', text: 'due' },
+    ...exceptions.flatMap(({ stream: of, count }) =>
+      of === stream ? { status: 'excepted', text: `${formatNumber(count)} excepted` } : [],
+    ),
   );
 }
 

@@ -20,6 +20,7 @@ import {
   type Section,
   type Text,
 } from './document.js';
+import { sum } from './concerns/concern.js';
 import { describeExceptions } from './exceptions.js';
 import { describeSettled, describeUnsettled } from './failures.js';
 import { describeState, graphsSection, streamsSection, type SituationFacts } from './overview.js';
@@ -186,7 +187,7 @@ function records(facts: SituationFacts): Section {
     title: 'Records',
     paragraphs: [
       ...(unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts)),
-      ...lines(describeExceptions(facts.exceptions)),
+      ...lines(describeExceptions(sum(facts.exceptions.map(({ count }) => count)))),
     ],
     table: {
       caption: 'Records by stream and status',
@@ -205,9 +206,9 @@ export function verifiedSection(facts: Situation): Section {
       streams.some(({ verifiedAt }) => !verifiedAt) &&
         'Never verified: it is not known what the service holds now: slotsync verify',
       streams.some(({ drift }) => drift > 0) && 'To list what drifts: slotsync verify',
-      describeStoredOtherwise(streams.reduce((sum, { storedOtherwise }) => sum + storedOtherwise, 0)),
-      describeKeptObjects(streams.reduce((sum, { kept }) => sum + kept, 0)),
-      describeExtra(streams.reduce((sum, { extra }) => sum + extra, 0)),
+      describeStoredOtherwise(sum(streams.map(({ storedOtherwise }) => storedOtherwise))),
+      describeKeptObjects(sum(streams.map(({ kept }) => kept))),
+      describeExtra(sum(streams.map(({ extra }) => extra))),
     ),
     table: verifiedTable(streams),
   };

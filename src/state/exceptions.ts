@@ -2,7 +2,7 @@
 // operator about one key. It stands until its time, or until an operator ends it. The time is the database's.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { anyOf, query, queryOne, type Queries, type RowOf } from './database.js';
+import { anyOf, query, type Queries, type RowOf } from './database.js';
 import { recountGates } from './gates/held.js';
 import { addChanges } from './inbox/add-changes.js';
 import { recordName, type RecordKey } from './records/outcome-types.js';
@@ -58,13 +58,11 @@ export async function findExceptions(
   return new Map(rows.map((row) => [recordName(row), row]));
 }
 
-/** Counts the exceptions in force, of one stream or of all streams. */
-export async function countExceptions(db: Queries, stream?: string): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
-    SELECT count(*)::int AS count FROM slotsync.exceptions AS e
-    WHERE ${STANDS} AND e.stream = coalesce(${stream ?? null}::text, e.stream)`;
-  return count;
-}
+/** Counts the exceptions in force by stream, of one stream or of all streams. */
+export const countExceptions = (db: Queries, stream?: string): Promise<{ stream: string; count: number }[]> =>
+  query<{ stream: string; count: number }>(db)`
+    SELECT e.stream, count(*)::int AS count FROM slotsync.exceptions AS e
+    WHERE ${STANDS} AND e.stream = coalesce(${stream ?? null}::text, e.stream) GROUP BY e.stream`;
 
 /**
  * Lets records be left as they are from now on. One that stands keeps its beginning, and gets the time and the reason. What gates

@@ -359,7 +359,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
         formerObjects: 1,
         renamed: [{ stream: value, from: value, to: value }],
         drift: 1,
-        exceptions: 1,
+        exceptions: [{ stream: value, count: 1 }],
       },
       { most: 10, now: NOW, records: failures(value) },
     ),

@@ -111,7 +111,7 @@ export const QUIET: Situation = {
   streamStates: [],
   gates: [],
   freezes: [],
-  exceptions: 0,
+  exceptions: [],
   inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],
   verifications: [],

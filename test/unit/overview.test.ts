@@ -121,7 +121,7 @@ describe('a card', () => {
     expect(cardOf(known({ restored }))).toMatchObject({ inSync: 0, total: 100 });
   });
 
-  it('says what is held, frozen, due and wrong', () => {
+  it('says what is held, frozen, due, excepted and wrong', () => {
     const due = { due: [{ stream: 'rooms', since: NOW, reason: 'new' as const }] };
     const problem = { status: 'failed', code: null } as unknown as NonNullable<typeof STREAM.problem>;
     const badges = cardOf({
@@ -129,8 +129,12 @@ describe('a card', () => {
       freezes: [FREEZE],
       ...known(due),
       streamStates: [{ ...STREAM, problem }],
+      exceptions: [
+        { stream: 'rooms', count: 2 },
+        { stream: 'staff', count: 5 },
+      ],
     })?.badges;
-    expect(badges?.map((badge) => badge.text)).toEqual(['failed', '40 held', 'frozen', 'due']);
+    expect(badges?.map((badge) => badge.text)).toEqual(['failed', '40 held', 'frozen', 'due', '2 excepted']);
   });
 
   it('has a mark for each of fourteen nights, which leads to its run', () => {
