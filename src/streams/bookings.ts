@@ -1,5 +1,5 @@
-// The bookings of the mirror: where the configuration says they are, and how a row becomes a booking that can be compared
-// with a reservation of the service. Pure: the external ids of the booked objects are looked up in the state.
+// Resolves the declaration of the mirror's bookings, and turns a row into a booking that can be compared with a
+// reservation of the service. Pure: callers look up the external ids of the booked objects in the state.
 import type { ParsedConfig, Row } from './config-schema.js';
 import { ROW_LIMIT_MEGABYTES } from './source.js';
 import { renderExternalId } from './external-id.js';
@@ -8,35 +8,34 @@ import { guardColumns, readField, referencedKeys } from './map-row.js';
 import type { FieldValues } from './destination-object.js';
 import { resolveDeclared, resolveReference, type DeclaredSource, type Stream } from './stream.js';
 
-/** The source of the bookings in the mirror, and how a row of theirs is read. */
+/** The source of the bookings in the mirror, with the columns and the mapping for reading a row. */
 export interface BookingSource extends DeclaredSource {
   begin: string;
   end: string;
-  /** For times without a zone. */
+  /** Time zone of begin and end times that have no zone in the mirror. */
   timezone: string;
   cancelled: string | undefined;
   objects: readonly { stream: string; key: readonly string[] }[];
 }
 
-/** The parts of a reservation that are compared with its booking, and when the two agree. */
 export interface CompareRules {
-  /** Types of the objects that bookings name; objects of other types are not compared. */
+  /** Types of the streams that bookings refer to. The comparison ignores a reservation's objects of other types. */
   types: ReadonlySet<string>;
-  /** Field ids. */
+  /** Ids of the reservation fields that are compared. */
   fields: readonly string[];
-  /** Statuses in which a reservation agrees with its booking. */
+  /** Statuses of a reservation that agree with a booking that is not cancelled. */
   status: ReadonlySet<string>;
 }
 
 type Declaration = NonNullable<ParsedConfig['reservations']>;
 
 export interface ReservationConfig extends Pick<Declaration, 'window' | 'everyMinutes'> {
-  /** Undefined: the service's reservations are kept in the state and compared with nothing. */
+  /** If undefined, the service's reservations are stored in the state and compared with nothing. */
   bookings: BookingSource | undefined;
   rules: CompareRules;
 }
 
-/** Why a booking cannot agree with any reservation. */
+/** Reasons why a booking cannot agree with any reservation. */
 const PROBLEMS = {
   no_begin_or_end: 'it has no begin or no end in the mirror',
   ends_before_begin: 'its end is not after its begin in the mirror',
@@ -50,7 +49,7 @@ const PROBLEMS = {
 } as const;
 export type BookingProblem = keyof typeof PROBLEMS;
 
-/** A booking of the mirror. Times in milliseconds since 1970, whole seconds. */
+/** A booking of the mirror. Times are milliseconds since 1970, in whole seconds. */
 export interface Booking {
   key: string;
   externalId: string | undefined;
@@ -62,13 +61,13 @@ export interface Booking {
   problem: BookingProblem | undefined;
 }
 
-/** A row of the mirror, with what SQL has computed from it. `unread`: it is too large, and its columns are null. */
+/** A row of the mirror with values computed by SQL. `unread` is set if the row is too large to read. */
 export type RawBooking = Pick<Booking, 'key' | 'begin' | 'end' | 'isCancelled'> & {
   row: Row;
   unread: Pick<Booking, 'externalId'> | undefined;
 };
 
-/** When no reservations are configured: the service's are kept in the state and compared with nothing. */
+/** Used without a `reservations` section. The service's reservations are stored and compared with nothing. */
 export const NO_RESERVATIONS: ReservationConfig = {
   bookings: undefined,
   rules: { types: new Set(), fields: [], status: new Set() },
@@ -76,7 +75,7 @@ export const NO_RESERVATIONS: ReservationConfig = {
   everyMinutes: 0,
 };
 
-/** Resolves the declaration; faults are added to `faults`. */
+/** Resolves the `reservations` section of the configuration. Adds each fault to `faults` instead of throwing. */
 export function resolveReservations(
   declaration: Declaration,
   streams: readonly Stream[],
@@ -96,7 +95,7 @@ export function resolveReservations(
     status: new Set(status),
   };
   const config = { bookings: undefined, rules, window, everyMinutes };
-  // The schema lets pass all five or none.
+  // The schema accepts only all five keys or no key.
   if (!from || !key || !externalId || !begin || !end) return config;
   const { timezone, cancelled } = declaration;
   const rowLimitMegabytes = ROW_LIMIT_MEGABYTES;
@@ -105,7 +104,7 @@ export function resolveReservations(
   return { ...config, bookings: { ...source, begin, end, timezone, cancelled, objects } };
 }
 
-/** A row as a booking. Never throws: what cannot be read becomes its problem. */
+/** Converts a row to a booking. Never throws: a value that cannot be read sets the `problem` of the booking. */
 export function toBooking(source: BookingSource, { row, unread, ...computed }: RawBooking): Booking {
   if (unread) return { ...computed, ...unread, references: [], fields: [], problem: 'row_too_large' };
   const { begin, end } = computed;

@@ -1,6 +1,5 @@
-// The configuration file: its types, with the texts that an editor shows for each key, and the zod schema that checks
-// it. The schema's shapes are compiled against the types, so the two cannot disagree. Types that zod infers would lose
-// their comments in the package's declarations.
+// The types of the configuration file, and the zod schema that checks the file. The types are written by hand, because
+// inferred types would lose the comments that an editor shows. The compiler checks the schema against the types.
 import { z } from 'zod';
 import { isTimeZone, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
@@ -10,44 +9,44 @@ import type { ExternalIdRule } from './external-id-rule.js';
 import { WRITE_RULES, type WriteRule } from './field-rules.js';
 import { AFTER_SYNC } from '../time/schedule.js';
 
-/** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
+/** A row of the mirror: column name to value. Dates and times are PostgreSQL's ISO text; big numbers are text. */
 // oxlint-disable-next-line typescript/no-explicit-any -- columns have whatever type they have in the mirror
 export type Row = Readonly<Record<string, any>>;
 
 type Scalar = string | number | bigint | boolean | Date | null | undefined;
 
-/** The values that a field may be mapped to: one, several, or none (null: nothing is sent). */
+/** Values of a mapped field: one value, several values, or null, which sends no value. */
 export type FieldValue = Scalar | readonly Scalar[];
 
-/** Computes a field from a row. Must depend on the row alone. */
+/** Computes the value of a field. The result must depend on the row alone. */
 export type FieldFunction = (row: Row) => FieldValue;
 
 type Optional<T> = T | undefined;
 
-/** External ids of the types and fields that a service knows. `slotsync discover --types` writes those of yours. */
+/** External ids of a service's types and fields, as `slotsync discover --types` writes them. */
 export interface ServiceNames {
   type: string;
   field: string;
 }
 
-/** A value for some of the fields; without known names for any. */
+/** A value for some of the fields. Without known field names, any name is allowed. */
 type ByField<Service extends ServiceNames, T> = string extends Service['field']
   ? Record<string, T>
   : { [Field in Service['field']]?: T };
 
-/** A column whose codes are translated. */
+/** A column whose codes a lookup translates into values. */
 export interface LookupField {
   /** The column with the code, or with a list of codes. */
   column: string;
-  /** The name of a lookup of this configuration. */
+  /** Name of a lookup in the `lookups` of this configuration. */
   lookup: string;
-  /** The treatment of a code that the lookup does not have: `refuse` the row (the default), `keep` the code, or null: send no value. */
+  /** For a code without a value: `refuse` the row (the default), `keep` the code, or null to send no value. */
   otherwise?: Optional<'refuse' | 'keep' | null>;
 }
 
-/** A CSV file with codes, beside the configuration file. */
+/** A CSV file that translates codes into values. */
 export interface LookupFile {
-  /** Its path, from the folder of the configuration file. */
+  /** Path of the CSV file, relative to the folder of the configuration file. */
   file: string;
   /** The column with the code. */
   key: string;
@@ -55,7 +54,7 @@ export interface LookupFile {
   value: string;
 }
 
-/** A table of the mirror with codes. Read whenever a run is planned. */
+/** A table of the mirror that translates codes into values. Each plan of a run reads the table. */
 export interface LookupSource {
   /** A table, a view, or a query. */
   from: SourceDeclaration;
@@ -63,38 +62,38 @@ export interface LookupSource {
   key: string;
   /** The column with the value. */
   value: string;
-  /** `filtered`: the rows that policies of row-level security show are the whole table. */
+  /** `filtered`: row-level security policies may hide rows, and the visible rows count as the whole table. */
   rowSecurity?: Optional<'filtered'>;
 }
 
 export interface KeyReference {
-  /** The name of a stream of this configuration. */
+  /** Name of a stream in this configuration. */
   stream: string;
-  /** The columns that hold that stream's key, in its order. A null refers to nothing, a list to several records. */
+  /** Columns with the key of that stream, in its order. A null refers to no record, a list to several. */
   key: string | string[];
 }
 
-/** The rule by which a field of an object that exists gets its value. A stream that owns the whole object has no rules. */
+/** Rule for writing a field of an object that already exists. Not allowed with `owns: 'object'`. */
 export interface FieldRuleConfig {
   /**
-   * When the mapped value is written: `always` with each write of the object (the default); `changed`: when it differs from the
-   * one accepted last, so that a value entered at the service stays until then; `onCreate`: with a new object only;
+   * When the mapped value is written. `always` (the default): with each write. `changed`: if it differs from the value
+   * accepted last, so that a value entered at the service stays until then. `onCreate`: only with a new object.
    * `whenEmpty`: while the field has no value at the service.
    */
   write?: Optional<WriteRule>;
-  /** Adds the mapped values to those at the service, and removes only values that were added so. For fields with several values. */
+  /** If true, adds the mapped values to those at the service. Removes only values that were added this way. */
   add?: Optional<boolean>;
-  /** The effect of a null: `clear` the field (the default), or `keep` what stands at the service. */
+  /** Effect of a null: `clear` the field (the default), or `keep` its value at the service. */
   ifNull?: Optional<'clear' | 'keep'>;
 }
 
-/** A field with a rule of its own. */
+/** A field with its own rule for writing. */
 export interface RuledField extends FieldRuleConfig {
-  /** The column, function of the row, or column whose codes a lookup translates. */
+  /** A column, a function of the row, or a column whose codes a lookup translates. */
   from: string | FieldFunction | LookupField;
 }
 
-/** A run is held when an operation exceeds both figures. */
+/** Limit of one operation, for example of updates. A plan that exceeds both figures is held for approval. */
 export interface LimitThreshold {
   /** Number of records; 10 by default. */
   count?: Optional<number>;
@@ -102,111 +101,108 @@ export interface LimitThreshold {
   percent?: Optional<number>;
 }
 
-/** How a run knows how old the load of the mirror is, and what follows when it is too old. */
+/** How a run finds the age of the mirror's last load, and what happens when the load is too old. */
 export interface FreshnessConfig {
   /** A SELECT that returns one time: when the mirror was loaded last. */
   query?: Optional<string>;
-  /** For a stream alone: a column of its source with the time at which the row was loaded. The latest one counts. */
+  /** A column of the stream's source with the load time of the row; the latest time counts. Only in streams. */
   column?: Optional<string>;
-  /** Hours that the load may be old; 26 by default. */
+  /** Maximum age of the load in hours; 26 by default. */
   maxHours?: Optional<number>;
-  /** When it is older, or cannot be read: `hold` (the default) what would be sent for an operator, or `warn` and send it. */
+  /** If the load is older or its age unknown: `hold` writes for an operator (the default), or `warn`. */
   then?: Optional<'hold' | 'warn'>;
 }
 
 export const STREAM_OPERATIONS = ['create', 'update', 'retire'] as const;
 export type StreamOperation = (typeof STREAM_OPERATIONS)[number];
 
-/** Days that count from a time in a column: the row is gone by then, so the value counts that it had when it was accepted last. */
+/** Days that count from a time in a column. The row is deleted by then, so its last accepted value is used. */
 export interface GraceFrom {
-  /** A date or a time; one without a zone is in UTC. Without a value the days count from when the row was found missing. */
+  /** A date or time; UTC if without a zone. If null, the days count from when the row was found missing. */
   column: string;
-  /** Days after that. */
+  /** Number of days after the time in the column. */
   days: number;
 }
 
 type FixedValue = string | number | boolean;
 
-/** A retirement that writes fields too. */
+/** A deactivation that also writes some fields of the object. */
 export interface RetireWith<Service extends ServiceNames = ServiceNames> {
-  /** Always true: an object that stays active is kept as it is. */
+  /** Always true. For objects that stay active, use `retire: 'keep'`. */
   deactivate: true;
-  /** Field id at the service to its value, the same for every object. A list is several values, and null empties the field. */
+  /** Values by field id, equal for every object. A list is several values; a null clears the field. */
   fields: ByField<Service, FixedValue | FixedValue[] | null>;
 }
 
-/** A stream: which rows become which objects. */
+/** A stream: one kind of record, with its source in the mirror and its mapping to objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
-  /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
+  /** A table, a view, or a query. Names are taken literally; quote a part that contains a dot. */
   from: SourceDeclaration;
-  /** The column or columns that identify a row. Must be unique and not null. */
+  /** The column or columns that identify a row. Values must be unique and not null. */
   key: string | string[];
-  /** `filtered`: the rows that policies of row-level security show are the whole source. Without it a policy that would hide
-   * rows is an error.
+  /**
+   * `filtered`: row-level security may hide rows, and the visible rows count as the whole source. By default, a policy
+   * that would hide rows is an error.
    */
   rowSecurity?: Optional<'filtered'>;
   /** External id of the object type at the service. */
   type: Service['type'];
-  /** Further types whose objects are the stream's, such as `classroom` beside `room`. New objects get `type`; others keep theirs. */
+  /** Further types of the stream's objects, such as `classroom` besides `room`. New objects get `type`. */
   subtypes?: Optional<Service['type'][]>;
-  /** Template of the external id. The columns it names must never change for a row. */
+  /** Template of the external id, such as `room_{room_code}`. Its columns must never change for a row. */
   externalId: string;
-  /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several. */
+  /** Field id to a column, a function of the row, or a column with a lookup. A null sends no value, a list several. */
   fields: ByField<Service, string | FieldFunction | LookupField | RuledField>;
-  /** Field id at the service to a record of another stream, or of this one. That record is sent first. */
+  /** Field id to a record of another stream, or of this stream. The referenced record is sent first. */
   references?: Optional<ByField<Service, KeyReference & FieldRuleConfig>>;
-  /** The `write` of fields and references that say nothing else; `always` by default. */
+  /** The `write` rule of fields and references without their own; `always` by default. */
   write?: Optional<WriteRule>;
-  /** A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs. */
+  /** A column that grows whenever a row changes. Workers poll it for changes between nightly runs. */
   cursor?: Optional<string>;
-  /** How old the load of the stream's source may be; without it as the configuration says. */
+  /** Maximum age of this stream's load; by default, `freshness` of the configuration applies. */
   freshness?: Optional<FreshnessConfig>;
-  /** When workers sync the stream, as a cron expression in the time zone of the configuration's `schedule`. Without it the
-   * nightly sync does.
-   */
+  /** Cron expression for syncs of this stream, in the time zone of `schedule`; by default nightly. */
   schedule?: Optional<string>;
-  /** The operations of the stream that are sent, all by default. The others are counted in plans, and never sent. Without
-   * `create` the stream only changes objects that are at the service already.
+  /**
+   * Operations that are sent; all by default. Plans only count the others. Without `create`, the stream changes only
+   * objects that already exist at the service.
    */
   operations?: Optional<StreamOperation[]>;
-  /** The fate of an object whose row is gone: `deactivate` it, with fields that are set then, or `keep` it (the default). */
+  /** For a deleted row: `keep` its object (the default), `deactivate` it, or deactivate it and write fields. */
   retire?: Optional<'keep' | 'deactivate' | RetireWith<Service>>;
-  /** `fields` (the default) reads each object and keeps fields that are not mapped; `object` replaces it unread. */
+  /** `fields` (the default) reads objects and keeps unmapped fields; `object` replaces objects unread. */
   owns?: Optional<'fields' | 'object'>;
-  /** Objects in one request. `auto` (the default) begins at 100 and learns what the service takes well, at most 1000; a
-   * number fixes it.
-   */
+  /** Objects in one request. `auto` (the default) begins at 100 and learns the best number, at most 1000. */
   batchSize?: Optional<number | 'auto'>;
-  /** Megabytes of a row as text; 16 by default. A larger one is given up, unread. */
+  /** Maximum megabytes of a row as text; 16 by default. A larger row is not read, and its record is given up. */
   rowLimitMegabytes?: Optional<number>;
-  /** Days after which an object whose row is gone is retired; 0 by default. With a column: they count from its value. */
+  /** Days from a row's deletion, or from the time in a column, to its object's deactivation; 0 by default. */
   graceDays?: Optional<number | GraceFrom>;
-  /** Whether an object is retired only after its last upcoming reservation; true by default. */
+  /** If true (the default), an object is deactivated only after its last upcoming reservation. */
   unlessReserved?: Optional<boolean>;
-  /** How much one run may change without an operator's approval. */
+  /** Limits of what one run may change without an operator's approval. */
   limits?: Optional<{
-    /** The limit of retirements, which is always in force. */
+    /** Limit of deactivations. Always in force. */
     retire?: Optional<LimitThreshold>;
-    /** The limit of updates; without it updates are not limited. */
+    /** Limit of updates. Unlimited by default. */
     update?: Optional<LimitThreshold>;
-    /** The limit of new objects; without it they are not limited. */
+    /** Limit of new objects. Unlimited by default. */
     create?: Optional<LimitThreshold>;
-    /** The limit of creates that would change an object which is at the service already and is nobody's record. Always in
-     * force.
-     */
+    /** Limit of creates that would change an existing object of the service that no record owns. Always in force. */
     overwrite?: Optional<LimitThreshold>;
-    /** The limit of drift that is sent again, which is always in force. */
+    /** Limit of objects that are sent again because of drift. Always in force. */
     repair?: Optional<LimitThreshold>;
-    /** The limit of objects that the service refuses, of those that a run sends; always in force, by default more than 50 and
-     * more than 10 %. Beyond it the rest of the stream waits.
+    /**
+     * Limit of refused objects in a run; more than 50 and more than 10 % by default. Then the rest of the stream waits.
      */
     refused?: Optional<LimitThreshold>;
   }>;
-  /** Fields that name an object which is at the service already. Before a record is created, an object with the same
-   * values of all of them that no record owns is looked for, and linked.
+  /**
+   * Fields that identify an object already at the service. Before a create, an unowned object with equal values in all
+   * these fields is searched for, and linked.
    */
   match?: Optional<Service['field'][]>;
-  /** Days that a record waits for a record it refers to, 14 by default. After them it is given up. */
+  /** Days that a record waits for a record that it refers to; 14 by default. Then it is given up. */
   waitDays?: Optional<number>;
 }
 
@@ -216,175 +212,175 @@ type BookedSource<Service extends ServiceNames> = Pick<
 > & { fields: ByField<Service, string | FieldFunction | LookupField> };
 
 /**
- * The bookings that are compared with the service's reservations, and how. Without a source, the service's reservations are
- * kept in the state and compared with nothing. The reservation's `fields` are compared too.
+ * The mirror's bookings, which are compared with the service's reservations. Without a source, reservations are only
+ * stored in the state. The reservation's `fields` are compared too.
  */
 export interface ReservationsConfig<Service extends ServiceNames = ServiceNames> extends Partial<{
   [Key in keyof BookedSource<Service>]: Optional<BookedSource<Service>[Key]>;
 }> {
-  /** The column with the time at which the booking begins. */
+  /** The column with the time when the booking begins. */
   begin?: Optional<string>;
-  /** The column with the time at which the booking ends. */
+  /** The column with the time when the booking ends. */
   end?: Optional<string>;
-  /** The records of streams that are booked. Objects of other types at the service are not compared. */
+  /** Records that a booking books. Objects of other types at the service are not compared. */
   objects?: Optional<KeyReference[]>;
-  /** A column that is true, not 0, or a time when the booking is cancelled. */
+  /** A column that marks a cancelled booking: its value is true, a number other than 0, or a time. */
   cancelled?: Optional<string>;
-  /** Statuses in which a reservation agrees with its booking; complete and confirmed by default. */
+  /** Statuses of a reservation that agree with its booking; complete and confirmed by default. */
   status?: Optional<(typeof RESERVATION_STATUSES)[number][]>;
-  /** The time zone by which times without a zone are read; UTC by default. */
+  /** Time zone of begin and end times without a zone; UTC by default. */
   timezone?: Optional<string>;
-  /** The time that a reconciliation compares, counted from now. */
+  /** Period that a reconciliation compares, in days from now. */
   window?: Optional<{
     /** Days in the past; 7 by default. */
     pastDays?: Optional<number>;
     /** Days in the future; 180 by default. */
     futureDays?: Optional<number>;
   }>;
-  /** Minutes between two readings by a worker of what changed at the service, 15 by default; 0: none. */
+  /** Minutes between two queries for changed reservations at the service; 15 by default; 0: no queries. */
   everyMinutes?: Optional<number>;
 }
 
-/** The object that `sync.config.ts` exports. */
+/** The default export of `sync.config.ts`. */
 export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
-  /** When workers start the nightly sync. Without it they never do. A stream with a `schedule` of its own is no part of it. */
+  /** Start of the nightly sync by workers. Streams with their own `schedule` are not part of it. */
   schedule?: Optional<{
-    /** When the nightly sync starts, as a cron expression: minute, hour, day of the month, month, day of the week.
-     * Left out where every stream has a `schedule` of its own.
+    /**
+     * Cron expression of the nightly sync: minute, hour, day of the month, month, day of the week. Not needed if every
+     * stream has its own `schedule`.
      */
     nightly?: Optional<string>;
-    /** The time zone by which `nightly`, and the schedules of streams, are read; UTC by default. */
+    /** Time zone of `nightly` and of the streams' schedules; UTC by default. */
     timezone?: Optional<string>;
-    /** Whether a nightly sync that was missed, because no worker was running, is made up for, once; true by default. */
+    /** If true (the default), a nightly sync that was missed because no worker was running is started later, once. */
     catchUp?: Optional<boolean>;
-    /** Minutes that the nightly sync waits for a load of the mirror newer than the one the last sync saw; none by default.
-     * Then it starts, and `freshness` decides.
+    /**
+     * Minutes to wait for a load of the mirror newer than the last sync saw; 0 by default. After that the sync starts,
+     * and `freshness` decides.
      */
     waitForLoadMinutes?: Optional<number>;
   }>;
-  /** How old the load of the mirror may be, where a stream does not say it. */
+  /** Maximum age of the mirror's load for streams without their own `freshness`. */
   freshness?: Optional<Omit<FreshnessConfig, 'column'>>;
-  /** Times in which nothing is written, such as exam weeks. Without `streams`, of all of them. */
+  /** Periods in which nothing is written, such as exam weeks. */
   freeze?: Optional<
     {
-      /** When it begins: a day, or an ISO time; by the time zone of `schedule` unless it says otherwise. */
+      /** Begin: a day or an ISO time, by default in the time zone of `schedule`. */
       from: string;
-      /** When it ends, in the same form. A day is its start. */
+      /** End, in the same form as `from`. A day means its start. */
       to: string;
-      /** The streams of which nothing is written; all unless named. */
+      /** Names of the frozen streams; all streams by default. */
       streams?: Optional<string[]>;
-      /** Why, for whoever sees what waits. */
+      /** Reason of the freeze, for people who see that changes wait. */
       reason: string;
     }[]
   >;
-  /** The streams that are synced: name to declaration. */
   streams: Record<string, StreamConfig<Service>>;
-  /** Codes and their values at the service, by name: written here, in a CSV file, or in a table of the mirror. */
+  /** Translations of codes into values, by name: inline, in a CSV file, or in a table of the mirror. */
   lookups?: Optional<Record<string, Record<string, string | null> | LookupFile | LookupSource>>;
-  /** The bookings of the mirror that are compared with the service's reservations. */
   reservations?: Optional<ReservationsConfig<Service>>;
   /** How workers poll the streams that have a `cursor`. */
   polling?: Optional<{
     /** Seconds between two polls of a stream's cursor; 60 by default. */
     everySeconds?: Optional<number>;
-    /** Seconds before the watermark that a poll reads again, for transactions that commit late; 300 by default. */
+    /** Seconds before the watermark that a poll reads again, because transactions may commit late; 300 by default. */
     overlapSeconds?: Optional<number>;
-    /** A cursor that is a time is read up to this many seconds ago; 2 by default. */
+    /** A poll reads a cursor that is a time only up to this many seconds before now; 2 by default. */
     lagSeconds?: Optional<number>;
   }>;
-  /** When workers read back what the service holds, and what they do about drift. */
+  /** Times when workers read objects back from the service, and their reaction to drift. */
   verify?: Optional<{
-    /** After each nightly sync, or a cron expression, read in the time zone of `schedule`. */
+    /** `sync` for after each nightly sync, or a cron expression in the time zone of `schedule`. */
     after: string;
-    /** Whether drift is sent again: `never` (the default), or as far as `limits.repair` allows. */
+    /** `never` (the default), or `within-limits`: drift is sent again up to `limits.repair`. */
     repair?: Optional<'never' | 'within-limits'>;
-    /** Share of the quota that a verify uses at most, from 0.05 to 1; 0.5 by default. The command uses it too. */
+    /** Maximum share of the quota for a verify by worker or command, from 0.05 to 1; 0.5 by default. */
     share?: Optional<number>;
   }>;
-  /** The concerns that are reported by webhook and mail, and who gets the mail. A channel is on when its setting is set. */
+  /** Concerns that are reported by webhook and mail. A channel is active if its setting is set. */
   alerts?: Optional<{
     /** Ends of runs that are reported; all three by default. */
     runs?: Optional<('failed' | 'partial' | 'held')[]>;
-    /** Minutes after which it is reported that a process sends nothing, 15 by default; false: never. */
+    /** Minutes without sending after which a process is reported; 15 by default. `false`: never. */
     sendingStoppedMinutes?: Optional<number | false>;
-    /** Hours without a successful sync after which that is reported. By default two hours after a nightly sync was due that
-     * did not succeed; false: never.
+    /**
+     * Hours without a successful sync before an alert; `false`: never. By default, an alert follows two hours after a
+     * nightly sync was due and did not succeed.
      */
     noSuccessHours?: Optional<number | false>;
-    /** Objects of a stream that drift at the service from which on that is reported, 1 by default; false: never. */
+    /** Number of drifted objects of a stream from which drift is reported; 1 by default. `false`: never. */
     driftObjects?: Optional<number | false>;
-    /** Minutes that a key may wait in the inbox before that is reported, 60 by default; false: never. */
+    /** Minutes that a key may wait in the inbox before an alert is sent; 60 by default. `false`: never. */
     inboxMinutes?: Optional<number | false>;
-    /** Needed for mail; ALERT_SMTP_URL names the server. */
+    /** Required for alert mails. ALERT_SMTP_URL names the mail server. */
     mail?: Optional<{
-      /** The address that mails come from. */
       from: string;
-      /** The addresses that get them. */
       to: string[];
     }>;
   }>;
-  /** The report that is mailed on its own; ALERT_SMTP_URL names the server, and `alerts.mail.from` the sender. */
+  /** A report that is mailed automatically, via ALERT_SMTP_URL and from `alerts.mail.from`. */
   report?: Optional<{
-    /** The addresses that get it. */
     to: string[];
-    /** When it is sent: once each nightly run has ended. */
+    /** `nightly` (the only value): the report is sent once each nightly run has ended. */
     after?: Optional<'nightly'>;
-    /** `always` (the default), or `whenSomething`: only when the run did not succeed, something needs a person, or a record is
-     * not in sync.
-     */
+    /** `always` (the default), or `whenSomething`: only if the run failed, or a concern or record needs attention. */
     only?: Optional<'always' | 'whenSomething'>;
   }>;
-  /** Hours after which an approval that was not used expires; 24 by default. */
+  /** Hours after which an unused approval expires; 24 by default. */
   approvalHours?: Optional<number>;
-  /** The part of each accepted write that is kept: the `names` of its fields (the default), their `values` too, or `none`. */
+  /** Contents of the history for each write: field `names` (the default), names and `values`, or `none`. */
   history?: Optional<'names' | 'values' | 'none'>;
-  /** Days for which the history of writes is kept; 90 by default. */
+  /** Days for which the history of writes is stored; 90 by default. */
   historyDays?: Optional<number>;
-  /** The particulars of the service's endpoints. */
+  /** Properties of the service and of its endpoints. */
   service?: Optional<{
-    /** A file that says how the service is asked and how its answers are read, where the default does not fit: a `defineDialect`.
-     * Its path, from the folder of the configuration file.
+    /**
+     * Path of a dialect file (`defineDialect`), relative to the configuration file. A dialect changes how requests are
+     * written and answers are read.
      */
     dialect?: Optional<string>;
-    /** Path in front of the scheduling endpoints; `/v1` by default. */
+    /** Path prefix of the scheduling endpoints; `/v1` by default. */
     prefix?: Optional<string>;
-    /** Milliseconds after which a request without an answer is given up; 30 000 by default. */
+    /** Timeout of a request and its whole answer, in milliseconds; 30 000 by default. */
     requestTimeoutMs?: Optional<number>;
-    /** Seconds, beyond the request timeout, within which the service may still carry out a write whose answer was lost, or read a request that was given up; 30 by default. */
+    /**
+     * Seconds after the timeout within which the service may still carry out a lost write, or read a timed-out request;
+     * 30 by default.
+     */
     lateWriteSeconds?: Optional<number>;
-    /** Seconds for which a token is used that does not say when it ends; 300 by default. */
+    /** Lifetime in seconds of an access token that states no expiry; 300 by default. */
     tokenSeconds?: Optional<number>;
-    /** Most results in one page of a find; 1000 by default. */
+    /** Maximum number of results in one page of a find; 1000 by default. */
     pageSize?: Optional<number>;
-    /** Whether objects can be found by the values of their fields; true by default. Otherwise `match` reads types whole. */
+    /** If true (the default), objects can be found by field values. If false, `match` reads types whole. */
     searchByFields?: Optional<boolean>;
-    /** Whether readings of types, by which `match` compares, ask for derived fields too (`includeReferenceFields`); false by default. */
+    /** If true, `match` and `verify` also read derived fields (`includeReferenceFields`); false by default. */
     derivedFields?: Optional<boolean>;
-    /** Whether a PUT that names an object's number assigns the object its external id; false by default. */
+    /** If true, a PUT with an object's number sets the external id of that object; false by default. */
     assignExternalIds?: Optional<boolean>;
-    /** Whether a PUT may change the type of an object whose row moves to a stream of another type; false by default. */
+    /** If true, a PUT may change an object's type when its row moves to another stream; false by default. */
     canChangeTypes?: Optional<boolean>;
-    /** How the service compares external ids. Without it two ids are equal when every character is. */
+    /** How the service compares external ids. By default, two ids are equal only if every character is equal. */
     externalIds?: Optional<{
-      /** `insensitive`: `A1` and `a1` are one id. */
+      /** `insensitive`: `A1` and `a1` are equal ids. */
       case?: Optional<'sensitive' | 'insensitive'>;
-      /** Whether blanks at both ends do not count; false by default. */
+      /** If true, blanks at both ends are ignored; false by default. */
       trim?: Optional<boolean>;
       /** `NFC`: composed and decomposed letters are equal. */
       normalize?: Optional<'NFC'>;
-      /** Characters that count; what follows them does not. */
+      /** Number of characters that are compared. Later characters are ignored. */
       maxLength?: Optional<number>;
     }>;
-    /** The bodies of errors that are the service's: `json` by default, and the rest is a gateway's; or `any`. */
+    /** Error bodies of the service itself: `json` (the default; other bodies come from a gateway), or `any`. */
     errorBodies?: Optional<'json' | 'any'>;
   }>;
 }
 
-/** A schema for each key of a type, and for no other key. */
+/** A zod schema for every key of `T`. A missing key is a compile error, also for an optional setting. */
 type Shape<T> = { [Key in keyof T]-?: z.ZodType<unknown, T[Key]> };
 type Section<Name extends keyof SlotsyncConfig> = Shape<NonNullable<SlotsyncConfig[Name]>>;
 
-/** A text in which `findFault` finds none. */
+/** Returns a text schema whose error message is the fault that `findFault` returns, if any. */
 const faultless = (text: z.ZodString, findFault: (text: string) => string | undefined) =>
   text.superRefine((value, context) => {
     const fault = findFault(value);
@@ -393,10 +389,10 @@ const faultless = (text: z.ZodString, findFault: (text: string) => string | unde
 
 export const PROTO_FAULT = '__proto__ has a meaning of its own in JavaScript; choose another name';
 
-/** Characters of a name: neither PostgreSQL nor an index of the state takes longer ones. */
+/** Maximum number of characters of a name. Neither PostgreSQL nor the indexes of the state accept longer names. */
 const LONGEST_NAME = 1024;
 
-/** Why a text cannot be a name. A name is never repeated here: it may be long. */
+/** Returns why a text cannot be a name, or undefined. Never repeats the name, which may be long. */
 function findNameFault(noun: string, text: string): string | undefined {
   if (text === '') return `${noun}: must not be empty`;
   if (text.length > LONGEST_NAME)
@@ -408,7 +404,7 @@ function findNameFault(noun: string, text: string): string | undefined {
 
 const name = (noun: string, findFault: (text: string) => string | undefined = () => undefined) =>
   faultless(z.string(`${noun}, as text`), (text) => findNameFault(noun, text) ?? findFault(text));
-/** A name at the service, where `seats ` would be another field than `seats`. Columns may be called so. */
+/** Schema of a name at the service, where `seats ` and `seats` are different fields. Refuses outer blanks. */
 const serviceName = (noun: string, findFault: (text: string) => string | undefined = () => undefined) =>
   name(noun, (text) =>
     text === text.trim() ? findFault(text) : `${noun}: begins or ends with a blank; remove it`,
@@ -467,7 +463,7 @@ const ruledFields = z.record(
     error: ({ input, errors }) => {
       const [, faults = []] = errors as readonly { path: PropertyKey[]; message: string }[][];
       const isRuled = typeof input === 'object' && input !== null && 'from' in input;
-      // A text for all forms would not say which key of a rule is wrong.
+      // The union's general message would not say which key of the rule is wrong.
       return isRuled
         ? faults.map(({ path, message }) => [...path, message].join(': ')).join('; ')
         : FIELD_FORMS;
@@ -513,7 +509,7 @@ const lookups = z.record(
   'an object: name to lookup',
 );
 
-/** `findFault`: why the question that is asked cannot be. */
+/** `findFault` returns why a combination of `query` and `column` is not allowed, or undefined. */
 const freshness = (findFault: (asked: Pick<FreshnessConfig, 'query' | 'column'>) => string | undefined) =>
   z
     .strictObject({
@@ -544,12 +540,12 @@ const threshold = z.strictObject({
   percent: z.number().min(0).max(100).default(10),
 } satisfies Shape<LimitThreshold>);
 
-/** Objects in one request, whatever is configured or learned. */
+/** Maximum number of objects in one request, for configured and for learned batch sizes. */
 export const MOST_OBJECTS = 1000;
-/** Objects in the first requests of a type, while nothing is learned yet. */
+/** Number of objects in the first requests of a type, before a batch size is learned. */
 export const FIRST_OBJECTS = 100;
 
-/** The name by which commands and the log of what was forgotten mean the bookings. */
+/** Name of the bookings in commands, in place of a stream: `slotsync explain reservations`. */
 export const BOOKINGS = 'reservations';
 
 function findStreamNameFault(text: string): string | undefined {
@@ -628,8 +624,8 @@ export const streamSchema = z.strictObject({
 } satisfies Shape<StreamConfig>);
 
 /**
- * How complete (`B_`) and how certain (`C_`) a reservation is: every status with a begin and an end. A find that does not
- * name them hides five of the seven.
+ * Every status that a reservation with a begin and an end may have: how complete (`B_`) and how certain (`C_`) it is. A
+ * find that does not list the statuses omits reservations of five of the seven.
  */
 export const RESERVATION_STATUSES = [
   'B_COMPLETE',
@@ -641,7 +637,7 @@ export const RESERVATION_STATUSES = [
   'C_REJECTED',
 ] as const;
 
-/** The keys that find bookings in the mirror: all of them, or none. */
+/** Keys that locate the bookings, with the hint for a missing key. A configuration sets all or none. */
 const BOOKING_KEYS = {
   from: "a table or view such as 'campus.bookings', or { query: 'select …' }",
   key: 'a column name, or a list of column names for a composite key',
@@ -682,7 +678,7 @@ const reservations = z
       refuse(key, `is missing: ${BOOKING_KEYS[key]}`);
   });
 
-/** Share of the quota that readings of whole types use, where `verify.share` says nothing. */
+/** Default of `verify.share`: share of the quota for reads of all objects of a type. */
 export const DEFAULT_VERIFY_SHARE = 0.5;
 
 export const configSchema = z.strictObject({
@@ -797,13 +793,13 @@ export const configSchema = z.strictObject({
     .prefault({}),
 } satisfies Shape<SlotsyncConfig>);
 
-/** The configuration with every default filled in. */
+/** The configuration after parsing, with every default filled in. */
 export type ParsedConfig = z.output<typeof configSchema>;
 export type StreamDeclaration = ParsedConfig['streams'][string];
 
 /**
- * Types the configuration in an editor; returns it unchanged. With the names of your service, which `slotsync discover
- * --types` writes, an editor completes and checks every type and field.
+ * Types the configuration for an editor, and returns it unchanged. With the names that `slotsync discover --types`
+ * writes, the editor checks types and fields.
  */
 export function defineConfig<Service extends ServiceNames = ServiceNames>(
   config: SlotsyncConfig<NoInfer<Service>>,
@@ -811,11 +807,11 @@ export function defineConfig<Service extends ServiceNames = ServiceNames>(
   return config;
 }
 
-/** The schema reads whatever the types allow: compiled, not run. */
+/** Compile-time check that the schema accepts every configuration that the types allow. */
 export type ReadableConfig = Satisfied<SlotsyncConfig, z.input<typeof configSchema>>;
 type Satisfied<T extends Needed, Needed> = T;
 
-/** Every key of the configuration's objects, to suggest the one that was meant. */
+/** Returns all key names of the configuration, to suggest the nearest name for a misspelled key. */
 export function configKeys(): string[] {
   const keys = new Set<string>();
   const collect = (name: string, value: unknown) => {
@@ -826,14 +822,14 @@ export function configKeys(): string[] {
   return [...keys];
 }
 
-/** A fault of the configuration: its place, and what to write instead. */
+/** A fault of the configuration: its place, and a message with the correction. */
 export interface Fault {
-  /** Dotted path in the file: `streams.rooms.key`. */
+  /** Dotted path in the configuration file: `streams.rooms.key`. */
   path: string;
   message: string;
 }
 
-/** Characters of a place that are shown; a name in it may be long. */
+/** Maximum number of characters of a path in a message. Names within a path may be long. */
 const PLACE_SHOWN = 200;
 
 export function describeFault({ path, message }: Fault): string {

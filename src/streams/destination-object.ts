@@ -1,26 +1,26 @@
-// An object of the destination: creating, hashing, merging and comparing it.
+// An object of the destination: functions to create, hash, merge and compare it.
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 
-/** Properties beyond those that are understood, as the service answered them. */
+/** Properties of a service answer that slotsync does not interpret, but sends back with a write. */
 export type Carried = Readonly<Record<string, unknown>>;
 
 export interface FieldValues {
   fieldId: string;
   values: readonly string[];
-  /** Properties that a write sends back as they are. They are in no hash and in no comparison. */
+  /** Uninterpreted properties, which a write sends back unchanged. Hashes and comparisons ignore them. */
   carried?: Carried | undefined;
 }
 
-/** A whole object. Fields are sorted by id; fields without a value are left out. */
+/** A complete object of the service. Fields are sorted by id; fields without a value are left out. */
 export interface DestinationObject {
   extId: string;
   typeId: string;
   active: boolean;
   fields: readonly FieldValues[];
-  /** The external id as it is written, where the service compares another form of it. In no hash and in no comparison. */
+  /** Spelling of the external id in the row, if the service compares another form. Hashes ignore it. */
   spelling?: string | undefined;
-  /** Properties of the object that a write sends back as they are, for example its members. */
+  /** Uninterpreted properties of the object, such as its members, which a write sends back unchanged. */
   carried?: Carried | undefined;
 }
 
@@ -44,7 +44,7 @@ export function createObject(
   };
 }
 
-/** 128 bits of SHA-256 over the object's canonical text. */
+/** Returns 128 bits of SHA-256 over the object's canonical text, as base64url. */
 export function hashObject({ extId, typeId, active, fields }: DestinationObject): string {
   const canonical = JSON.stringify([
     extId,
@@ -55,7 +55,7 @@ export function hashObject({ extId, typeId, active, fields }: DestinationObject)
   return createHash('sha256').update(canonical).digest('base64url').slice(0, 22);
 }
 
-/** The mapped object over the one at the service: what the mapping does not own is kept, understood or not. */
+/** Merges `mapped` into the object at the service, which keeps its fields outside `owned`. */
 export function mergeObject(
   mapped: DestinationObject,
   there: DestinationObject | undefined,
@@ -72,19 +72,22 @@ export function mergeObject(
   return createObject(mapped.extId, mapped.typeId, mapped.active, fields, there.carried);
 }
 
-/** The owned part of an object, for a service that keeps what is not sent: an owned field without a value is emptied. */
+/**
+ * Returns the object with only its owned fields, for a service that keeps fields that are not sent. An owned field
+ * without a value is sent empty.
+ */
 export function patchOf<T extends DestinationObject>(object: T, owned: ReadonlySet<string>): T {
   const values = new Map(object.fields.map((given) => [given.fieldId, given.values]));
   const fields = [...owned].map((fieldId) => ({ fieldId, values: values.get(fieldId) ?? [] }));
   return { ...object, fields, carried: undefined };
 }
 
-/** Whether a write would change nothing: equal in type, state and every field. */
+/** Returns true if type, active state and all fields are equal, so that a write would change nothing. */
 export function isSameObject(a: DestinationObject, b: DestinationObject): boolean {
   return hashObject(a) === hashObject(b);
 }
 
-/** Names of the carried properties that differ. */
+/** Returns the names of the uninterpreted properties that differ. */
 export function diffCarried(from: DestinationObject, to: DestinationObject): string[] {
   const names = new Set([...Object.keys(from.carried ?? {}), ...Object.keys(to.carried ?? {})]);
   return [...names].filter((name) => !isDeepStrictEqual(from.carried?.[name], to.carried?.[name]));
@@ -96,7 +99,7 @@ export interface FieldChange {
   new: readonly string[];
 }
 
-/** The fields that a write would change, with `active` as one of them. */
+/** Returns the fields that a write would change. `active` counts as a field. */
 export function diffObjects(from: DestinationObject | undefined, to: DestinationObject): FieldChange[] {
   const table = (object: DestinationObject | undefined) =>
     new Map<string, readonly string[]>([
@@ -110,10 +113,13 @@ export function diffObjects(from: DestinationObject | undefined, to: Destination
     .filter((change) => JSON.stringify(change.old) !== JSON.stringify(change.new));
 }
 
-/** A change by a write. Without `old`, the object was not read before it. */
+/** A field in the history of writes. `old` is missing if the object was not read before the write. */
 export type WrittenField = Omit<FieldChange, 'old'> & Partial<Pick<FieldChange, 'old'>>;
 
-/** The fields that a write changes, as far as the object was read before it (`from`); otherwise those that it sends: `names`, or those with a value. */
+/**
+ * Returns the fields that a write changes, if the object was read before (`from`). Otherwise returns the fields that
+ * the write sends.
+ */
 export function writtenFields(to: DestinationObject, from?: DestinationObject, names?: Iterable<string>) {
   if (from) return diffObjects(from, to);
   const values = new Map(to.fields.map((field) => [field.fieldId, field.values]));

@@ -1,21 +1,21 @@
-// How the service compares external ids. Ids that it takes for one are one here: the form that it compares, the key, is what
-// the state holds, what rows are found by and what answers are matched by. Only a write carries the spelling of the row.
+// How the service compares external ids. All ids that the service treats as equal have one key. Everything uses the
+// key, except a write, which sends the spelling of the row.
 import { quoteLiteral } from '../text/sql-text.js';
 
-/** The steps of the comparison, in this order. Without any of them, ids are equal when they are the same text. */
+/** Steps that the service applies to external ids, in this order, before it compares them. */
 export interface ExternalIdRule {
   case?: 'sensitive' | 'insensitive' | undefined;
   normalize?: 'NFC' | undefined;
-  /** Blanks, tabs and line breaks at both ends do not count. */
+  /** If true, blanks, tabs and line breaks at both ends are ignored. */
   trim?: boolean | undefined;
-  /** The number of characters, from the beginning, that the service compares. */
+  /** Number of characters, from the beginning, that the service compares. */
   maxLength?: number | undefined;
 }
 
 const BLANKS = ' \t\n\v\f\r';
 const trim = (text: string) => text.replace(/^[ \t\n\v\f\r]+|[ \t\n\v\f\r]+$/g, '');
 
-/** The form of an external id that the service compares. `keySql` makes the same text of the same id. */
+/** Returns the form of an external id that the service compares. `keySql` computes the same text in PostgreSQL. */
 export function keyOf(rule: ExternalIdRule | undefined, extId: string): string {
   if (!rule) return extId;
   let key = rule.case === 'insensitive' ? extId.toLowerCase() : extId;
@@ -26,7 +26,7 @@ export function keyOf(rule: ExternalIdRule | undefined, extId: string): string {
   return rule.trim ? trim(cut) : cut;
 }
 
-/** SQL that computes `keyOf` of the SQL expression `extId`. JavaScript and SQL both lower the case as ICU's root locale does. */
+/** Returns SQL that computes `keyOf` of the SQL expression `extId`. Both use ICU's root locale for lower case. */
 export function keySql(rule: ExternalIdRule | undefined, extId: string): string {
   if (!rule) return extId;
   let key = rule.case === 'insensitive' ? `lower((${extId}) COLLATE "und-x-icu")` : extId;
@@ -36,23 +36,23 @@ export function keySql(rule: ExternalIdRule | undefined, extId: string): string 
   return rule.maxLength === undefined ? key : trimmed(`left(${key}, ${rule.maxLength})`);
 }
 
-/** The rule that a configuration declares. Undefined: external ids are compared character by character. */
+/** Returns the declared rule, or undefined if the declaration has no effect. */
 export function toRule(declared: ExternalIdRule | undefined): ExternalIdRule | undefined {
   const { case: letters, normalize, trim: trims, maxLength } = declared ?? {};
   return letters === 'insensitive' || normalize || trims || maxLength !== undefined ? declared : undefined;
 }
 
 /**
- * The shortest external id that is taken for a longer one which the service has cut, in characters. Below it one id is the beginning
- * of another by chance, as `room_1` of `room_10`.
+ * Minimum characters of an id that may be a truncated form of a longer id. Shorter ids may be prefixes by chance, for
+ * example `room_1` of `room_10`.
  */
 const LEAST_CUT = 12;
 const LOOSEST: ExternalIdRule = { case: 'insensitive', normalize: 'NFC', trim: true };
 
-/** Tells whether a service may store the sent id as the other one: in another case or form, without blanks, or cut. */
+/** Returns true if the service may have stored `sent` as `stored`: case changed, normalized, trimmed or cut. */
 export const isSimilarId = (stored: string, sent: string) => findSimilarIds([stored], [sent]).length > 0;
 
-/** Returns the sent ids that may be one of the stored ids: see `isSimilarId`. */
+/** Returns the sent ids that the service may have stored as one of `stored`: see `isSimilarId`. */
 export function findSimilarIds(stored: Iterable<string>, sent: readonly string[]): string[] {
   const known = new Set([...stored].map((extId) => keyOf(LOOSEST, extId)));
   return sent.filter((extId) => {
@@ -63,13 +63,13 @@ export function findSimilarIds(stored: Iterable<string>, sent: readonly string[]
   });
 }
 
-/** A rule as it is written in a configuration. */
+/** Returns the rule in the syntax of the configuration, for example `{ case: 'insensitive' }`. */
 export const describeRule = (rule: ExternalIdRule): string =>
   `{ ${Object.entries(rule)
     .map(([step, as]) => `${step}: ${typeof as === 'string' ? `'${as}'` : as}`)
     .join(', ')} }`;
 
-/** The shortest rule by which the two ids are one; undefined: no rule does. */
+/** Returns the rule with the fewest steps that makes the two ids equal, or undefined if no rule does. */
 export function findRule(stored: string, sent: string): ExternalIdRule | undefined {
   const steps: readonly ExternalIdRule[] = [
     { case: 'insensitive' },

@@ -1,5 +1,5 @@
-// External ids are made from a template of literals and columns. It is a template, not a function, so that SQL can find two
-// rows with the same id before anything is sent.
+// Parses and renders the template of an external id. A template is not a function, so that SQL can find rows with equal
+// ids before anything is sent.
 import type { Row } from './config-schema.js';
 import { keyOf, type ExternalIdRule } from './external-id-rule.js';
 import { toValues } from './field-values.js';
@@ -7,11 +7,11 @@ import { toValues } from './field-values.js';
 export type TemplatePart = { literal: string } | { column: string };
 export interface ExternalIdTemplate {
   parts: readonly TemplatePart[];
-  /** How the service compares the ids; undefined: character by character. */
+  /** How the service compares external ids. If undefined, ids are compared character by character. */
   rule: ExternalIdRule | undefined;
 }
 
-/** Parses `room_{room_code}`; returns the fault as text when it cannot. */
+/** Parses a template such as `room_{room_code}`. Returns the fault as text if the template is not valid. */
 export function parseTemplate(template: string, rule?: ExternalIdRule): ExternalIdTemplate | string {
   const parts: TemplatePart[] = [];
   let rest = template;
@@ -37,12 +37,12 @@ export function templateColumns({ parts }: Pick<ExternalIdTemplate, 'parts'>): s
   return parts.flatMap((part) => ('column' in part ? [part.column] : []));
 }
 
-/** The external id of a row, in the form that the service compares. Throws as `spellExternalId`. */
+/** Returns the external id of a row in the form that the service compares. Throws like `spellExternalId`. */
 export function renderExternalId(template: ExternalIdTemplate, row: Row): string {
   return keyOf(template.rule, spellExternalId(template, row));
 }
 
-/** The external id of a row as it is written. Throws a plain Error when a column it needs is empty. */
+/** Returns the external id of a row. Throws a plain Error if a column of it is empty or holds a list. */
 export function spellExternalId({ parts }: ExternalIdTemplate, row: Row): string {
   return parts
     .map((part) => {
@@ -57,7 +57,7 @@ export function spellExternalId({ parts }: ExternalIdTemplate, row: Row): string
     .join('');
 }
 
-/** Whether the template may give this external id for some row. */
+/** Returns true if the template may render this external id for some row. */
 export function mayGive(template: ExternalIdTemplate, externalId: string): boolean {
   const { prefix, suffix } = literalEnds(template);
   return (
@@ -67,7 +67,7 @@ export function mayGive(template: ExternalIdTemplate, externalId: string): boole
   );
 }
 
-/** Whether two templates may give the same external id. May say so where they cannot, never the other way round. */
+/** Returns true if two templates may render the same external id. May be a false positive. */
 export function mayCollide(a: ExternalIdTemplate, b: ExternalIdTemplate): boolean {
   const [one, other] = [literalEnds(a), literalEnds(b)];
   const isPrefix = one.prefix.startsWith(other.prefix) || other.prefix.startsWith(one.prefix);
@@ -75,7 +75,10 @@ export function mayCollide(a: ExternalIdTemplate, b: ExternalIdTemplate): boolea
   return isPrefix && isSuffix;
 }
 
-/** The texts every external id of the template begins and ends with. A rule may compose, or cut, what a column adds to them. */
+/**
+ * Returns the literal texts that begin and end every external id of a template. If the rule normalizes or truncates, a
+ * column's value may change both texts.
+ */
 function literalEnds({ parts, rule }: ExternalIdTemplate): { prefix: string; suffix: string } {
   if (rule?.normalize || rule?.maxLength !== undefined) return { prefix: '', suffix: '' };
   const textOf = (part: TemplatePart | undefined) =>
@@ -83,7 +86,7 @@ function literalEnds({ parts, rule }: ExternalIdTemplate): { prefix: string; suf
   return { prefix: textOf(parts[0]), suffix: textOf(parts.at(-1)) };
 }
 
-/** Whether different keys always give different external ids, and a key always the same one. */
+/** Returns true if the key alone determines the external id, and different keys always have different ids. */
 export function isIdentifiedByKey(key: readonly string[], template: ExternalIdTemplate): boolean {
   const columns = templateColumns(template);
   return !template.rule && key.length === 1 && columns.length === 1 && columns[0] === key[0];

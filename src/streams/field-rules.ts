@@ -1,38 +1,37 @@
-// Decides for each field of an object that exists whether it gets the mirror's value, or keeps the one at the service, which a
-// person may have entered. Pure.
+// Decides for each field of an existing object: write the mirror's value, or keep the service's value. Pure.
 import { createHash } from 'node:crypto';
 import { createObject, type DestinationObject } from './destination-object.js';
 
 /**
- * When a mapped value is written to an object that exists. `always`: with each write. `changed`: when it differs from the value
- * that was accepted last. `onCreate`: never. `whenEmpty`: while the field has no value at the service.
+ * When a mapped value is written to an existing object. `always`: with each write. `changed`: if the value differs from
+ * the one accepted last. `onCreate`: never. `whenEmpty`: while the field has no value at the service.
  */
 export const WRITE_RULES = ['always', 'changed', 'onCreate', 'whenEmpty'] as const;
 export type WriteRule = (typeof WRITE_RULES)[number];
 
 export interface FieldRule {
   write: WriteRule;
-  /** The mapping adds its values to those at the service, and removes only values that it has added. */
+  /** If true, the mapping adds its values to those at the service, and removes only values that it added before. */
   add: boolean;
-  /** A mapped null empties the field (`clear`), or leaves it as it is. */
+  /** Effect of a mapped null: `clear` empties the field, `keep` leaves the service's value. */
   ifNull: 'clear' | 'keep';
 }
 
-/** The rule of a field without one of its own. */
+/** The rule of a field whose configuration has no rule. */
 export const DEFAULT_RULE: FieldRule = { write: 'always', add: false, ifNull: 'clear' };
 
-/** Rules by field id, without fields of the default rule. */
+/** Rules by field id. Fields with the default rule are left out. */
 export type FieldRules = ReadonlyMap<string, FieldRule>;
 
-/** The option of the rule that keeps the value of the service. */
+/** Option of a field's rule that made a write keep the service's value. */
 export type KeptBy = 'write' | 'ifNull';
 
-/** A field that a write leaves as it is. */
+/** A field whose value at the service a write keeps. */
 export interface KeptField {
   field: string;
   keptBy: KeptBy;
   rule: FieldRule;
-  /** The mapped values, and those at the service. */
+  /** Values of the field: mapped from the mirror (`here`), and at the service (`there`). */
   here: readonly string[];
   there: readonly string[];
 }
@@ -41,24 +40,24 @@ interface FieldFacts {
   field: string;
   rule: FieldRule;
   mapped: readonly string[];
-  /** At the service. */
+  /** Values of the field at the service. */
   there: readonly string[];
   accepted: AcceptedFields;
 }
 
-/** Tokens by which the state knows the values of the fields of an object that were accepted last. */
+/** Tokens (short hashes) of the field values of an object that the service accepted last. */
 export type AcceptedFields = ReadonlySet<string>;
 
 const TOKEN_LENGTH = 8;
-/** Some 42 bits over a text: as long as a hash may be that each field of each record keeps. `mark`: the kind, where it has one. */
+/** Returns a hash token of about 42 bits; the state stores one per field and record. `mark` is its kind. */
 const tokenOf = (mark: string, ...parts: readonly unknown[]): string =>
   (mark + createHash('sha256').update(JSON.stringify(parts)).digest('base64url')).slice(0, TOKEN_LENGTH);
 
-// After a write whose answer was lost the state drops the tokens without a mark: FIELDS_IN_DOUBT in record-state.ts. The service may
-// hold what that write said, and `changed` must not take it for a person's value. Values that were added stay known.
+// `FIELDS_IN_DOUBT` (record-state.ts) drops tokens without a mark after a write whose answer was lost. Otherwise
+// `changed` could take the value of that write for a person's value.
 const valuesToken = (field: string, values: readonly string[]) => tokenOf('', field, values);
 const addedToken = (field: string, value: string) => tokenOf('+', field, value);
-/** The wish of an operator that the mirror wins once. */
+/** Token for an operator's wish that the mirror's value wins at the next write. */
 const takeToken = (field: string) => tokenOf('!', field);
 
 export function parseAccepted(text: string | null | undefined): AcceptedFields {
@@ -66,9 +65,10 @@ export function parseAccepted(text: string | null | undefined): AcceptedFields {
 }
 
 /**
- * The text that the state keeps of an accepted object, as the mapping made it: eight characters for each field with `write:
- * 'changed'`, and for each value of a field with `add`. Null: no rule needs one. `before`: the text so far. Values that were added
- * stay known while a null keeps them; undefined `there`: all of them.
+ * Returns the tokens of an accepted object as text for the state: one for each field with `write: 'changed'`, and one
+ * for each value of a field with `add`. Returns null if no rule needs tokens.
+ *
+ * `before` is the previous text. Its added values stay while a null keeps them; if `there` is undefined, all stay.
  */
 export function acceptedText(
   rules: FieldRules,
@@ -91,12 +91,12 @@ export function acceptedText(
   return tokens.length === 0 ? null : [...new Set(tokens)].join('');
 }
 
-/** The text that lets the mirror win in these fields at the next write. It is added to the text of the accepted object. */
+/** Returns the text that makes the mirror win in these fields at the next write. */
 export const takeText = (fields: readonly string[]): string => fields.map(takeToken).join('');
 
 /**
- * The text that lets the mirror win, at the second write of an object, in references that its first write has left out. Not in those
- * that the object had before the first write. `standing`: the object before the write; undefined: there was none.
+ * Returns the text that makes the mirror win at an object's second write, in reference fields that its first write left
+ * out. Fields with a value before the first write are excluded. `standing` is the object at that time.
  */
 export function takeLater(
   fields: readonly string[],
@@ -104,13 +104,13 @@ export function takeLater(
   standing: DestinationObject | undefined,
 ): string {
   const accepted = parseAccepted(before.acceptedFields);
-  // A first write whose answer was lost may have made the object.
+  // If the answer of a first write was lost, that write may have created the object.
   const isMade = before.objectHash === null && (!standing || before.inDoubt);
   const isEmpty = (field: string) => !standing?.fields.some(({ fieldId }) => fieldId === field);
   return takeText(fields.filter((field) => (isMade && isEmpty(field)) || accepted.has(takeToken(field))));
 }
 
-/** Decides one field of an object that exists. `keptBy`: the service's values win by this option. */
+/** Decides the values of one field. `keptBy` names the option by which the service's values win. */
 export function decideField({ field, rule, mapped, there, accepted }: FieldFacts): {
   values: readonly string[];
   keptBy?: KeptBy;
@@ -131,8 +131,8 @@ export function decideField({ field, rule, mapped, there, accepted }: FieldFacts
 }
 
 /**
- * The object with the values that its rules choose, and the fields that keep those of the service. `acceptedBefore`: the text that
- * the state keeps of the object; without it every value counts as changed.
+ * Returns the object with the values that the rules choose, and the fields that keep the service's values.
+ * `acceptedBefore` is the stored text of tokens; without it, every value counts as changed.
  */
 export function applyRules(
   rules: FieldRules,
@@ -163,15 +163,15 @@ export function applyRules(
   return { object: spelling === undefined ? object : { ...object, spelling }, kept };
 }
 
-/** Kept fields whose values differ on the two sides. */
+/** Returns the kept fields whose values differ between mirror and service. */
 export const differingOf = (kept: readonly KeptField[]): KeptField[] =>
   kept.filter(({ here, there }) => JSON.stringify(here) !== JSON.stringify(there));
 
-/** The option that keeps a field, as it is written in the configuration. */
+/** Returns the option that keeps a field, in the syntax of the configuration. */
 export const nameOfRule = ({ keptBy, rule }: Pick<KeptField, 'keptBy' | 'rule'>): string =>
   keptBy === 'ifNull' ? "ifNull: 'keep'" : `write: '${rule.write}'`;
 
-/** A kept field as commands print it with `--json`. */
+/** Returns a kept field in the form of the commands' `--json` output. */
 export const keptToJson = (kept: KeptField) => ({
   field: kept.field,
   there: kept.there,

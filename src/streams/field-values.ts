@@ -1,19 +1,19 @@
-// The destination stores lists of texts. Here a value becomes one.
+// Converts a value of the mirror to the list of texts that the destination stores.
 import type { FieldValue } from './config-schema.js';
 
 /**
- * A value of the mirror that no text can express at the service: NaN, an infinity, a date of which YYYY-MM-DD cannot be
- * said. The mapping that uses it fails, so that it never arrives as a text that reads like a value.
+ * A value of the mirror without a text form at the service: NaN, an infinity, or a date that has no YYYY-MM-DD form.
+ * Mapping such a value fails, so that no misleading text is sent.
  */
 export class UnfitValue {
-  /** As PostgreSQL prints it. */
+  /** The value as PostgreSQL prints it. */
   readonly text: string;
 
   constructor(text: string) {
     this.text = text;
   }
 
-  /** In words that hold nothing of a person. */
+  /** Describes the value without personal data, for an error message. */
   describe(): string {
     if (/nan|infinity/i.test(this.text)) return this.text;
     return this.text.includes('BC') ? 'a date before the year 1' : 'a date after the year 9999';
@@ -25,9 +25,8 @@ export class UnfitValue {
 }
 
 /**
- * A column's or function's value as the destination's list of texts: null and undefined send nothing,
- * a list becomes several values, dates become YYYY-MM-DD (in UTC when a Date).
- * Throws a plain Error that says what cannot be sent.
+ * Converts a value of a column or function to a list of texts. Null becomes an empty list, and a Date becomes
+ * YYYY-MM-DD in UTC. Throws a plain Error for a value that cannot be sent.
  */
 export function toValues(value: FieldValue): string[] {
   if (value === null || value === undefined) return [];

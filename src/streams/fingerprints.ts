@@ -1,15 +1,14 @@
-// Short texts of everything that decides what is planned and sent, to be compared: a run belongs to the configuration that
-// it was started with, and a process with another one leaves it alone.
+// Fingerprints: hashes of everything that affects what is planned and sent. A process does not work the runs of a
+// configuration with another fingerprint.
 import { createHash } from 'node:crypto';
 
-/** The fingerprints of the declarations of one configuration. */
 export interface Fingerprints {
-  /** The fingerprint of all streams together. */
+  /** Fingerprint of all streams together. */
   configuration: string;
   streams: Readonly<Record<string, string>>;
 }
 
-/** A text of 16 characters, which may be part of a queue's name. Functions count by their source text. */
+/** Returns a hash of 16 hexadecimal characters, for a queue's name. A function counts by its source text. */
 export function fingerprintOf(value: unknown): string {
   const text = JSON.stringify(value, (_, part: unknown) =>
     typeof part === 'function' ? part.toString() : part,
@@ -24,7 +23,7 @@ export function fingerprintsOf(streams: Iterable<{ name: string; declaration: st
   return { configuration: fingerprintOf(ofStreams), streams: Object.fromEntries(ofStreams) };
 }
 
-/** The streams of a run that this configuration declares otherwise, or does not know. */
+/** Returns the run's streams that this configuration does not have or declares differently. */
 export function differingStreams(
   ofRun: Fingerprints['streams'] | null,
   { streams }: Pick<Fingerprints, 'streams'>,

@@ -1,8 +1,7 @@
-// The freezes that the configuration declares: times in which nothing of a stream is written.
+// Freezes in the configuration: periods in which no record of a stream is written.
 import { parseTime } from '../time/zoned-time.js';
 import type { Fault, ParsedConfig } from './config-schema.js';
 
-/** Nothing of the stream is written from `beginsAt` to `endsAt`. */
 export interface Freeze {
   stream: string;
   beginsAt: Date;
@@ -10,7 +9,7 @@ export interface Freeze {
   reason: string;
 }
 
-/** Resolves the declarations to a freeze for each stream and time; faults are added to `faults`. `names`: all streams. */
+/** Resolves the declared freezes to one freeze per stream and period. `names` lists all streams. */
 export function resolveFreezes(
   { freeze, schedule }: Pick<ParsedConfig, 'freeze' | 'schedule'>,
   names: readonly string[],

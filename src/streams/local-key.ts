@@ -1,29 +1,28 @@
-// A row's key as one text. A single column is used as it is; several are joined by `|`, with `|` and
-// `\` inside a part escaped by `\`, so that two different keys never read the same. A key that no index takes is shortened:
-// its record is given up, and has to be found again by a name that stays.
+// The key of a row as one text. Parts are joined by `|` and escaped, so that different keys have different texts. A key
+// too long for an index of the state is shortened, so that its record, which is given up, can be found again.
 import { createHash } from 'node:crypto';
 import { plural } from '../text/format.js';
 
-/** Bytes of UTF-8 that a key or an external id may have. An index of the state takes it, with what stands beside it. */
+/** Maximum UTF-8 bytes of a key or an external id, so that it fits an index of the state. */
 export const MAX_ID_BYTES = 1024;
 
-/** Characters of a shortened key that are the key's own, and what stands between them and the hash. */
+/** A shortened key consists of the first `kept` characters of the key, the `mark`, and a hash. */
 export const SHORTENED = { kept: 64, mark: '~sha256:' } as const;
-/** How a shortened key ends, for regular expressions of JavaScript and of PostgreSQL. */
+/** End of a shortened key, as a regular expression for both JavaScript and PostgreSQL. */
 export const SHORTENED_KEY = `${SHORTENED.mark}[0-9a-f]{64}$`;
 const IS_SHORTENED = new RegExp(SHORTENED_KEY);
 
-/** Whether an index of the state cannot take it. */
+/** Returns true if the text has too many bytes for an index of the state. */
 export function isTooLong(text: string): boolean {
   return text.length > MAX_ID_BYTES / 4 && Buffer.byteLength(text) > MAX_ID_BYTES;
 }
 
-/** Whether the state can hold it as an external id. What the service answers may be anything. */
+/** Returns true if the state can store the text as an external id. The service may answer with any text. */
 export function isStorable(externalId: string): boolean {
   return !isTooLong(externalId) && !externalId.includes('\0') && externalId.isWellFormed();
 }
 
-/** A key as readings of the mirror present it: one that is too long as its beginning and its hash. */
+/** Returns a too long key as its beginning and its hash, as the mirror's SQL does. Other keys are unchanged. */
 export function shortenKey(key: string): string {
   if (!isTooLong(key)) return key;
   const kept = Array.from(key.slice(0, 2 * SHORTENED.kept))
@@ -32,28 +31,28 @@ export function shortenKey(key: string): string {
   return kept + SHORTENED.mark + createHash('sha256').update(key).digest('hex');
 }
 
-/** Whether a key is a shortened one. What reads like one counts as one. */
+/** Returns true if the key has the form of a shortened key. Any key of this form counts as shortened. */
 export function isShortenedKey(key: string): boolean {
   return key.length > SHORTENED.mark.length + 64 && IS_SHORTENED.test(key);
 }
 
-/** How the keys of objects that no row has begin: those of rows must not. */
+/** Prefix of the keys of records whose object has no row. Keys of rows must not begin with it. */
 const FORMER = '#former ';
 
-/** The key of the record that keeps an object which no row has. */
+/** Returns the key of a record that keeps an object without a row, by the external id of that object. */
 export const formerKey = (externalId: string): string => shortenKey(FORMER + externalId);
 
-/** Whether a row has a key that is kept for objects which no row has. */
+/** Returns true if the key is reserved for records whose object has no row. */
 export const isReservedKey = (key: string): boolean => key.startsWith(FORMER);
 
-/** Joins the parts of a key, as the mirror's SQL does (mirror/source-sql.ts). */
+/** Joins the parts of a key in the same way as the SQL of mirror/source-sql.ts. */
 export function joinKey(parts: readonly string[]): string {
   const [only] = parts;
   if (parts.length === 1 && only !== undefined) return only;
   return parts.map((part) => part.replace(/[\\|]/g, '\\$&')).join('|');
 }
 
-/** The parts of a joined key; undefined when it does not have that many. */
+/** Splits a joined key into its parts. Returns undefined if the number of parts is not `count`. */
 export function splitKey(key: string, count: number): string[] | undefined {
   if (count === 1) return [key];
   const parts: string[] = [''];
@@ -66,6 +65,6 @@ export function splitKey(key: string, count: number): string[] | undefined {
   return parts.length === count ? parts : undefined;
 }
 
-/** The fault of a stream in which `count` rows have the key of a row before them, and some of these keys. */
+/** Describes repeated keys as a fault of a stream. `count` rows repeat the key of an earlier row. */
 export const describeRepeatedKeys = (count: number, keys: readonly string[]): string =>
   `the key is not unique: ${plural(count, 'row')} ${count === 1 ? 'repeats' : 'repeat'} a key, such as ${keys.map((key) => `'${key}'`).join(', ')}`;

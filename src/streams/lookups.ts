@@ -1,5 +1,4 @@
-// Lookups translate codes of the mirror into values of the service. Pure: where a lookup is a table, its content is read by
-// callers that know the mirror.
+// Lookups translate codes of the mirror into values of the service. Pure: callers read lookup tables from the mirror.
 import { createHash } from 'node:crypto';
 import { messageOf, type SlotsyncError } from '../errors/errors.js';
 import { suggestName } from '../text/nearest-name.js';
@@ -13,43 +12,45 @@ import type {
 } from './config-schema.js';
 import { parseSource, type Source } from './source.js';
 
-/** How a field is computed: a column, a function of the row, or a column whose codes are translated. */
+/** Source of a field's value: a column, a function of the row, or a column whose codes a lookup translates. */
 export type FieldSource = string | FieldFunction | Required<LookupField>;
 
-/** Code to value. A code without a value sends nothing. */
+/** Values by code. A null sends no value. */
 export type LookupContent = ReadonlyMap<string, string | null>;
 
-/** The place of the codes that a table of the mirror translates. */
+/** A table of the mirror with codes (column `key`) and their values (column `value`). */
 export interface LookupTable {
   source: Source;
   key: string;
   value: string;
 }
 
-/** A lookup of the configuration; of a table, without its content. */
+/** A lookup of the configuration. The content of a table is read later, by each plan. */
 export type Lookup = { content: LookupContent } | { table: LookupTable };
 
-/** The lookups that the fields of one declaration use, by name. */
 export interface UsedLookups {
   contents: ReadonlyMap<string, LookupContent>;
-  /** Their contents are read when a run is planned. */
+  /** Lookups whose content is read from the mirror when a run is planned. */
   tables: ReadonlyMap<string, LookupTable>;
-  /** A table of them could not be read: nothing can be mapped. */
+  /** Error of a lookup table that could not be read. If set, no row can be mapped. */
   fault?: SlotsyncError | undefined;
-  /** The fingerprint of the stream without the contents of its tables. */
+  /** Fingerprint of the stream, excluding the contents of its lookup tables. */
   unread?: bigint | undefined;
 }
 
-/** More codes than this are no lookup: they are kept in memory. */
+/** Maximum number of codes in a lookup table, because all codes are held in memory. */
 export const MOST_CODES = 100_000;
 
-/** Reads a CSV beside the configuration file: its codes, in order, each with its line. Throws a fault as text. */
+/**
+ * Reads a CSV file beside the configuration file. Returns its codes in file order, each with its line number. Throws an
+ * error whose message is the fault.
+ */
 export type ReadLookupFile = (
   file: string,
   columns: readonly [key: string, value: string],
 ) => { line: number; code: string; value: string }[];
 
-/** Resolves the declared lookups; faults are added to `faults`. */
+/** Resolves the declared lookups. Adds each fault to `faults` instead of throwing. */
 export function resolveLookups(
   declared: ParsedConfig['lookups'],
   readFile: ReadLookupFile,
@@ -76,7 +77,7 @@ export function resolveLookups(
 
 type Declared = ParsedConfig['lookups'][string];
 
-/** Codes may be called so too: then one of the three is missing. */
+/** A table or a file has all three keys. An inline lookup is assumed not to have codes with all three names. */
 const isTable = (lookup: Declared): lookup is LookupSource =>
   ['from', 'key', 'value'].every((key) => Object.hasOwn(lookup, key));
 const isFile = (lookup: Declared): lookup is LookupFile =>
@@ -105,7 +106,7 @@ function readContent(
   return content;
 }
 
-/** The lookups that these fields use; an unknown name is a fault. `path`: the place of the declaration. */
+/** Returns the lookups that these fields use. An unknown name is added to `faults`. */
 export function useLookups(
   fields: Readonly<Record<string, FieldSource>>,
   lookups: ReadonlyMap<string, Lookup>,
@@ -129,7 +130,7 @@ export function useLookups(
   return { contents, tables };
 }
 
-/** The values of a code. Throws a plain Error, which does not name the code, when the lookup does not have it. */
+/** Returns the values of a code. Throws a plain Error, which does not name the code, for an unknown code. */
 export function translate(
   { contents, fault }: UsedLookups,
   { column, lookup, otherwise }: Required<LookupField>,
@@ -145,7 +146,7 @@ export function translate(
   throw new Error(`column ${column} holds a code that lookup '${lookup}' does not have`);
 }
 
-/** A declaration with these contents of its tables. The fingerprint of a stream changes with them. */
+/** Returns the declaration with the contents of its lookup tables, which become part of its fingerprint. */
 export function fillLookups<T extends { lookups: UsedLookups; fingerprint?: bigint }>(
   declared: T,
   read: ReadonlyMap<string, LookupContent>,
@@ -159,7 +160,7 @@ export function fillLookups<T extends { lookups: UsedLookups; fingerprint?: bigi
   return { ...declared, lookups, fingerprint };
 }
 
-/** A content as one list, in the order of its codes. */
+/** Returns a lookup's name and content, sorted by code so that equal contents have equal fingerprints. */
 export function listContent([name, content]: readonly [string, LookupContent]) {
   return [name, [...content].sort(([a], [b]) => (a < b ? -1 : 1))] as const;
 }

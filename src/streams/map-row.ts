@@ -1,4 +1,5 @@
-// From a row to an object. Pure: references are named here and resolved by callers that know the state.
+// Maps a row of the mirror to an object of the service. Pure: mapping only names the references; callers resolve them
+// from the state.
 import type { Row } from './config-schema.js';
 import { messageOf } from '../errors/errors.js';
 import { spellExternalId } from './external-id.js';
@@ -17,17 +18,17 @@ export interface NeededReference {
 
 export interface MappedRow {
   extId: string;
-  /** As it is written, where the service compares another form of it. */
+  /** The external id as the row spells it, if the service compares a different form. */
   spelling: string | undefined;
   values: ReadonlyMap<string, readonly string[]>;
   references: readonly NeededReference[];
 }
 
-/** The row cannot become an object. The message names the place in the configuration. */
+/** Error of a row that cannot be mapped to an object. The message begins with the place in the configuration. */
 export class MappingError extends Error {
   override readonly name = 'MappingError';
   readonly code: MappingErrorCode;
-  /** In the configuration; the message begins with it. */
+  /** Place in the configuration, such as `rooms.externalId`. */
   readonly place: string;
   constructor(code: MappingErrorCode, place: string, reason: string, options?: ErrorOptions) {
     super(`${place}: ${reason}`, options);
@@ -37,10 +38,7 @@ export class MappingError extends Error {
 }
 export type MappingErrorCode = 'mapping_failed' | 'key_too_long' | 'external_id_too_long';
 
-/**
- * Maps one row; throws MappingError with the place and the reason. `linkedId`: the external id of the object that the
- * record is linked to, in place of the template's.
- */
+/** Maps one row, or throws MappingError. `linkedId`, if given, replaces the external id of the template. */
 export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
   const guarded = guardColumns(row);
   const idPath = `${stream.name}.externalId`;
@@ -65,24 +63,27 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
   return { extId, spelling: spelling === extId ? undefined : spelling, values, references };
 }
 
-/** The values of one field. The row is guarded: see `guardColumns`. Throws a plain Error. */
+/** Returns the values of one field. The row must come from `guardColumns`. Throws a plain Error. */
 export function readField(from: FieldSource, row: Row, lookups: UsedLookups): string[] {
   if (typeof from === 'function') return toValues(from(row)).map(requireText);
   if (typeof from === 'string') return toValues(row[from]);
   return toValues(row[from.column]).flatMap((code) => translate(lookups, from, code));
 }
 
-/** Columns cannot hold such a text; neither the state nor every service takes it. */
+/** Throws for text of a function that the state cannot store. PostgreSQL columns cannot hold such text. */
 function requireText(text: string): string {
   if (text.includes('\0') || !text.isWellFormed())
     throw new Error('a text with a NUL character or half a character cannot be sent');
   return text;
 }
 
-/** The first reference that an object is sent without. `ruled`: the fields of all such references that have rules. */
+/** The first reference that an object is sent without. `ruled`: all left-out fields that have rules. */
 export type LeftOut = NeededReference & { ruled: readonly string[] };
 
-/** The whole object, once every reference is an external id. References of which `externalIdOf` returns null are left out. */
+/**
+ * Returns the complete object, or the first reference without an external id. A reference is left out of the object if
+ * `externalIdOf` returns null.
+ */
 export function toObject(
   stream: Stream,
   mapped: MappedRow,
@@ -103,7 +104,7 @@ export function toObject(
   return { object: spelling === undefined ? object : { ...object, spelling }, leftOut };
 }
 
-/** No key when a column is null; several when a single column holds a list. */
+/** Returns the keys that a row refers to: none if a column is null, several if one column holds a list. */
 export function referencedKeys(row: Row, key: readonly string[]): string[] {
   const parts = key.map((column) => toValues(row[column]));
   const [only] = parts;
@@ -121,8 +122,8 @@ export function referencedKeys(row: Row, key: readonly string[]): string[] {
 }
 
 /**
- * A row that throws for a column it does not have, since a typo would otherwise empty a field without an error; and for a
- * value that cannot be sent, since a function might make text of it.
+ * Returns a proxy that throws when a missing column is read, because a typo would otherwise silently clear a field.
+ * Also throws for a value that cannot be sent.
  */
 export function guardColumns(row: Row): Row {
   return new Proxy(row, {
@@ -142,7 +143,7 @@ export function guardColumns(row: Row): Row {
   });
 }
 
-/** No index of the state would take it. */
+/** Throws MappingError if the text is too long for an index of the state. */
 function refuseTooLong(text: string, path: string, code: MappingErrorCode, what: string): void {
   if (isTooLong(text)) throw new MappingError(code, path, `${what} is longer than ${MAX_ID_BYTES} bytes`);
 }

@@ -1,30 +1,30 @@
-// The source that rows come from, and how the configuration writes it.
+// Sources of rows in the mirror, as the configuration declares them.
 
 export interface SourceQuery {
-  /** A SELECT. Its columns are the row. */
+  /** A SELECT. Its columns are the columns of the row. */
   query: string;
 }
 
 export interface SourceTable {
-  /** A table or view. */
+  /** Name of a table or view. */
   table: string;
-  /** The columns that are read. They are the row: no other column is read, and changes in other columns do not count. */
+  /** Columns that make up the row. Other columns are not read, and changes in them do not count. */
   columns: string[];
 }
 
-/** A table or view by its name, some columns of one, or a query. */
+/** Source of rows: the name of a table or view, some columns of one, or a query. */
 export type SourceDeclaration = string | SourceTable | SourceQuery;
 
-/** Whether policies of row-level security may hide rows of a source. Unless it says so, PostgreSQL raises an error where one would. */
+/** `filtered`: row-level security may hide rows of the source. Otherwise hidden rows are an error of PostgreSQL. */
 export interface RowSecurity {
   rowSecurity?: 'filtered' | undefined;
 }
 
-/** A relation by its (literal) name parts, with the only columns of it that are read, or a query. */
+/** A parsed source: the name parts of a relation, optionally with the only columns that are read, or a query. */
 export type Source = ({ table: readonly string[]; columns?: readonly string[] } | { query: string }) &
   RowSecurity;
 
-/** Resolves a source; returns the fault as text when it cannot. */
+/** Parses a declared source. Returns the fault as text if the table's name is not valid. */
 export function parseSource(from: SourceDeclaration): Source | string {
   if (typeof from === 'string') return parseTable(from);
   if ('query' in from) return from;
@@ -32,7 +32,7 @@ export function parseSource(from: SourceDeclaration): Source | string {
   return typeof source === 'string' ? source : { ...source, columns: from.columns };
 }
 
-/** Parses `schema.table`, parts optionally in double quotes; returns the fault as text when it cannot. */
+/** Parses `schema.table`, where parts may be quoted. Returns the fault as text if the name is not valid. */
 export function parseTable(name: string): Source | string {
   const parts = [...name.matchAll(/\s*(?:"((?:[^"]|"")+)"|([^".\s]+))\s*(\.|$)/gy)];
   const last = parts.at(-1);
@@ -42,5 +42,5 @@ export function parseTable(name: string): Source | string {
   return { table: parts.map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '') };
 }
 
-/** Megabytes of a row of the mirror as text, unless its stream says otherwise; and of the whole of a lookup. */
+/** Default maximum size of a row as text, in megabytes. Also the maximum of a whole lookup table. */
 export const ROW_LIMIT_MEGABYTES = 16;

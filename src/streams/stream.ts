@@ -1,5 +1,5 @@
-// Resolves the declarations of the configuration file to streams: templates parsed, references checked, levels known.
-// All faults are collected; nothing stops at the first.
+// Resolves the declarations of the configuration to streams. Collects all faults, so that one check reports all of
+// them.
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type {
@@ -23,75 +23,73 @@ export type { Source };
 interface Reference {
   fieldId: string;
   stream: string;
-  /** Columns of this stream that hold the other's local key. */
+  /** Columns of this stream that hold the local key of the referenced record. */
   key: readonly string[];
 }
 
-/** The declarations that a stream and the bookings have in common. */
+/** Properties that a stream and the bookings have in common. */
 export interface DeclaredSource {
   source: Source;
   key: readonly string[];
   externalId: ExternalIdTemplate;
   fields: ReadonlyMap<string, FieldSource>;
   lookups: UsedLookups;
-  /** Megabytes of a row as text; of a larger one no value is read. */
+  /** Maximum size of a row as text, in megabytes. Values of a larger row are not read. */
   rowLimitMegabytes: number;
 }
 
 type SourceKey = 'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields' | 'rowLimitMegabytes';
-/** The source of a stream or of the bookings, as it is declared. */
 type SourceDeclaration = Omit<Pick<StreamDeclaration, SourceKey>, 'fields'> & {
   fields: Readonly<Record<string, FieldSource>>;
 };
 
-/** A kind of record that is synced. */
+/** A kind of record that is synced, resolved from its declaration. */
 export interface Stream
   extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references' | 'write' | 'retire'> {
   name: string;
   retire: 'keep' | 'deactivate';
-  /** Fields that a retirement sets, with their values. */
+  /** Values by field that a deactivation also writes. */
   retireFields: ReadonlyMap<string, readonly string[]>;
   references: readonly Reference[];
-  /** External ids of the types that its objects may have at the service: `type`, and the subtypes. */
+  /** External ids of the types that the stream's objects may have: `type` and the subtypes. */
   objectTypes: ReadonlySet<string>;
-  /** Field ids that the mapping fills, references included. */
+  /** Ids of the fields that the mapping fills, including references. */
   owned: ReadonlySet<string>;
-  /** Rules of owned fields that do not simply get the mapped value. */
+  /** Rules of owned fields. Fields with the default rule, which always write the mapped value, are left out. */
   rules: FieldRules;
-  /** 0 refers to no other stream; a stream is sent after all of lower level. */
+  /** Sending order: a stream is sent after all streams of lower level. */
   level: number;
   /**
-   * Its external ids follow from its keys alone, and no other stream may give one of them: then the claim on a record is
-   * the claim on its object.
+   * True if only the key determines the external id, and no other stream may have that id. Then a claim on a record is
+   * also a claim on its object.
    */
   ownsIds: boolean;
-  /** Changes when the declaration does, so that a new mapping is applied to every row. Seeds the row hash. */
+  /** Hash of the mapping. Seeds the row hashes, so that a changed mapping makes every row count as changed. */
   fingerprint: bigint;
-  /** Changes with everything that decides what is planned and sent: also with options that change no object. */
+  /** Hash of everything that affects what is planned and sent, including options that change no object. */
   declaration: string;
 }
 
-/** A stream before the others are known. */
+/** A resolved stream without the properties that depend on the other streams. */
 type Unleveled = Omit<Stream, 'level' | 'ownsIds' | 'declaration'>;
 
-/** The parts of a configuration that its streams depend on, beside themselves. */
+/** Parts of a configuration, besides its streams, that the resolution of a stream depends on. */
 interface Surroundings {
-  /** Streams that are declared with faults of their own: they may be referred to. */
+  /** Names of streams whose own declaration has faults. Other streams may still refer to them. */
   unreadable?: ReadonlySet<string>;
   lookups?: ReadonlyMap<string, Lookup>;
-  /** How the service compares external ids. */
   rule?: ExternalIdRule | undefined;
-  /** A hash of the configuration file and of what it imports: a function may use all of it. */
+  /** Hash of the configuration file and of its imports. A function of the row may use all of them. */
   modules?: string;
-  /** A hash of the dialect and of what it imports. */
+  /** Hash of the dialect file and of its imports. */
   dialect?: string | undefined;
 }
 
-/** Whether objects of a stream are read before they are written. `patches`: the service keeps what is not sent. */
+/** Returns true if objects are read before they are written. `patches`: the service keeps fields that are not sent. */
 export const readsFirst = ({ owns, rules }: Stream, { patches }: { patches: boolean }): boolean =>
   owns === 'fields' && (!patches || rules.size > 0);
 
-/** Resolves all declarations, parents first; faults are added to `faults`. */
+/** Resolves all declarations, sorted by level. Adds each fault to `faults` instead of throwing. */
 export function resolveStreams(
   streams: ParsedConfig['streams'],
   faults: Fault[],
@@ -131,11 +129,11 @@ export function resolveStreams(
     .sort((a, b) => a.level - b.level);
 }
 
-/** Whether an operation of a stream is sent. */
+/** Returns true if the stream's `operations` allow sending this operation. */
 export const sends = ({ operations }: Pick<Stream, 'operations'>, operation: StreamOperation): boolean =>
   operations?.includes(operation) ?? true;
 
-/** Streams by the types of their objects: those that have one in common, or have it with a third one, are in one group. */
+/** Groups streams that have an object type in common, directly or through further streams. */
 export function groupByTypes(all: Iterable<Stream>): { types: Set<string>; streams: Stream[] }[] {
   const streams = [...all];
   const groups: Set<string>[] = [];
@@ -159,7 +157,7 @@ function ownsIds({ name, key, externalId }: Identified, all: readonly Identified
   );
 }
 
-/** Whether objects of a stream depend on how another one is declared: it is referred to, or may give the same external ids. */
+/** Returns true if a stream's objects depend on the declaration of `other`, by a reference or a shared external id. */
 function concerns({ name, externalId, references }: Unleveled, other: Unleveled): boolean {
   return (
     other.name !== name &&
@@ -167,14 +165,14 @@ function concerns({ name, externalId, references }: Unleveled, other: Unleveled)
   );
 }
 
-/** Keys of the streams that can be read, and names of the others. */
+/** Key columns by stream, and names of the streams whose declaration has faults. */
 interface DeclaredStreams {
   known: ReadonlyMap<string, readonly string[]>;
   unreadable?: ReadonlySet<string>;
 }
 
 interface Declared extends Required<Omit<Surroundings, 'dialect'>>, DeclaredStreams {
-  /** Templates of external ids, by stream. */
+  /** Templates of external ids, by stream name. */
   templates: ReadonlyMap<string, string>;
   unreadable: ReadonlySet<string>;
 }
@@ -230,7 +228,7 @@ function resolveStream(
   };
 }
 
-/** Takes the rules of fields and references apart from where their values come from. */
+/** Separates the rules of fields and references from the sources of their values. */
 function splitRules(
   { fields, references, write, owns }: StreamDeclaration,
   at: string,
@@ -265,7 +263,9 @@ function splitRules(
   return { fields: Object.fromEntries(sources), rules };
 }
 
-/** Streams of one type that map one field say the same of it: their objects are not told apart at the service. */
+/**
+ * Refuses different rules of two streams for one field of a common type, whose objects the service cannot tell apart.
+ */
 function refuseRulesThatDiffer(streams: readonly Unleveled[], faults: Fault[]): void {
   for (const { name, objectTypes, rules } of streams)
     for (const [field, rule] of rules) {
@@ -288,7 +288,7 @@ function toList(value: string | string[]): string[] {
   return typeof value === 'string' ? [value] : value;
 }
 
-/** Resolves where the rows are and how they are read; `path` is the place of the declaration. */
+/** Resolves the source, key, external id and fields of a declaration. `path`: its place in the configuration. */
 export function resolveDeclared(
   { from, key, rowSecurity, externalId, fields, rowLimitMegabytes }: SourceDeclaration,
   path: string,
@@ -313,7 +313,7 @@ export function resolveDeclared(
   };
 }
 
-/** A reference to a known stream, with one column for each of its key columns. */
+/** Checks that a reference names a declared stream, with one column for each of its key columns. */
 export function resolveReference(
   { stream, key }: KeyReference,
   path: string,
@@ -332,8 +332,8 @@ export function resolveReference(
 }
 
 /**
- * 64 bits over everything that decides how a row becomes an object. Functions count by their source text, and by the modules
- * that they may reach for; a stream that is referred to counts by its external ids, so that it may be renamed.
+ * Returns a 64-bit hash of everything that determines how a row becomes an object. Functions count by their source text
+ * and the modules that they may use. Referenced streams count by their template, so that a stream can be renamed.
  */
 function fingerprint(
   {
@@ -353,9 +353,9 @@ function fingerprint(
     ...(isComputed && modules !== '' ? [modules] : []),
     ...(contents.size + tables.size > 0 ? [[...contents].map(listContent), [...tables]] : []),
     ...(rule ? [rule] : []),
-    // The sync that follows a change of a rule notes the accepted values by it.
+    // With changed rules, every row must count as changed, so that the next sync stores the values the rules need.
     ...(rules.size > 0 ? [[...rules]] : []),
-    // The value of the column is noted with every row, also where the object stays as it is.
+    // A new grace column must make every row count as changed, because the state stores its value for every row.
     ...(typeof graceDays === 'object' ? [{ endsOn: graceDays.column }] : []),
   ];
   const referred = Object.entries(references).map(([field, { stream, key: of }]) => [
@@ -370,10 +370,12 @@ function fingerprint(
   return createHash('sha256').update(text).digest().readBigInt64BE();
 }
 
-// Parents before children: streams get levels by their references, so that the records a record refers to are sent before
-// it. The records of a stream that refers to itself are put in order while they are sent: state/runs/send-again.ts.
+// Levels put parents before children. state/runs/send-again.ts orders records that refer to their own stream.
 
-/** Level of each stream: 0 refers to no other stream, n refers to one of level n-1. Cycles of several streams are faults, by name. */
+/**
+ * Returns the level of each stream: 0 without references to others, else one above its highest parent. A cycle of
+ * several streams is added to `faults`.
+ */
 export function levelStreams(
   references: ReadonlyMap<string, readonly string[]>,
   faults: Fault[],
@@ -403,11 +405,11 @@ export function levelStreams(
   return levels;
 }
 
-/** Names of the streams that ask how old the load of the mirror is. */
+/** Returns the names of the streams that have their own `freshness`. */
 export const namesOfAsking = (streams: Iterable<Pick<Stream, 'name' | 'freshness'>>): string[] =>
   [...streams].flatMap(({ name, freshness }) => (freshness === undefined ? [] : [name]));
 
-/** Whether two streams ask the same question about the load of the mirror: one answer serves both. */
+/** Returns true if one answer about the load's age serves both streams, because their queries are equal. */
 export function readsSameLoad(one: Stream, other: Stream): boolean {
   const asked = one.freshness?.query;
   return (
