@@ -1,12 +1,12 @@
-// The short-lived token of every request but the one that obtains it: fetched once for all callers that wait, used until
-// shortly before it expires, renewed when the service refuses it.
+// Keeps the short-lived access token. The token is obtained once for all waiting callers, used until shortly before it
+// expires, and renewed when the service refuses it.
 
-/** A token is not used in the last tenth of its life, at most this long. */
+/** Maximum time before its expiry at which a token is no longer used. Normally a tenth of its lifetime. */
 const LONGEST_MARGIN_MS = 60_000;
 
 export function createTokenSource(options: {
   authenticate: () => Promise<string>;
-  /** Life of a token without `exp`, in seconds. */
+  /** Lifetime in seconds of a token without an `exp` claim. */
   defaultSeconds: number;
   now?: () => number;
 }) {
@@ -18,7 +18,7 @@ export function createTokenSource(options: {
     const token = await options.authenticate();
     const fetchedAt = now();
     const expiry = readExpiry(token);
-    // A new token that has expired means that the clocks differ: the service will refuse it when it expires.
+    // If a new token seems expired, the clocks differ. The token is used until the service refuses it.
     const end =
       expiry !== undefined && expiry > fetchedAt ? expiry : fetchedAt + options.defaultSeconds * 1000;
     current = { token, until: end - Math.min((end - fetchedAt) / 10, LONGEST_MARGIN_MS) };
@@ -26,20 +26,20 @@ export function createTokenSource(options: {
   }
 
   return {
-    /** The current token, or the one being fetched. Throws what `authenticate` throws. */
+    /** Returns the current token, or the one being obtained. Rejects with the error of `authenticate`. */
     get(): Promise<string> {
       if (current && now() < current.until) return Promise.resolve(current.token);
       pending ??= fetch().finally(() => (pending = undefined));
       return pending;
     },
-    /** The service refused this token: the next `get` fetches another, unless that was done already. */
+    /** Discards a token that the service refused, so that the next `get` obtains a new one. */
     refuse(token: string): void {
       if (current?.token === token) current = undefined;
     },
   };
 }
 
-/** `exp` of a JWT in milliseconds, unverified: it only decides when the token is renewed. */
+/** Returns the `exp` claim of a JWT in milliseconds, unverified. It only decides when the token is renewed. */
 export function readExpiry(token: string): number | undefined {
   try {
     const payload: unknown = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString('utf8'));

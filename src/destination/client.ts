@@ -1,6 +1,6 @@
-// Requests to the service with the current token. Renews a token that the service refused (401, 403) and sends the request once
-// more; exchange.ts, which sends, and access-token.ts, which keeps the token, decide nothing of that. All other retries belong to
-// the queue, with two exceptions: a 429 (exchange.ts) and the reads of commands (patience.ts).
+// Sends requests to the service with the current token. Renews a token that the service refused (401, 403) and sends
+// the request once more. All other retries belong to the queue, except after a 429 (exchange.ts) and for queries of
+// commands (patience.ts).
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
 import { currentText } from '../config/setting-text.js';
@@ -33,7 +33,7 @@ export interface ClientOptions {
 
 export type Client = ReturnType<typeof createClient>;
 
-/** Makes something of an answer. `body` is its JSON, or undefined where it has none. */
+/** Converts an answer to a result. `body` is the parsed JSON, or undefined if the answer has no body. */
 type Parse<T> = (body: unknown, answer: Answer) => T;
 
 export const FINDS = {
@@ -46,7 +46,7 @@ export const FINDS = {
 
 export const ONE_RESULT: Page = { page: 1, limit: 1 };
 
-/** Opens a pool of connections to the service. Everything throws SlotsyncError only, or the signal's reason. */
+/** Opens a pool of connections to the service. All functions throw only SlotsyncError or the signal's reason. */
 export function createClient({
   api,
   limiter,
@@ -69,14 +69,14 @@ export function createClient({
     requestTimeoutMs,
   });
 
-  /** A request of the dialect, as it is sent. */
+  /** Converts a request of the dialect to the form in which it is sent. */
   const callOf = (endpoint: Endpoint, { method, path, body }: Asked): Call => {
     const at = path.includes('?') ? path.indexOf('?') : path.length;
     const below = endpoint === 'authenticate' ? '' : prefix;
     return { endpoint, method, path: below + path.slice(0, at), query: path.slice(at), body };
   };
 
-  /** A find of one page; a find of nothing else is the smallest that the service may permit. */
+  /** Returns a find of one page. The defaults request one object of any kind, to test what the service permits. */
   const find = (kind: Kind, filter: Filter = { by: 'none' }, page: Page = ONE_RESULT) => {
     const question = { kind, filter, ...page };
     const endpoint = FINDS[kind];
@@ -85,11 +85,11 @@ export function createClient({
 
   const tokens = createTokenSource({
     defaultSeconds: tokenSeconds,
-    // Every caller that waits shares this request, so no single caller's signal may end it.
+    // This request takes no signal, because all waiting callers share it and no single caller may abort it.
     authenticate: async () => {
       const key = currentText(api.key);
       let [answer, call] = await sendKey(key);
-      // Its file may have been replaced in between: the old key is withdrawn when the new one is there.
+      // The file with the key may have been replaced meanwhile, because an old key is withdrawn once a new one exists.
       const replaced = answer.status >= 400 && answer.status < 500 ? currentText(api.key) : key;
       if (replaced !== key) [answer, call] = await sendKey(replaced);
       const body = parseAnswer(answer, call, reading) as Json;
@@ -109,7 +109,10 @@ export function createClient({
   /** The last token with which the service permitted a request. */
   let permitted: string | undefined;
 
-  /** Why a fresh token did not help: the service permits nothing with it, or forbids this kind of request. */
+  /**
+   * Returns the error of a request that was refused with a fresh token: either the service refuses everything with the
+   * token, or it forbids this kind of request.
+   */
   async function explainRefused(
     answer: Answer,
     call: Call,
@@ -128,16 +131,13 @@ export function createClient({
     }
   }
 
-  /**
-   * A request, from its slot of the quota to its answer. Between the two its sender decides what is sent, and whether.
-   * `end` is called in any case.
-   */
+  /** Opens a request. After `takeSlot`, the caller decides whether and what to send. Callers must then call `end`. */
   function openRequest(call: Call, context: Context, { isProbe = false } = {}) {
     const exchange = exchanges.open(call, context);
     let token = '';
     let isRenewed = false;
     return {
-      /** Waits for a token and a slot. */
+      /** Waits for a token and a slot of the quota. */
       async takeSlot(): Promise<void> {
         token = await withDeadline(context, () => tokens.get()); // fetched on, for the other callers
         addSecret(token);
@@ -145,8 +145,8 @@ export function createClient({
       },
 
       /**
-       * Sends with the slot in hand. Returns what `parse` makes of the JSON of a 2xx answer; undefined when it has to be sent
-       * again, with another slot.
+       * Sends the request with the slot already taken. Returns the parsed 2xx answer, or undefined if the request must
+       * be sent again with a new slot.
        */
       async send<T>(body: unknown, parse: Parse<T>, notes?: SpanNotes): Promise<T | undefined> {
         const answer = await exchange.send(dialect.authenticate.headers(token), body, notes);
@@ -168,7 +168,7 @@ export function createClient({
     };
   }
 
-  /** Sends, and returns what `parse` makes of the JSON of a 2xx answer. */
+  /** Sends a request, and returns the result of `parse` for a 2xx answer. */
   function send<T>(call: Call, context: Context, parse: Parse<T>): Promise<T> {
     const request = openRequest(call, context);
     return untilAnswered(request, () => request.send(call.body, parse));
@@ -181,10 +181,10 @@ export function createClient({
 
     send,
 
-    /** The service's text of a failure, as a message: one short line without key and token. */
+    /** Shortens the service's text of a failure to one line, without keys and tokens. */
     toMessage: (text: string) => toDetail(text, redact),
 
-    /** Obtains a token now, to see whether the key is accepted. */
+    /** Obtains a token now, to check whether the service accepts the key. */
     authenticate: () => tokens.get(),
 
     meanLatencyMs: exchanges.meanLatencyMs,
@@ -197,7 +197,6 @@ export function createClient({
 
 const isUnauthorized = ({ status }: Answer) => status === 401 || status === 403;
 
-/** Takes slots and sends until there is an answer. */
 export async function untilAnswered<T>(
   request: { takeSlot: () => Promise<void>; end: () => void },
   send: () => Promise<T | undefined>,

@@ -1,22 +1,20 @@
-// Connections to the service: directly, or through the organization's proxy. A failure before the connection is established,
-// at the proxy or in the TLS handshake, has sent nothing of the request. This file notes which requests were sent.
+// Opens connections to the service, directly or through the organization's proxy. Notes for each request whether it was
+// sent: a failure at the proxy or in the TLS handshake occurs before anything is sent.
 import { DecoratorHandler, EnvHttpProxyAgent, Pool, type Dispatcher } from 'undici';
 import { codeOf } from '../errors/errors.js';
 import type { ApiSettings } from '../config/settings.js';
 
-/** Time limit of each step: to the service or the proxy, through the proxy, and the handshake. */
+/** Timeout of each step: connecting to the service or the proxy, the tunnel, and the TLS handshake. */
 const CONNECT_WITHIN_MS = 10_000;
 
-/** A proxy that cannot be reached, or that does not connect. */
+/** Error of a proxy that cannot be reached, or that does not open a tunnel. */
 export class ProxyFailure extends Error {
   override readonly name = 'ProxyFailure';
 }
 
 export type Connections = ReturnType<typeof openConnections>;
 
-/**
- * At most 32 connections, with one request at a time on each. `onChange` gets how many are open; never through a proxy.
- */
+/** Opens at most 32 connections, with one request at a time on each. `onChange` gets their number, if unproxied. */
 export function openConnections(
   { baseUrl, proxy }: Pick<ApiSettings, 'baseUrl' | 'proxy'>,
   requestTimeoutMs: number,
@@ -49,7 +47,7 @@ export function openConnections(
   dispatcher.on('disconnect', () => onChange(--open));
 
   return {
-    /** Sends; `onSent` is called before the first byte is written to an established connection. */
+    /** Sends a request. Calls `onSent` before the first byte is written to an established connection. */
     request: (request: Omit<Dispatcher.RequestOptions, 'origin'>, onSent: () => void) =>
       dispatcher.compose(noteSending(onSent)).request({ ...request, origin: baseUrl }),
     close: () => dispatcher.destroy(),
@@ -62,7 +60,7 @@ function noteSending(onSent: () => void): Dispatcher.DispatcherComposeIntercepto
 
 type Upgrade = Parameters<Required<Dispatcher.DispatchHandler>['onRequestUpgrade']>;
 
-/** undici's type leaves its methods out. */
+/** DecoratorHandler with its methods, which undici's type omits. */
 const Decorator = DecoratorHandler as new (handler: Dispatcher.DispatchHandler) => {
   onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void;
   onRequestUpgrade(...upgrade: Upgrade): void;
@@ -79,12 +77,12 @@ class NoteSending extends Decorator {
 
   override onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
     super.onRequestStart(controller, context);
-    // A request that was aborted while it waited for a connection is not written.
+    // A request that was aborted while waiting for a connection is never written.
     if (!controller.aborted) this.#onSent();
   }
 }
 
-/** On the pool that opens tunnels through the proxy: whatever fails there is a ProxyFailure. */
+/** Turns every failure of the pool that opens tunnels through the proxy into a ProxyFailure. */
 const nameProxyFailures: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (options, handler) =>
   dispatch(options, new NameProxyFailures(handler));
 

@@ -1,4 +1,4 @@
-// The scheduling service, as the use cases call it: one function for each request, in our own types.
+// The scheduling service as the use cases see it: one function for each request, with our own types.
 import { DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
 import {
   NotUnderstood,
@@ -48,17 +48,15 @@ export type { Period, UpcomingReservation } from './upcoming-reservations.js';
 export type { PutResult } from './match-results.js';
 
 export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
-  /** The default one unless given. */
   dialect?: CompleteDialect;
-  /** Most results asked for in one page. */
+  /** Maximum number of results in one page. */
   pageSize: number;
   searchByFields?: boolean;
   assignExternalIds?: boolean;
   canChangeTypes?: boolean;
   derivedFields?: boolean;
-  /** How the service compares external ids. */
   externalIds?: ExternalIdRule | undefined;
-  /** Seconds, beyond the request timeout, within which a write whose answer was lost may still be carried out. */
+  /** Seconds after the request timeout within which the service may still carry out a write whose answer was lost. */
   lateWriteSeconds: number;
 }
 
@@ -66,70 +64,70 @@ export interface ServiceObject extends DestinationObject {
   id: string;
 }
 
-/** An object as one of its type: it may have been made by hand, without an external id. */
+/** An object of the service. `extId` is undefined for an object that was made by hand without an external id. */
 export type FoundObject = Omit<ServiceObject, 'extId'> & { extId: string | undefined };
 
-/** A type or a field. One without an external id cannot be named in a configuration. */
+/** A type or a field. Without an external id, a configuration cannot refer to it. */
 export interface Definition {
   id: string;
   extId: string | undefined;
   name: string | undefined;
 }
 
-/** Reservations or cancellations in a period, changed in one, or named. Of the first two at most `most`. */
+/** Selects reservations or cancellations by period, by time of change, or by id. `most` is their maximum number. */
 export type ReservationSelection =
   { window: Period; most?: number | undefined } | { modified: Period; most?: number | undefined } | Named;
 
-/** By external ids, or by the service's own. */
+/** External ids, or the service's own ids. */
 type Named = { extIds: readonly string[] } | { ids: readonly string[] };
 
-/** By the id that was asked for, why the object cannot be read. External ids and numbers have a map each: their texts may be equal. */
+/** Reason by id why an object cannot be read. Needs one map for external ids and another for numbers. */
 export type Unreadable = Map<string, SlotsyncError>;
 
-/** The filter of a find by names, or of a part of them. */
+/** Returns the filter of a find for these names. Callers may split the names. */
 type FilterOf = (names: readonly string[]) => Filter;
 const byIds: FilterOf = (ids) => ({ by: 'ids', ids });
 const byExtIds: FilterOf = (extIds) => ({ by: 'extIds', extIds });
 
 interface Narrowing {
-  /** Pages asked for at once. */
+  /** Maximum number of pages that are requested at the same time. */
   atOnce?: number;
   unreadable?: Unreadable | undefined;
-  /** External ids. */
+  /** External ids on which the service failed before. Each is requested alone, once. */
   suspects?: ReadonlySet<string> | undefined;
 }
 
-/** Place and fault of what is not understood. A symbol: an answer cannot have it. */
+/** Key of the fault in an object that could not be understood. A symbol, so that no key of an answer equals it. */
 const FAULT = Symbol('fault');
 
-/** An object of which only the names are understood, which say whose it is. */
+/** An object of which only the ids could be understood. */
 interface NotUnderstoodObject {
   id: string;
   extId?: string | null | undefined;
   [FAULT]: NotUnderstood;
 }
 
-/** Everything that was asked for. `tooMany`: how much it is, when it is more than `most`; there are no results then. */
+/** Results of a find. If they would be more than `most`, `results` is empty and `tooMany` has their number. */
 export interface Found<T> {
   results: T[];
   tooMany?: number;
 }
 
-/** Pages of one find that are read at once. */
+/** Maximum number of pages of one find that are requested at the same time. */
 const PAGES_AT_ONCE = 4;
-/** Most ids named in one find. */
+/** Maximum number of ids in one find. */
 const NAMED_AT_ONCE = 1000;
-/** Failures in a row that end a find by ids, before and after something was answered: the service is down. */
+/** Consecutive failures that end a find by ids, before and after a first answer. The service then counts as down. */
 const MOST_FAILURES = { before: 8, after: 20 };
-/** Failures of an id alone, some seconds apart, after which it is the cause. */
+/** Attempts with a single id, seconds apart, after which the id counts as the cause of the failures. */
 const ATTEMPTS_ALONE = 3;
 
-/** Reservations and cancellations that are looked at to see whether they are understood. */
+/** Number of reservations or cancellations that a probe reads to check whether they can be understood. */
 const PROBED = 100;
 
 type ObjectAsRead = ReadObject | NotUnderstoodObject;
 
-/** A find of one kind, and how each of its results is read. */
+/** A kind of find, and the function that reads each of its results. */
 interface Find<T> {
   kind: Kind;
   read: (found: Json) => T;
@@ -138,8 +136,8 @@ interface Find<T> {
 export type Destination = ReturnType<typeof openDestination>;
 
 /**
- * Opens the service. Every function throws SlotsyncError, or the signal's reason. `patient`: the same for a command that only
- * reads; its finds are sent again while the service fails.
+ * Opens the service. All functions throw only SlotsyncError or the signal's reason. `patient` is a variant for commands
+ * that only read: while the service fails, it sends finds again.
  */
 export function createDestination(given: DestinationOptions): Destination & { patient: Destination } {
   const options = { ...given, dialect: given.dialect ?? DEFAULT_DIALECT };
@@ -159,7 +157,7 @@ function openDestination(
   const { dialect } = options;
   const { searchByFields: searchesByFields = true } = options;
 
-  /** Reads an object, or only its names where more is not understood. */
+  /** Reads an object. If only its ids can be understood, the object is returned with the fault. */
   const objectsOf = (carries: boolean): Find<ObjectAsRead> => ({
     kind: 'objects',
     read(found) {
@@ -186,12 +184,12 @@ function openDestination(
   const { derivedFields: derived } = options;
   const rule = toRule(options.externalIds);
   const toKey = (extId: string) => keyOf(rule, extId);
-  /** An object by the form of its external id that the service compares. */
+  /** Converts an object's external id to the form that the service compares. `spelling` keeps the original. */
   const byKey = <T extends FoundObject | ServiceObject>(found: T): T =>
     rule && found.extId !== undefined
       ? { ...found, extId: toKey(found.extId), spelling: found.extId }
       : found;
-  /** A reservation and its objects in the same way. */
+  /** Converts the external ids of a reservation and its objects to the form that the service compares. */
   const bookedByKey = <
     T extends {
       extId?: string | undefined;
@@ -209,7 +207,7 @@ function openDestination(
       : found;
   const finds = {
     objects: objectsOf(true),
-    /** Without what is not understood: they are not written. */
+    /** Reads objects without their uninterpreted properties, because listed objects are not written back. */
     listed: objectsOf(false),
     types: { kind: 'types', read: dialect.type.read },
     fields: { kind: 'fields', read: dialect.field.read },
@@ -229,20 +227,20 @@ function openDestination(
     });
   };
 
-  /** Reads one page of a find, in parts where the answer is too large; with `skips` see `askInParts`. */
+  /** Reads one page of a find, in parts if it is too large. `skips` leaves out results on which the service fails. */
   const findPage = <T>(find: Find<T>, filter: Filter, page: Page, context: Context, skips = false) => {
     const ask = (part: Page) => findWholePage(find, filter, part, context);
     return patience(context, () => askInParts(ask, page, client.find(find.kind, filter).call, skips));
   };
 
   const maintained = new Set(dialect.maintained);
-  /** The properties that a write sends back. */
+  /** Returns the properties that a write sends back, without those that only the service maintains. */
   function sentBack(carried: Carried | undefined): Carried | undefined {
     const sent = Object.entries(carried ?? {}).filter(([name]) => !maintained.has(name));
     return sent.length > 0 ? Object.fromEntries(sent) : undefined;
   }
 
-  /** An object that was read as one of a type, as we compare and write it. */
+  /** Converts an object from an answer to the form that we compare and write. `ofType` applies if it names no type. */
   const toDestinationObject = (
     { typeId, active, fields, carried }: ReadObject,
     extId: string,
@@ -256,7 +254,7 @@ function openDestination(
       carried && sentBack(carried),
     );
 
-  /** The same, of an object that may have no external id. */
+  /** Converts an object that may have no external id. */
   function toFoundObject(found: ReadObject, ofType: string): FoundObject {
     const extId = found.extId ?? '';
     const object = toDestinationObject(found, extId, ofType);
@@ -264,8 +262,9 @@ function openDestination(
   }
 
   /**
-   * Refuses an answer to a find by external ids in which an object stands under another external id, or under none: an object that is
-   * asked for would be taken for absent, and written without what it keeps. The default dialect ignores objects of other external ids.
+   * Throws if a requested object is missing and the answer has an object without an external id. Otherwise the missing
+   * object would count as absent, and a write would overwrite its unmapped fields. With a dialect file, an object of
+   * another external id is refused too.
    */
   function requireAsked(
     found: readonly { extId?: string | null | undefined }[],
@@ -288,10 +287,10 @@ function openDestination(
     );
   }
 
-  /** The find of an object, for a message. */
+  /** Returns the find of a single object, which an error message names. */
   const callOf = (extId: string) => client.find('objects', { by: 'extIds', extIds: [extId] }).call;
 
-  /** Reads a find to its last page, each result once. */
+  /** Reads all pages of a find. Each result occurs once. */
   const readFind = <T extends { id: string }>(
     find: Find<T>,
     filter: Filter,
@@ -303,13 +302,15 @@ function openDestination(
     return readPages((page) => ask<T>(find, filter, page, context), reading);
   };
 
-  /** Names in one find of a kind, as the service takes them: fewer after a request was too large. */
+  /** Maximum number of names in one find, by kind of filter. Lowered after a request was too large. */
   const namedAtOnce = new Map<Filter['by'], number>();
 
   /**
-   * Finds objects or bookings by any number of names. Sends a find in halves again if one of its names may have spoiled the
-   * answer. Notes a name that fails alone, while other names are answered, in `unreadable`; throws its failure if
-   * `unreadable` is not given. Asks once, and alone, for each of the `suspects`: names that failed alone before.
+   * Finds objects or bookings by any number of names. If a name may have spoiled an answer, sends the find again in
+   * halves.
+   *
+   * A name that fails alone is noted in `unreadable`; without `unreadable`, its error is thrown. Each name in
+   * `suspects` is requested alone, once.
    */
   async function narrowNamed<T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,
@@ -326,7 +327,7 @@ function openDestination(
     let isAnswered = false;
     let failuresInRow = 0;
 
-    /** Finds part by part. Returns the failures of ids that failed alone. */
+    /** Sends the finds one after the other. Returns the errors of ids that failed alone. */
     async function ask(parts: (readonly string[])[]): Promise<Map<string, unknown>> {
       const failed = new Map<string, unknown>();
       for (let part = parts.shift(); part; part = parts.shift()) {
@@ -337,7 +338,7 @@ function openDestination(
         let found: Awaited<ReturnType<typeof readFind<T>>>;
         try {
           const filter = filterOf(part);
-          // The values of one row may name very many objects.
+          // The field values of one row may match very many objects. `findPage` reads a too large answer in parts.
           const ask = by === 'fields' && part.length === 1 ? findPage : findWholePage;
           found = await readFind(find, filter, context, { ...bounds, ask });
           if (find.kind === 'objects' && by === 'extIds') requireAsked(found.results, part);
@@ -352,7 +353,7 @@ function openDestination(
           const isTooLarge = codeOf(error) === 'answer_too_large';
           if (!isTooLarge && ++failuresInRow >= MOST_FAILURES[isAnswered ? 'after' : 'before']) throw error;
           const halves = part.length > 1 ? slice(part, Math.ceil(part.length / 2)) : [];
-          // The remaining parts go first after a failure: if one of them is answered, the service is not down.
+          // After a failure, the remaining parts go first. If one of them is answered, the service is not down.
           parts = isTooLarge ? [...halves, ...parts] : [...parts, ...halves];
           if (part.length > 1) continue;
           if (isTooLarge) note(unreadable, only, answerTooLarge(call, 'it is about one alone', `'${only}'`));
@@ -370,7 +371,7 @@ function openDestination(
     const others = names.filter((id) => !suspects.has(id));
     let failed = await ask(slice(others, most()));
     for (let attempt = 1; failed.size > 0 && attempt < ATTEMPTS_ALONE; attempt++) {
-      // A queue sends its batch again; a command has only this reading.
+      // With `noPatience` the queue retries the batch. Other callers first check whether the service is up.
       if (!isAnswered && (patience === noPatience || !(await isUp(context)))) throw [...failed.values()][0];
       await pause(retryDelayMs(attempt), context.signal);
       failed = await ask([...failed.keys()].map((id) => [id]));
@@ -380,14 +381,14 @@ function openDestination(
     return results;
   }
 
-  /** Tells whether the service answers a find of types: then it is not down, and fails on some objects alone. */
+  /** Returns true if the service answers a find of types, so that it fails only on some objects. */
   const isUp = (context: Context) =>
     findWholePage(finds.types, { by: 'none' }, ONE_RESULT, context).then(
       () => true,
       () => false,
     );
 
-  /** Calls `narrowNamed` again while the service fails, as long as the caller's patience lasts. */
+  /** Finds by names. Repeats the find while the service fails, as long as the caller's patience lasts. */
   const findNamed = <T extends { id: string; extId?: string | null | undefined }>(
     find: Find<T>,
     names: readonly string[],
@@ -396,7 +397,7 @@ function openDestination(
     narrowing: Narrowing = {},
   ) => patience(context, () => narrowNamed(find, names, filterOf, context, narrowing));
 
-  /** Results beyond `most` are not read: the answer says how many there are. */
+  /** Reads selected reservations or cancellations. If there are more than `most`, returns only their number. */
   async function findSelected<T extends { id: string }, R>(
     find: Find<T>,
     convert: (found: T) => R,
@@ -418,13 +419,13 @@ function openDestination(
     return { ...found, results: found.results.map(convert) };
   }
 
-  /** The error of an object that is not understood. */
+  /** Returns the error for an object that could not be understood. */
   const notUnderstood = ({ id, extId, [FAULT]: { message, more } }: NotUnderstoodObject) => {
     const detail = [`'${extId ?? id}'`, more.detail].filter(Boolean).join(': ');
     return invalidAnswer(callOf(extId ?? ''), message, detail, more.remedy);
   };
 
-  /** Leaves out objects that are not understood: who needs one of them asks for it by its name. */
+  /** Drops objects that could not be understood. A use case that needs such an object finds it by its id. */
   function skipNotUnderstood(found: readonly ObjectAsRead[]): ReadObject[] {
     const understood = found.filter(isUnderstood);
     const skipped = found.length - understood.length;
@@ -442,10 +443,11 @@ function openDestination(
   };
 
   /**
-   * Reads types whole, one after the other: `read` gets their objects page by page, inactive ones too, each
-   * object once. When objects come or go meanwhile, `read` is called again from the beginning; what it returns of a complete
-   * reading is the result. `pace` is awaited before each request. `skips`: without objects on which the service fails, which a reader
-   * must not take for absent.
+   * Reads all objects of the types, including inactive ones. `read` gets the objects page by page, each object once,
+   * and its result is returned. If objects come or go meanwhile, `read` is called again from the beginning.
+   *
+   * `pace` is awaited before each request. With `skips`, objects on which the service fails are left out, so `read`
+   * must not treat missing objects as absent.
    */
   function readTypes<T>(
     types: Iterable<string>,
@@ -475,11 +477,11 @@ function openDestination(
         if (seen === 0) for (const found of results) if (FAULT in found) skipped.push(found);
         yield understood.map((found) => toFoundObject(found, typeId));
       }
-      // Objects of the type have another form than is known.
+      // If no object of a type can be understood, the type has an unknown form. Skipping all objects would hide that.
       const [first, second] = skipped;
       if (first && second && seen === 0) throw notUnderstood(first);
     }
-    /** An object of a subtype may be answered with its parent's too. */
+    /** Drops duplicates: the service may return an object of a subtype also for the parent type. */
     async function* pages(): AsyncGenerator<FoundObject[]> {
       const seen = new Set<string>();
       const isFirst = ({ id }: FoundObject) => seen.size < seen.add(id).size;
@@ -490,7 +492,7 @@ function openDestination(
     return readAgainWhenMoved(call, () => read(pages()));
   }
 
-  /** The objects of these types that are wanted, by default all. Reads the types whole, and keeps only these in memory. */
+  /** Returns the wanted objects of these types, or all objects. Reads all, but keeps only wanted ones in memory. */
   const listObjects = (
     types: Iterable<string>,
     context: Context,
@@ -507,7 +509,7 @@ function openDestination(
       { skips: false },
     );
 
-  /** A PUT of which its sender decides with the slot in hand what is written; see `openRequest`. */
+  /** Opens a PUT. The caller decides what to write only after it has taken a slot: see `openRequest`. */
   function openPut(context: Context) {
     const call = client.callOf('objects', dialect.write);
     const request = client.openRequest(call, context);
@@ -516,7 +518,7 @@ function openDestination(
     return {
       takeSlot: request.takeSlot,
       hasSlot: request.hasSlot,
-      /** Results by external id: see `matchResults`. */
+      /** Writes the objects with the slot already taken. Returns results by external id: see `matchResults`. */
       send: (objects: readonly PutObject[], sharedBy: readonly Place[] = []) => {
         const written = rule ? objects.map(spell) : objects;
         return request.send(
@@ -533,30 +535,30 @@ function openDestination(
   }
 
   return {
-    /** Obtains a token, or throws what is wrong with key, organization, region or address. */
+    /** Obtains a token. Throws if the key, organization, region or address is wrong. */
     authenticate: () => patience({}, client.authenticate),
     meanLatencyMs: client.meanLatencyMs,
-    /** Milliseconds after which a request without an answer is given up. */
     requestTimeoutMs: options.requestTimeoutMs,
-    /** Milliseconds from its sending within which a write may be carried out whose answer was lost. */
+    /** Milliseconds after sending within which the service may still carry out a write whose answer was lost. */
     lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
-    /** The service and organization that requests go to. */
+    /** Service and organization that requests are sent to. */
     binding: {
       baseUrl: options.api.baseUrl,
       organizationId: options.api.organizationId,
       region: options.api.region,
     },
-    /** Seconds after a write for which a find may still answer what was before it. */
+    /** Seconds after a write during which a find may still return the state before the write. */
     findLagSeconds: dialect.findLagSeconds,
     requests: client.requests,
     observe: client.observe,
-    /** Properties of an object that are never sent back. */
+    /** Properties of an object that only the service maintains. A write never sends them back. */
     maintained,
     pageSize: options.pageSize,
 
     /**
-     * The objects with these external ids; one the service does not have is not in the answer. One that cannot be read, or is
-     * answered by another name, is noted in `unreadable`, or thrown unless that is given. `suspects`: those at which the service failed before.
+     * Returns objects by external id; absent objects are missing from the result. An object that cannot be read, or has
+     * another id in the answer, is noted in `unreadable`; without `unreadable`, an error is thrown. `suspects` are ids
+     * on which the service failed before.
      */
     async findObjects(
       extIds: readonly string[],
@@ -572,7 +574,7 @@ function openDestination(
       const find = (ids: readonly string[]) => findNamed(finds.objects, ids, byExtIds, context, narrowing);
       const all = await find(extIds);
       const answered = new Set(all.flatMap((found) => (found.extId ? toKey(found.extId) : [])));
-      // A service that takes two ids for one answers its object once. The id that it did not answer is asked for alone.
+      // A service that treats two ids as equal returns their object once. The id without an answer is requested alone.
       const absent = extIds.filter((extId) => !answered.has(extId) && !unreadable?.has(extId));
       const hidden = new Set(findSimilarIds(answered, absent));
       const again = hidden.size > 0 ? await find([...hidden]) : [];
@@ -603,7 +605,7 @@ function openDestination(
       return objects;
     },
 
-    /** The same by the service's numbers, whatever the objects' external ids. */
+    /** Returns objects by the service's numbers, whatever their external ids. */
     async findObjectsByNumber(
       ids: readonly string[],
       typeId: string,
@@ -618,7 +620,7 @@ function openDestination(
     readTypes,
     listObjects,
 
-    /** Counts the objects of these types, inactive ones too, with one request for each type. Undefined: the service states no total. */
+    /** Counts all objects of these types, one request a type. Returns undefined if the service states no total. */
     async countObjects(types: Iterable<string>, context: Context): Promise<number | undefined> {
       let sum = 0;
       for (const type of types) {
@@ -634,9 +636,9 @@ function openDestination(
     },
 
     /**
-     * The objects of these types that are wanted, each of which has the fields of one of those that are sought: by the service's own
-     * search, or by reading the types whole where it has none. A search may answer more: `isWanted` is asked of every object.
-     * A name in `sought` for which the search fails each time is noted in `unreadable`.
+     * Returns the wanted objects of these types that have the field values of an entry in `sought`. Uses the service's
+     * search by fields, or reads all objects of the types. The search may return too many objects, so `isWanted` checks
+     * each one. A name in `sought` whose search always fails is noted in `unreadable`.
      */
     async findObjectsByFields(
       types: Iterable<string>,
@@ -662,17 +664,17 @@ function openDestination(
       return [...wanted.values()];
     },
 
-    /** True: the service keeps fields that a write does not name. */
+    /** True if the service keeps fields that a write does not name. */
     patches: dialect.write.patches,
     externalIds: rule,
-    /** Whether objects can be found by the values of their fields. */
+    /** True if objects can be found by the values of their fields. */
     searchesByFields,
-    /** Whether a PUT may give an object its external id by its number. */
+    /** True if a PUT with an object's number may set its external id. */
     assignsExternalIds: options.assignExternalIds ?? false,
-    /** True: a PUT may change the type of an object. */
+    /** True if a PUT may change the type of an object. */
     canChangeTypes: options.canChangeTypes ?? false,
 
-    /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */
+    /** Returns upcoming reservations of objects of one type: see `findUpcoming`. `now` is in Unix seconds. */
     findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
       const { pageSize } = options;
       const upcomingOf = (some: readonly string[], period: Period): Filter => ({
@@ -695,27 +697,25 @@ function openDestination(
 
     openPut,
 
-    /** Writes objects whole. An object of which the service answered nothing is not in the answer. */
+    /** Writes complete objects. The result has no entry for an object that the service did not mention. */
     putObjects(objects: readonly PutObject[], context: Context): Promise<Map<string, PutResult>> {
       const request = openPut(context);
       return untilAnswered(request, () => request.send(objects));
     },
 
-    /** The types that the service knows: of these external ids, by default all, also one without an external id. */
+    /** Returns the types of the service with these external ids, or all types, with and without an external id. */
     findTypes: (context: Context, extIds?: readonly string[]) => readDefinitions('types', context, extIds),
-    /** The fields that the service knows, as the types. */
+    /** Returns the fields of the service with these external ids, or all fields, with and without an external id. */
     findFields: (context: Context, extIds?: readonly string[]) => readDefinitions('fields', context, extIds),
 
-    /** The reservations that are selected. */
     findReservations: (selection: ReservationSelection, context: Context) =>
       findSelected(finds.reservations, (found) => bookedByKey(toReservation(found)), selection, context),
-    /** The cancellations that are selected. */
     findCancellations: (selection: ReservationSelection, context: Context) =>
       findSelected(finds.cancellations, (found) => bookedByKey(toCancellation(found)), selection, context),
 
     /**
-     * Whether finds of reservations honour `modified`: asked for what was changed the day after tomorrow, a service that
-     * does finds nothing. `now` in milliseconds.
+     * Returns true if finds of reservations honour the filter `modified`. A find for changes of the day after tomorrow
+     * must then return nothing. `now` is in milliseconds.
      */
     async honoursModified(now: number, context: Context): Promise<boolean> {
       const from = Math.floor(now / 1000) + 24 * 60 * 60;
@@ -723,7 +723,7 @@ function openDestination(
       return (await findPage(finds.reservations, filter, ONE_RESULT, context)).results.length === 0;
     },
 
-    /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
+    /** Reads one page of a find, to check whether the answer can be understood. Times are in Unix seconds. */
     async probe<K extends 'objects' | 'reservations' | 'cancellations'>(
       kind: K,
       window: Period,
@@ -745,7 +745,7 @@ function openDestination(
       return { ...answer, results };
     },
 
-    /** Whether one page of a find by fields has an object with this value in this field; and what else it has. */
+    /** Searches one page for objects with this value in this field. `others` is the number of objects without it. */
     async probeFields(typeId: string, fieldId: string, value: string, context: Context) {
       const filter: Filter = { by: 'fields', typeId, fields: [{ fieldId, values: [value] }] };
       const { results } = await findPage(finds.listed, filter, ONE_RESULT, context);
@@ -756,8 +756,8 @@ function openDestination(
     },
 
     /**
-     * The form of the service's errors: `json`, or `other` when its answer to a find that it must refuse is not. Undefined
-     * when it refuses nothing, or when `errorBodies` takes every body for the service's.
+     * Sends a find that the service must refuse, and returns whether the error is JSON. Returns undefined if the
+     * service refuses nothing, or if `errorBodies` accepts every body.
      */
     async probeErrors(context: Context): Promise<'json' | 'other' | undefined> {
       if (options.errorBodies === 'any') return undefined;
@@ -777,14 +777,14 @@ function openDestination(
   };
 }
 
-/** The result that a probe reads of each kind. */
+/** Type of the results that a probe reads, by kind. */
 export interface Probed {
   objects: ReadObject;
   reservations: FoundReservation;
   cancellations: FoundCancellation;
 }
 
-/** An integer beyond 2^53 was rounded when its JSON was parsed: sent back, it would change the object. */
+/** Throws for an integer beyond 2^53: JSON parsing has rounded it, so sending it back would change the object. */
 function requireExact(carried: Carried | undefined): void {
   const isRounded = (value: unknown): boolean =>
     typeof value === 'object' && value !== null
@@ -800,7 +800,7 @@ function requireExact(carried: Carried | undefined): void {
 
 const isUnderstood = (found: ObjectAsRead): found is ReadObject => !(FAULT in found);
 
-/** Reads a result of a page. What is not understood is named with its place in the answer. */
+/** Reads one result of a page. Adds the result's position in the answer to the error. */
 function readAt<T>(at: number, read: () => T): T {
   try {
     return read();
@@ -814,7 +814,7 @@ function readAt<T>(at: number, read: () => T): T {
 const inMilliseconds = ({ from, to }: Period) => ({ from: from * 1000, to: to * 1000 });
 const inSeconds = ({ begin, end }: FoundReservation) => ({ begin: begin / 1000, end: end / 1000 });
 
-/** Each field once, with all its values. */
+/** Merges entries of the same field, so that each field occurs once with all its values. */
 function valuesByField(given: readonly FieldValues[]): FieldValues[] {
   const all = new Map<string, Set<string>>();
   for (const { fieldId, values } of given) {
@@ -825,14 +825,14 @@ function valuesByField(given: readonly FieldValues[]): FieldValues[] {
   return [...all].map(([fieldId, values]) => ({ fieldId, values: [...values] }));
 }
 
-/** A reservation as we compare it. */
+/** A reservation in the form that is compared with bookings. */
 export type Reservation = ReturnType<typeof toReservation>;
-/** `id` and `extId` are the cancellation's own; the reservation's id is `reservationId`. */
+/** A cancellation with its own `id` and `extId`. `reservationId` is the id of the cancelled reservation. */
 export type Cancellation = ReturnType<typeof toCancellation>;
 
 /**
- * The status has one of each rank, how complete (`B_`) and how certain (`C_`): a rank without one gets the usual one. What has
- * no name is left out: it is not ours.
+ * Converts a found reservation. Adds the usual status, `B_COMPLETE` or `C_CONFIRMED`, if no status has the same prefix.
+ * Objects and fields without a name are left out, because slotsync did not make them.
  */
 function toReservation(found: FoundReservation) {
   const given = found.status ?? [];
@@ -865,7 +865,7 @@ function toCancellation(found: FoundCancellation) {
   };
 }
 
-/** Notes why an object cannot be read; throws it where nobody keeps that. */
+/** Notes why an object cannot be read. Throws the reason if the caller does not collect reasons. */
 function note(unreadable: Unreadable | undefined, id: string, reason: SlotsyncError): void {
   if (!unreadable) throw reason;
   unreadable.set(id, reason);
@@ -876,7 +876,7 @@ const slice = <T>(list: readonly T[], length: number): (readonly T[])[] =>
     list.slice(at * length, (at + 1) * length),
   );
 
-/** An object under the external id as it is written. */
+/** Returns the object under the external id as the row spells it. */
 const spell = ({ spelling, ...object }: PutObject): PutObject => ({
   ...object,
   extId: spelling ?? object.extId,

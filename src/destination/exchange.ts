@@ -1,6 +1,6 @@
-// A request on the wire: a slot of the organization's quota, which it keeps while the service may still read it, and its
-// answer. After a 429 it is sent again with another slot: the service refused it because the quota is used up, so
-// nothing is wrong with it, and its job loses no attempt. The limiter pauses the whole organization meanwhile.
+// Sends a request with a slot of the quota, and reads its answer. The request keeps the slot while the service may
+// still read it. After a 429 the request is sent again with a new slot, at no cost of an attempt, because only the
+// quota was exceeded. The limiter pauses the whole organization meanwhile.
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import type { Meter } from '../process/meter.js';
@@ -21,7 +21,7 @@ import { readBody } from './read-body.js';
 export interface Context {
   lane: Lane;
   signal?: AbortSignal | undefined;
-  /** Called for each request, also when it is sent again. */
+  /** Called each time a request is sent, including when it is sent again. */
   noteSent?: (() => void) | undefined;
 }
 
@@ -33,13 +33,13 @@ interface ExchangeDeps {
   requestTimeoutMs: number;
 }
 
-/** The service closed the connection: what it had not read is discarded. */
+/** Error codes after which the service has closed the connection, and discards a request that it has not read. */
 const CLOSED_BY_THE_SERVICE: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
-/** 429 answers to one request before it is given back to the queue. */
+/** Number of 429 answers to one request after which its job returns to the queue. */
 const MOST_THROTTLES = 30;
 
-/** A request and its answer, as they were sent. */
+/** A request as it was sent, with its answer. */
 export interface Exchanged {
   call: Call;
   status: number;
@@ -52,22 +52,23 @@ export function createExchanges(deps: ExchangeDeps) {
   const { sendOnce, ...counted } = createSender(deps);
   return {
     ...counted,
-    /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
+    /** Opens an exchange. Callers must always call its `end`, which releases an unused slot. */
     open: (call: Call, context: Context) => openExchange({ ...deps, sendOnce }, call, context),
   };
 }
 
 type Sender = ReturnType<typeof createSender>;
 
-/** Sends requests with the slots that they have, and measures them. */
+/** Sends single requests, each with a slot already taken, and measures their latency. */
 function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' | 'meter'>) {
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
   let observer: ((exchanged: Exchanged) => void) | undefined;
 
   /**
-   * Sends, and releases the slot when the headers have arrived or the request can no longer arrive. One that was given up
-   * may: a service that is frozen reads it when it wakes. Its slot becomes free when the lease ends.
+   * Sends, and releases the slot when the headers arrive or the request can no longer arrive. After a timeout the
+   * request may still arrive, because a frozen service reads it when it wakes. Such a slot becomes free when its lease
+   * ends.
    */
   async function sendOnce(
     slot: Slot,
@@ -121,17 +122,17 @@ function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' |
 
   return {
     sendOnce,
-    /** Mean time from sending to headers so far; undefined before the first answer. */
+    /** Mean milliseconds from sending to the headers of the answer, or undefined before the first answer. */
     meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
-    /** Requests sent so far, of any kind. */
+    /** Number of requests sent so far, of any kind. */
     requests: () => requests,
 
-    /** From now on `listener` gets every request with its answer. */
+    /** Sets the listener that is called with every later request and its answer. */
     observe: (listener: (exchanged: Exchanged) => void): void => void (observer = listener),
   };
 }
 
-/** Pauses all requests after the n-th 429 to one request. Throws `throttled` after the last. */
+/** Pauses all requests of the organization after a 429. Throws `throttled` if the request has had too many of them. */
 async function pauseOrganization(
   { limiter, log }: Pick<ExchangeDeps, 'limiter' | 'log'>,
   { path }: Call,
@@ -209,12 +210,9 @@ function openExchange(
   }
 
   return {
-    /** Waits for a slot. */
+    /** Waits for a slot of the quota. */
     takeSlot: () => within(takeSlot),
-    /**
-     * Sends with the slot in hand. Returns undefined when it has to be sent again, with another slot: this one was taken
-     * too long ago, or the service answered 429.
-     */
+    /** Sends with the slot already taken. Returns undefined if a new slot is needed: after a 429 or a long wait. */
     send: (headers: Record<string, string>, body?: unknown, notes: SpanNotes = {}) =>
       within(() => send(headers, body, notes)),
     hasSlot: () => slot !== undefined,
@@ -225,7 +223,7 @@ function openExchange(
   };
 }
 
-/** Milliseconds a Retry-After header asks for, as seconds or as a date. */
+/** Parses a Retry-After header, in seconds or as a date, to milliseconds from now. */
 export function readRetryAfter(header: Answer['retryAfter'], now = Date.now()): number | undefined {
   const value = Array.isArray(header) ? header[0] : header;
   if (value === undefined || value.trim() === '') return undefined;

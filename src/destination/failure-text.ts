@@ -1,21 +1,20 @@
-// The text of a failure, as it is shown and kept: the service's reason, or the beginning of the body, without secrets.
+// Extracts the text of a failure for messages and the state: the service's reason, or the beginning of the body.
 import { messageOf } from '../errors/errors.js';
 import { findExcess } from './read-body.js';
 
-/** `any`: the body of every error is the service's. `json`: only an object or a list is; the rest is a gateway's. */
+/** Error bodies of the service itself: `any`, or `json` if a body that is no object or list comes from a gateway. */
 export type ErrorBodies = 'json' | 'any';
 
 export interface FailureReading {
   errorBodies: ErrorBodies;
-  /** The reason in the JSON of an error. */
+  /** Returns the reason that the JSON of an error states, if any. */
   readReason: (body: unknown) => string | undefined;
-  /** Removes secrets from a text. */
   redact: (text: string) => string;
 }
 
 /**
- * The service's text of a failure: the reason in a JSON body, or the beginning of the body. Undefined: the body is not
- * the service's. Assumed: its errors are JSON.
+ * Returns the reason in a JSON body, or the beginning of the body. Returns undefined if the body does not come from the
+ * service. Assumed: the service's errors are JSON.
  */
 export function readFailure(
   body: string,
@@ -27,7 +26,7 @@ export function readFailure(
   return toDetail(reason ?? (isMarkup(body) ? withoutTags(body) : body), redact);
 }
 
-/** A dialect that cannot read an error must not hide its status. */
+/** Reads the reason. Catches errors of the dialect, which must not hide the status of the answer. */
 function reasonOf(read: () => string | undefined): string | undefined {
   try {
     return read();
@@ -38,7 +37,6 @@ function reasonOf(read: () => string | undefined): string | undefined {
 
 const isMarkup = (body: string) => /^\s*<[a-z!?]/i.test(body);
 
-/** The text of a page of HTML. */
 function withoutTags(body: string): string {
   const parts = body.slice(0, REDACTED).split(/<\/(?:script|style)[^<>]*>?/i);
   return parts
@@ -46,15 +44,15 @@ function withoutTags(body: string): string {
     .join(' ');
 }
 
-/** Characters in which secrets are looked for: far more than are kept, so that none is cut in two among those. */
+/** Number of characters in which secrets are searched for. Far fewer are kept, so that no kept secret is cut. */
 const REDACTED = 100_000;
 
-/** A message of the service as one line of at most 500 characters. Secrets are removed before it is shortened. */
+/** Shortens a text of the service to one line of at most 500 characters. Removes secrets before it cuts. */
 export function toDetail(text: string, redact: FailureReading['redact']): string {
   return redact(text.slice(0, REDACTED)).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
 }
 
-/** Whether a body that should be JSON is something else, rather than JSON that was cut off or nothing. */
+/** Returns true if a body that should be JSON is other text. Empty bodies and truncated JSON do not count. */
 export const isForeignText = (body: string) => /^\s*[^\s{[]/.test(body);
 
 function parseJson(text: string): unknown {

@@ -1,4 +1,4 @@
-// From an answer that is not 2xx, or none at all, to the error that says what happens next.
+// Converts a failed answer, or a missing answer, to an error whose code determines what happens next.
 import { remedyFor } from '../errors/error-catalogue.js';
 import { NotUnderstood, type Kind, type Method } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
@@ -8,45 +8,43 @@ import { describeShape, shapeOf } from '../text/json-shape.js';
 import { isForeignText, readFailure, type FailureReading } from './failure-text.js';
 import { findExcess } from './read-body.js';
 
-/** The purpose of a request, whatever its path. */
 export type Endpoint = 'authenticate' | 'objects' | `find${Capitalize<Kind>}`;
 
 export interface Call {
   method: Method;
-  /** Without the query. */
+  /** Path without the query. */
   path: string;
-  /** Begins with `?`; empty without one. It may hold values of records, or the key, so no message and no log has it. */
+  /** Query with its leading `?`, or empty. It may contain record values or the key, so messages and logs omit it. */
   query: string;
   endpoint: Endpoint;
   body?: unknown;
 }
 
-/** A request in a message. */
 export type Named = Pick<Call, 'method' | 'path'>;
 
 export interface Answer {
   status: number;
-  /** The header as it came. */
+  /** The Retry-After header, unparsed. */
   retryAfter: string | string[] | undefined;
   body: string;
 }
 
-/** `service`: its own body. `page`: markup, as a gateway answers. `other`: no body, or another text. */
+/** Kind of an error's body: the service's JSON, a gateway's `page` of markup, or `other` text or no body. */
 type Body = 'service' | 'page' | 'other';
 
-/** Meaning of an answer: its body is read, the request is sent again (exchange.ts), or the error with this code. */
+/** Meaning of an answer: `read` its body, send again when `throttled` (exchange.ts), or throw this error code. */
 export type Meaning =
   'read' | 'throttled' | 'redirected' | 'unauthorized' | 'gateway_answered' | 'refused' | 'service_failed';
 
-/** Statuses of a request whose body, address or headers are too large for whoever answers: smaller requests help. */
+/** Statuses of a request whose body, address or headers are too large. A smaller request may succeed. */
 const TOO_LARGE = [413, 414, 431];
 
-/** Statuses of a PUT that is refused for what it holds, rather than for who asks or when: it is sent again in parts. */
+/** Statuses of a PUT that is refused because of its content. Such a PUT is sent again in parts. */
 const REFUSED_CONTENT = [400, 404, 409, 410, 412, 422, 423, ...TOO_LARGE];
 
 type Statuses = readonly number[] | { from: number; to: number };
 
-/** Meanings of all statuses. The first line that fits decides; without `body` or `of` a line fits any. */
+/** Meanings of statuses. The first matching line decides; a line without `body` or `of` matches any. */
 const MEANINGS: readonly { on: Statuses; of?: 'authenticate'; body?: readonly Body[]; is: Meaning }[] = [
   { on: { from: 200, to: 299 }, is: 'read' },
   { on: { from: 300, to: 399 }, is: 'redirected' },
@@ -61,7 +59,7 @@ const MEANINGS: readonly { on: Statuses; of?: 'authenticate'; body?: readonly Bo
   { on: { from: 400, to: 499 }, is: 'refused' },
 ];
 
-/** Meaning of an answer to a request. A status that no line has, 500 and above, is a failure of the service. */
+/** Returns the meaning of an answer. A status that matches no line, 500 and above, is a failure of the service. */
 export function meaningOf(status: number, { endpoint }: Pick<Call, 'endpoint'>, body: Body): Meaning {
   const found = MEANINGS.find(
     ({ on, of, body: bodies }) =>
@@ -72,16 +70,15 @@ export function meaningOf(status: number, { endpoint }: Pick<Call, 'endpoint'>, 
   return found?.is ?? 'service_failed';
 }
 
-/** The status of a request that was refused for what it holds; undefined: another error. */
+/** Returns the status of a request that was refused because of its content, or undefined for other errors. */
 export function refusedContent(error: unknown): number | undefined {
   if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
   return REFUSED_CONTENT.find((status) => status === error.facts['status']);
 }
 
-/** Tells whether a request was too large. */
 export const isRequestTooLarge = (error: unknown): boolean => TOO_LARGE.includes(refusedContent(error) ?? 0);
 
-/** Failures of a request that may come of one object in it. */
+/** Error codes of a request that a single object in the request may have caused. */
 const SPOILED = new Set([
   'answer_invalid',
   'answer_lost',
@@ -90,10 +87,10 @@ const SPOILED = new Set([
   'service_failed',
 ]);
 
-/** Tells whether one object in a request may have caused its failure. */
+/** Returns true if a single object in a request may have caused its failure. */
 export const isSpoiled = (error: unknown): boolean => SPOILED.has(codeOf(error));
 
-/** The parsed body of a 2xx answer; every other answer is thrown as an error. */
+/** Parses the body of a 2xx answer. Throws an error for every other answer. */
 export function parseAnswer(
   { status, body }: Pick<Answer, 'status' | 'body'>,
   call: Call,
@@ -106,12 +103,12 @@ export function parseAnswer(
   try {
     return JSON.parse(body) as unknown;
   } catch {
-    // The parser's own message repeats a part of the body.
+    // The parser's own error is not used, because its message repeats a part of the body.
     throw isForeignText(body) ? gatewayAnswered(status, call) : invalidAnswer(call, 'its body is not JSON');
   }
 }
 
-/** `detail`: what the service says of it; undefined when the body is not the service's. */
+/** Returns the error for a failed answer. `detail` is the service's text; undefined if a gateway wrote the body. */
 function errorOf(status: number, call: Call, body: string, detail: string | undefined): SlotsyncError {
   const { method, path, endpoint } = call;
   const kind = detail !== undefined ? 'service' : /^\s*</.test(body) ? 'page' : 'other';
@@ -135,20 +132,20 @@ function errorOf(status: number, call: Call, body: string, detail: string | unde
   });
 }
 
-/** The service permits other requests with the same token: it forbids this kind of request. Other errors stay as they are. */
+/** Converts `unauthorized` to `forbidden`: the service accepts the token, but forbids this kind of request. */
 export function forbidden(error: unknown): unknown {
   if (!(error instanceof SlotsyncError) || error.code !== 'unauthorized') return error;
   const { message, facts, detail } = error;
   return new SlotsyncError('forbidden', message, { facts, detail });
 }
 
-/** Somebody else answered in the service's place. The body is kept out of it: it says nothing of any object. */
+/** Returns the error for an answer of a gateway. Omits the body, which says nothing about any object. */
 function gatewayAnswered(status: number, { method, path }: Named): SlotsyncError {
   const message = `${method} ${path} answered ${status}, and the body is not the service’s JSON`;
   return new SlotsyncError('gateway_answered', message, { facts: { method, path, status } });
 }
 
-/** The answer is not what the dialect describes. The service may have carried a write out. */
+/** Returns the error for an answer that the dialect cannot read. The service may have carried out the write. */
 export function invalidAnswer(
   { method, path }: Named,
   what: string,
@@ -162,10 +159,9 @@ export function invalidAnswer(
   });
 }
 
-/** Characters of a shape in a message. */
 const MOST_SHAPE = 200;
 
-/** Reads an answer by the dialect. Throws `answer_invalid` when it cannot be understood: with its keys and types, without values. */
+/** Reads an answer by the dialect. Throws `answer_invalid`, with the keys and types of the answer but no values. */
 export function understand<T>(call: Named, body: unknown, read: () => T): T {
   try {
     return read();
@@ -177,20 +173,20 @@ export function understand<T>(call: Named, body: unknown, read: () => T): T {
   }
 }
 
-/** There is more in the answer than is read. A request for less may succeed. */
+/** Returns the error for an answer that exceeds a limit. A request for fewer results may succeed. */
 export function answerTooLarge({ method, path }: Named, what: string, detail?: string): SlotsyncError {
   const message = `${method} ${path}: the answer is too large: ${what}`;
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
 
-/** The answer names another object than was asked for. */
+/** Returns the error for an answer that names another object than the one requested. */
 export function answeredOtherwise(what: string): SlotsyncError {
   return new SlotsyncError('answer_contradicts', 'the answer names another object than was asked for', {
     detail: what,
   });
 }
 
-/** The service fails, or refuses, each time this object is asked for, and answers others. */
+/** Returns the error for an object whose find fails each time, while finds of other objects are answered. */
 export function failsOnFound(error: unknown, id: string): SlotsyncError {
   const { facts = {}, detail = '' } = error instanceof SlotsyncError ? error : {};
   const message = `${messageOf(error)}; it failed each time this object was asked for, and others were answered`;
@@ -201,7 +197,7 @@ export function failsOnFound(error: unknown, id: string): SlotsyncError {
   });
 }
 
-/** The error for a request that got no answer. A write that was sent may have been carried out. */
+/** Returns the error for a request without an answer. If the request was sent, the service may have carried it out. */
 export function asTransportError(
   error: unknown,
   { method, path, endpoint }: Call,
@@ -228,7 +224,7 @@ export function asTransportError(
 const CHECK_PROXY =
   'Check HTTPS_PROXY, with user and password, or name the service in NO_PROXY. Then: slotsync check';
 
-/** The remedy for a connection whose encryption failed; undefined: it failed before. */
+/** Returns the remedy for a failed TLS handshake, or undefined for other failures. */
 function remedyOfHandshake(code: string): string | undefined {
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_'))
     return 'Check the port in API_BASE_URL: https does not answer there. Then: slotsync check';

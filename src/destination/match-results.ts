@@ -1,19 +1,19 @@
-// The answer to a write is checked against what was sent: each object has exactly one result, under its own external id, with
-// a number that no other object has. What the answer says otherwise is not accepted, and one sentence says what the service did.
+// Checks the answer to a write: each sent object must have exactly one result, under its own external id, with a number
+// that no other object has. Any other result is not accepted, and its message says what the service did.
 import { isAccepted } from '../dialect/default-dialect.js';
 import type { WriteResult } from '../dialect/dialect.js';
 import { describeRule, findRule, isSimilarId } from '../streams/external-id-rule.js';
 
 /**
- * The answer about one object. Without a `status` the answer contradicts what was sent: the service has carried out the write,
- * and may have changed another object.
+ * Result of writing one object. Without a `status`, the answer contradicts the request: the service has carried out the
+ * write, and may have changed another object.
  */
 export type PutResult =
   | { accepted: true; id: string | undefined }
   | { accepted: false; status: number; message: string }
   | { accepted: false; status: undefined; message: string };
 
-/** The sentence about an object that is answered by another external id, with the setting that makes both one. */
+/** Describes that the service answered under another external id, and names the setting that makes both ids equal. */
 export function knownAs(sent: string, answered: string): string {
   const rule = findRule(answered, sent);
   const setting = rule ? `; if both are one: service.externalIds: ${describeRule(rule)}` : '';
@@ -23,8 +23,8 @@ export function knownAs(sent: string, answered: string): string {
 const contradicts = (message: string): PutResult => ({ accepted: false, status: undefined, message });
 
 /**
- * The results by the external id that was sent. An object of which the service answered nothing has none, unless the answer
- * has a result of a name that was not sent. `toKey`: the form of an external id that the service compares.
+ * Returns the results by sent external id. An object without a result is left out, unless the answer has a result for
+ * an id that was not sent. `toKey` returns the form of an id that the service compares.
  */
 export function matchResults(
   sent: readonly { extId: string }[],

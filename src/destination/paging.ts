@@ -1,19 +1,19 @@
-// A find is read to its last page. Pages are counted by offset, so they shift when a result is added or removed
-// meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
+// Reads a find to its last page. Pages are counted by offset, so they shift if a result is added or removed meanwhile.
+// If the total changes, everything is read again. The outcome is either all results or an error.
 import type { Cursor } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { answerTooLarge, invalidAnswer, isSpoiled, type Named } from './http-errors.js';
 import { MOST_KEPT } from './read-body.js';
 
-/** Readings of a find before its answers count as contradictory. */
+/** Number of times a find is read before its changing answers count as an error. */
 const MOST_READINGS = 3;
-/** A service may give less on a page than was asked for, down to this share of it. */
+/** Minimum share of `pageSize` that a page may have. A service may return shorter pages than requested. */
 const LEAST_OF_A_PAGE = 0.01;
-/** Pages that any find may have. */
+/** Number of pages that every find may have, however few results the service promises. */
 const ALWAYS_PAGES = 1000;
 const MOST_PAGES = 100_000;
 
-/** A page as it is asked for; see `Question` of the dialect. */
+/** A page of a find, as it is requested; see `Question` of the dialect. */
 export interface Page {
   page: number;
   limit: number;
@@ -22,13 +22,13 @@ export interface Page {
 
 export interface PageAnswer<R> {
   results: R[];
-  /** The cursor of the next page; null after the last. Undefined: pages are numbered. */
+  /** Cursor of the next page, or null after the last page. Undefined if the service numbers its pages. */
   next?: Cursor | null | undefined;
   totalPages?: number | null | undefined;
   totalResults?: number | null | undefined;
-  /** The length of the JSON that it was parsed from. */
+  /** Number of characters of the JSON that the page was parsed from. */
   characters?: number | undefined;
-  /** Results of the page that the service cannot show. */
+  /** Number of results on the page that were left out because the service fails on them. */
   skipped?: number | undefined;
 }
 
@@ -37,18 +37,18 @@ type Send<R> = (page: Page) => Promise<PageAnswer<R>>;
 interface Reading {
   call: Named;
   pageSize: number;
-  /** Pages asked for at once, after the first. */
+  /** Maximum number of pages that are requested at the same time, after the first page. */
   atOnce?: number | undefined;
 }
 
-/** Whether the first page of a find holds all its results. */
+/** Returns true if the first page of a find holds all its results. */
 export function isWholeAnswer({ results, ...answer }: PageAnswer<unknown>, pageSize: number): boolean {
   if (answer.next !== undefined) return answer.next === null;
   const pages = answer.totalPages ?? (results.length < pageSize ? 1 : Infinity);
   return pages <= 1 && results.length >= (answer.totalResults ?? 0);
 }
 
-/** Adds up the characters of answers whose results are kept. Throws `answer_too_large` when there is no room for them in memory. */
+/** Adds up the characters of kept answers. Throws `answer_too_large` if they need too much memory. */
 export function countKept(call: Named) {
   let kept = 0;
   return {
@@ -62,8 +62,9 @@ export function countKept(call: Named) {
 }
 
 /**
- * All results, each once by its id; or none and `tooMany`, how many there are, when they are more than `most`. Reads again from the beginning
- * when results came or went meanwhile. Throws `answer_invalid`, and `answer_too_large` when they are too much for the memory.
+ * Returns all results, each id once. If they are more than `most`, returns no results, and their number as `tooMany`.
+ * Reads again from the beginning if results came or went meanwhile. Throws `answer_invalid`, or `answer_too_large` if
+ * the results need too much memory.
  */
 export function readPages<R extends { id: string }>(
   send: Send<R>,
@@ -90,9 +91,8 @@ export function readPages<R extends { id: string }>(
 }
 
 /**
- * A find of any size, page by page; the next pages are asked for while one is worked on. Throws
- * `reading_moved` when results came or went meanwhile: read again from the beginning. Throws `answer_invalid` when a page
- * contradicts the first one.
+ * Yields a find page by page, and requests the next pages meanwhile. Throws `reading_moved` if results came or went;
+ * callers then read again. Throws `answer_invalid` if a page contradicts the first page.
  */
 export async function* eachPage<R extends { id: string }>(
   send: Send<R>,
@@ -104,7 +104,7 @@ export async function* eachPage<R extends { id: string }>(
   const ids = new Set<string>();
   for await (const { results, skipped = 0 } of pages) {
     for (const { id } of results) {
-      // A result that comes twice was moved here from an earlier page, and another one may have been moved past the reading.
+      // A repeated result has moved here from an earlier page. Another result may then have been missed.
       if (ids.has(id)) throw readingMoved(call);
       ids.add(id);
     }
@@ -115,7 +115,7 @@ export async function* eachPage<R extends { id: string }>(
     throw readingMoved(call, `${total} results promised, ${seen} seen`);
 }
 
-/** Asks for the first page. `pages`: all of them in order, where up to `atOnce` are asked for while one is worked on. */
+/** Requests the first page. `pages` yields all pages in order, and requests up to `atOnce` pages ahead. */
 async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Reading) {
   const first = await send({ page: 1, limit: pageSize });
   const total = first.totalResults ?? undefined;
@@ -167,13 +167,13 @@ async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Readi
   return { total, atLeast: total ?? (count - 1) * first.results.length + 1, pages: pages() };
 }
 
-/** So many failed requests in a row, for a page and its parts, mean that the service is down. */
+/** Number of consecutive failed requests, for a page and its parts, after which the service counts as down. */
 const MOST_FAILURES = 12;
 
 /**
- * A page, asked for in parts where the answer is too large. Throws `answer_too_large` when a single result is, or all parts
- * together are, and `reading_moved` when the parts do not fit together. With `skips` also where the service fails on a page: a
- * single result on which it fails is left out.
+ * Requests a page, in parts if its answer is too large. Throws `answer_too_large` if a single result or all parts
+ * together are too large, and `reading_moved` if the parts do not fit together. With `skips`, also divides a page on
+ * which the service fails, and leaves out a single result on which it fails.
  */
 export async function askInParts<R>(
   ask: (page: Page) => Promise<PageAnswer<R>>,
@@ -200,7 +200,7 @@ export async function askInParts<R>(
     if (isTooLarge) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
     return { results: [], skipped: 1 };
   }
-  // Only equal parts lie within the page.
+  // The parts must be equal, so that no part reaches into another page.
   const parts = leastFactor(page.limit);
   const limit = page.limit / parts;
   const before = (page.page - 1) * page.limit;
@@ -210,7 +210,7 @@ export async function askInParts<R>(
   for (let part = 1; part <= parts && before + results.length + skipped < (total ?? Infinity); part++) {
     const place = { ...page, page: before / limit + part, limit };
     const answer = await askInParts(ask, place, call, skips, counts);
-    // With cursors the next page begins where a shorter one ended.
+    // With cursors, a page may be shorter, because the next page begins where it ended.
     if (answer.next !== undefined) return answer;
     skipped += answer.skipped ?? 0;
     if (answer.skipped === limit && answer.results.length === 0) continue;
@@ -234,7 +234,7 @@ function leastFactor(number: number): number {
   return number;
 }
 
-/** Reads again from the beginning while `read` throws `reading_moved`, up to three times. */
+/** Calls `read` again while it throws `reading_moved`, up to three times in all. */
 export async function readAgainWhenMoved<T>(call: Named, read: () => Promise<T>): Promise<T> {
   for (let reading = 1; ; reading++) {
     try {
@@ -254,7 +254,7 @@ function readingMoved({ method, path }: Named, how = 'results came or went meanw
   return new SlotsyncError('reading_moved', how, { facts: { method, path } });
 }
 
-/** More pages contradict what was asked for. At 20 a second, 100 000 take more than an hour. */
+/** Maximum plausible number of pages. At 20 requests a second, 100 000 pages take more than an hour. */
 function mostPages(total: number | undefined, pageSize: number): number {
   if (total === undefined) return 10 * ALWAYS_PAGES;
   return Math.min(MOST_PAGES, Math.max(ALWAYS_PAGES, Math.ceil(total / (pageSize * LEAST_OF_A_PAGE))));

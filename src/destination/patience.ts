@@ -1,21 +1,20 @@
-// Reads of commands have no queue that repeats them. While the service fails they wait and ask again, as a queue does with
-// the plan of a run.
+// Repeats the queries of commands while the service fails. A queue would do so, but commands have no queue.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import { retryDelayMs } from '../time/retry-delay.js';
 import type { Context } from './exchange.js';
 
-/** Milliseconds without any answer to a read after which waiting ends: about as long as a plan is tried. */
+/** Milliseconds without an answer after which a query is given up; about as long as a plan is retried. */
 const LONGEST_MS = 3 * 60 * 1000;
 
-/** Repeats a read while it fails for a reason that may pass. Throws its last error, or the signal's reason. */
+/** Repeats a query while it fails for a temporary reason. Throws the last error, or the signal's reason. */
 export type Patience = <T>(context: Pick<Context, 'signal'>, read: () => Promise<T>) => Promise<T>;
 
-/** A caller with a queue of its own: every failure is thrown. */
+/** Throws every failure at once, for callers whose queue retries. */
 export const noPatience: Patience = (_, read) => read();
 
-/** `isMet`: the service has answered before. Until then, an address that cannot be reached is taken for a wrong one. */
+/** `isMet` returns true once the service has answered. Before that, an unreachable address counts as a wrong one. */
 export function createPatience(log: Logger, isMet: () => boolean, clock = () => performance.now()): Patience {
   /** Time of the first failure since the latest answer. */
   let failingSince: number | undefined;
@@ -36,7 +35,7 @@ export function createPatience(log: Logger, isMet: () => boolean, clock = () => 
   };
 }
 
-/** Waits. Throws the signal's reason. */
+/** Waits, or throws the signal's reason when the signal aborts. */
 export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await sleep(ms, undefined, signal ? { signal } : {}).catch(() => signal?.throwIfAborted());
 }
@@ -45,7 +44,7 @@ function mayPass(error: unknown, isMet: () => boolean): boolean {
   if (!(error instanceof SlotsyncError)) return false;
   const { code, facts } = error;
   if (code === 'service_unreachable') return isMet();
-  // Any other page may be that of a wrong address.
+  // A gateway's answer below 500 may come from a wrong address, which waiting does not mend.
   if (code === 'gateway_answered') return Number(facts['status']) >= 500;
   return code === 'service_failed' || code === 'answer_lost';
 }

@@ -1,28 +1,28 @@
-// The body of an answer, within limits: the service decides how much it sends, and all of it is kept in memory.
+// Reads the body of an answer, up to a limit, because the service decides how much it sends and memory is finite.
 import type { Readable } from 'node:stream';
 
 const MB = 1024 * 1024;
-/** Limit of an answer that is parsed. */
+/** Maximum bytes of an answer that is parsed. */
 const MOST_BYTES = 64 * MB;
-/** Limit of the answers whose results are in memory together: to the parts of a page, and to the pages of a find. Characters. */
+/** Maximum characters of the answers that are in memory together: the parts of a page, or the pages of a find. */
 export const MOST_KEPT = 4 * MOST_BYTES;
-/** Limit of an error's body, of which only a message is kept. */
+/** Maximum bytes that are read of an error's body, which only becomes a message. */
 const MOST_FAILURE_BYTES = MB;
-/** Answers of the service have about six levels. */
+/** Maximum nesting of an answer. Answers of the service have about six levels. */
 const MOST_LEVELS = 100;
-/** A thousand objects with several hundred fields each have a million. */
+/** Maximum values in an answer. A thousand objects with several hundred fields each have a million. */
 const MOST_VALUES = 4_000_000;
 
 /**
- * The text of a body, up to its limit; the rest is not received. Undefined: a 2xx answer is larger than
- * 64 MB. An error's body is cut off after 1 MB. Throws what the connection throws.
+ * Returns the text of a body, or undefined if a 2xx answer is larger than 64 MB. The body of an error is cut off after
+ * 1 MB. Throws the connection's errors.
  */
 export async function readBody(body: Readable, status: number): Promise<string | undefined> {
   const isFailure = status < 200 || status >= 300;
   const most = isFailure ? MOST_FAILURE_BYTES : MOST_BYTES;
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // Leaving the loop early destroys the body, and with it the connection.
+  // Leaving the loop early destroys the body and its connection.
   for await (const chunk of body as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     chunks.push(chunk);
@@ -33,15 +33,15 @@ export async function readBody(body: Readable, status: number): Promise<string |
   return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, most));
 }
 
-/** The excess of a JSON text over what is parsed, in words. `isLarge`: an answer about less would have less of it. */
+/** Description of a JSON text that exceeds a limit. If `isLarge`, a request for fewer results may succeed. */
 interface Excess {
   what: string;
   isLarge: boolean;
 }
 
 /**
- * The excess of a JSON text over any answer, before it is parsed: millions of levels or of empty values would take minutes and
- * gigabytes. Undefined: nothing.
+ * Returns the limit that a JSON text exceeds, or undefined. Called before parsing, because millions of levels or empty
+ * values would take minutes and gigabytes.
  */
 export function findExcess(json: string): Excess | undefined {
   let level = 0;

@@ -1,18 +1,17 @@
-// Takes keys and tokens out of error texts of the service. These are shown to operators and stored in the state, and a gateway may
-// repeat the header that it refused. Only such texts are redacted: an object that was read is written back, so it must not be
-// changed. Fields of log lines: process/logger.ts.
+// Removes keys and tokens from error texts of the service, because a gateway may repeat a header and operators see
+// these texts. Objects are not redacted, since they are written back. For log lines, see process/logger.ts.
 
-/** Secrets that are remembered: an answer may repeat a token that has been renewed since. */
+/** Number of latest secrets that are remembered, because an answer may repeat a token that has been renewed since. */
 const MOST_SECRETS = 10;
 
 export type Redaction = ReturnType<typeof createRedaction>;
 
 export function createRedaction() {
-  /** By secret, in the order of last use: the texts that mean it. */
+  /** Encoded forms of each secret, ordered by the secret's last use. */
   const known = new Map<string, readonly Form[]>();
 
   return {
-    /** From now on this key or token is redacted. */
+    /** Adds a key or token that is redacted from now on. */
     add(secret: string): void {
       if (secret === '') return;
       const forms = known.get(secret) ?? formsOf(secret);
@@ -22,22 +21,19 @@ export function createRedaction() {
       if (known.size > MOST_SECRETS && oldest !== undefined) known.delete(oldest);
     },
 
-    /**
-     * The text with each secret replaced: plain, with escapes of JSON, of an address or of HTML in it, in hexadecimal, or as
-     * a part of base64.
-     */
+    /** Replaces each secret in a text: plain, escaped (JSON, URL or HTML), in hexadecimal, or within base64. */
     redact: (text: string): string => replaceForms(text, [...known.values()].flat()),
   };
 }
 
-/** A text that means a secret. `before`, `after`: characters beside it that hold a part of its first and last byte. */
+/** An encoded form of a secret. `before` and `after` count adjacent characters that hold part of an outer byte. */
 interface Form {
   text: string;
   before: number;
   after: number;
 }
 
-/** Shorter ones mean nothing, and stand in any text. */
+/** Minimum length of an encoded form. Shorter forms occur in ordinary text by chance. */
 const LEAST_ENCODED = 6;
 
 function formsOf(secret: string): readonly Form[] {
@@ -50,7 +46,7 @@ function formsOf(secret: string): readonly Form[] {
 
 const whole = (text: string): Form => ({ text, before: 0, after: 0 });
 
-/** The characters that are the same whatever precedes and follows the bytes: so many bytes after a multiple of three. */
+/** Returns the base64 characters that do not depend on adjacent bytes, for a secret at offset `at` of three bytes. */
 function inBase64(bytes: Buffer, at: number): Form[] {
   const bits = (at + bytes.length) * 8;
   const base64 = Buffer.concat([Buffer.alloc(at), bytes]).toString('base64');
@@ -88,7 +84,7 @@ function spansOf({ text: form, before, after }: Form, text: string): { from: num
 
 const ENTITIES: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
 
-/** The escapes of JSON, of an address and of HTML, each escaped again any number of times. */
+/** Matches escapes of JSON, URLs and HTML, including escapes that are escaped again any number of times. */
 const ESCAPES = new RegExp(
   [
     String.raw`\\+(?:u(?<json>[\da-f]{4})|(?<escaped>[^\\]))?`,
@@ -100,8 +96,8 @@ const ESCAPES = new RegExp(
 );
 
 /**
- * Escapes as the characters they mean, and where each one starts. A run of backslashes is matched once: a body of nothing
- * else must not take time by its square.
+ * Decodes escapes, and returns the start of each character in the original text. A run of backslashes is matched once,
+ * because a body of backslashes would otherwise take quadratic time.
  */
 function decodeEscapes(text: string): { text: string; starts: readonly number[] } {
   const characters: string[] = [];

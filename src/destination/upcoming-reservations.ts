@@ -1,18 +1,18 @@
-// Finds the objects that are booked, where only that matters: from one page of their reservations at a time, each time for the
-// objects not seen yet. When a page does not hold everything, what is asked for next is a time so near that a page does.
+// Finds which objects have upcoming reservations. Each request reads one page, only for objects not yet found. If a
+// page is not complete, the next request covers a shorter period, whose reservations fit on a page.
 import { invalidAnswer, type Named } from './http-errors.js';
 import { isWholeAnswer, type PageAnswer } from './paging.js';
 
-/** Unix seconds. */
+/** Begin and end of a period, in Unix seconds. */
 export interface Period {
   from: number;
   to: number;
 }
 
 export interface UpcomingReservation {
-  /** External id, or id. */
+  /** External id of the reservation, or else its id. */
   name: string;
-  /** Unix seconds. */
+  /** Begin of the reservation, in Unix seconds. */
   begin: number;
 }
 
@@ -21,24 +21,25 @@ interface Booked {
   extId?: string | undefined;
   begin: number;
   end: number;
-  /** Without objects, or with one that has no name, it may book what was asked for, or not. */
+  /** Booked objects. If the list is empty or lacks a name, the reservation may book any requested object. */
   objects?: readonly { objectId?: string | undefined }[] | null | undefined;
 }
 
-/** How far ahead reservations are looked for, in seconds: no timetable reaches further. */
+/** Period in which reservations are searched for, in seconds. No timetable reaches further than ten years. */
 const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 const LEAST_AIM = 0.5;
 
 /**
- * Reservations of these objects that have not ended at `now` (Unix seconds), the next one first. An object without any is
- * not in the answer; one that has more than fit into a page may have more than are answered. `ask` reads the first page of
- * the reservations of some of them in a period. That an object has none says one answer alone, over the whole future and
- * complete. Reservations that do not name their objects are those of the object that finds them when it is asked for
- * alone. Throws `answer_invalid` when there are reservations, and all of them name other objects.
+ * Returns reservations of these objects that have not ended at `now` (Unix seconds), sorted by begin. An object without
+ * reservations is not in the result. A booked object may have more reservations than the result shows.
  *
- * How many requests it takes depends on the objects, and not on how much is booked: one where everything fits into a page;
- * two beside one that is booked much; at most about ten where up to 1000 of them are booked alike, however much; more the more
- * they are booked at times of their own; and in no case more than two for each object and one.
+ * `ask` reads the first page of the objects' reservations in a period. Only a complete answer over the whole future
+ * shows that an object has no reservation. Reservations that do not name their objects belong to the object that was
+ * requested alone. Throws `answer_invalid` if there are reservations, but all of them name other objects.
+ *
+ * The number of requests depends on the objects, not on the number of reservations. It is 1 if everything fits on a
+ * page, 2 if a single object has very many reservations, and about 10 at most for 1000 similarly booked objects. It is
+ * never more than two per object and one.
  */
 export async function findUpcoming(
   ask: (extIds: readonly string[], period: Period) => Promise<PageAnswer<Booked>>,
@@ -49,7 +50,7 @@ export async function findUpcoming(
   const upcoming = new Map<string, UpcomingReservation[]>();
   const open = new Set(extIds);
   let period = future;
-  /** Pages of reservations that are aimed at in a near time: more after one that had room left. */
+  /** Number of pages that the next period is aimed at. Raised after a page that had room left. */
   let aim = LEAST_AIM;
   for (let isFirst = true; open.size > 0; isFirst = false) {
     const page = await ask([...open], period);
@@ -58,7 +59,7 @@ export async function findUpcoming(
     const seen = standing.filter(({ objects }) => objects?.some(({ objectId = '' }) => open.has(objectId)));
     const nameless = standing.filter((one) => isNameless(one) && !seen.includes(one));
     if (seen.length === 0 && (!isWhole || standing.length > 0)) {
-      // Their objects cannot be known, and the next answer could only be the same.
+      // Unnamed objects cannot be determined, and the next answer would be the same.
       if (nameless.length === 0)
         throw invalidAnswer(call, 'none of its reservations is of the objects that were asked for');
       const rest = [...open];
@@ -86,7 +87,7 @@ export async function findUpcoming(
       const hasRoom = page.results.length * 2 < pageSize;
       aim = isWhole ? aim * (hasRoom ? 4 : 1) : Math.max(aim / 4, LEAST_AIM);
     }
-    // An object may have filled the page alone. The second time, the others are booked much as well.
+    // A single object may have filled the first page. If the second page is full too, many objects are booked a lot.
     const isNarrowed = period === future && !isFirst;
     period = isNarrowed ? { from: now, to: endOfShare(page, seen, { now, aim }) } : future;
   }
@@ -102,7 +103,7 @@ function isNameless({ objects }: Booked): boolean {
   return !objects?.length || objects.some(({ objectId }) => objectId === undefined);
 }
 
-/** Until then there are so many pages as are aimed at, if all objects are booked as those of this page are. */
+/** Returns the end of a period of about `aim` pages, assuming that all objects are booked like those on this page. */
 function endOfShare(
   { results, totalResults, totalPages }: PageAnswer<Booked>,
   sorted: readonly Booked[],

@@ -1,25 +1,25 @@
-// The organization's quota, shared by every request of every process. BullMQ's own limiter counts jobs that leave one
-// queue, which is not what the service limits.
+// Limits the requests of all processes to the organization's quota. BullMQ's own limiter counts jobs that leave one
+// queue, but the service counts requests.
 //
-// Why it is safe. There are N slots. A request takes one, is sent, and releases it when the headers of its answer arrive;
-// a second after that the slot is free again. A request that was given up without an answer does not release its slot: a
-// service that is frozen reads it when it wakes. The service counts a request at some time between sending and answer, so
-// two successive users of one slot are counted more than a second apart: each slot allows at most one request in any
-// second, N slots at most N, however long the network takes and however the service divides time into seconds. This
-// rests on four things, each ensured here or in the stores:
-// - One clock. Every time is the store's; a process only measures durations.
-// - The slot outlives the request. It is not released for its holder before the lease has ended: the request timeout,
-//   `lateWriteSeconds`, the second in which the request has to be sent (`usable`), and then the hold.
-// - A slot is released by its holder only. Tokens carry a generation; a late release of a lost slot has no effect.
-// - Without state nothing is sent. A store without state waits before its first grant, and again for each answer to
-//   what was sent before the loss; a store that cannot be reached grants nothing.
+// There are N slots. A request takes a slot, is sent, and releases the slot when the headers of its answer arrive. One
+// second later the slot is free again. The service counts a request at some time between sending and answer. Therefore
+// two successive requests of one slot are counted more than a second apart, and N slots allow at most N requests in any
+// second. Network latency and the service's division of time do not matter. This rests on four rules:
 //
-// The store also decides the order: a waiter registers with its lane by asking, learns when to ask again, and is passed
-// over when it does not.
+// - One clock. All times are those of the store; a process only measures durations.
+// - The slot outlives the request. Without an answer, the slot stays taken until its lease ends: the request timeout,
+//   `lateWriteSeconds`, the second in which the request has to be sent (`usable`), and then the hold. A frozen service
+//   reads the request when it wakes.
+// - Only the holder releases a slot. A token has a generation, so that the late release of a lost slot has no effect.
+// - Without state nothing is sent. A store without state waits before its first grant, and again for each answer to a
+//   request from before the loss. A store that cannot be reached grants nothing.
+//
+// The store also decides the order of waiters. A waiter registers its lane with its first question, learns when to ask
+// again, and is passed over if it does not ask.
 //
 // Not covered: a service that reads a request later than `lateWriteSeconds` after its timeout, a store clock that jumps
-// forward, a process stopped between `usable` and the socket, and a store that loses its state while requests take longer
-// than the boot guard.
+// forward, a process stopped between `usable` and the socket, and a store that loses its state while requests take
+// longer than the boot guard.
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,25 +31,27 @@ import type { QuotaUsage, SlotAnswer } from './store-answers.js';
 export { LANES, type Lane, type QuotaUsage, type SlotAnswer };
 
 export interface Slot {
-  /** False when too much time has passed since the grant: release this slot and take another before sending. */
+  /** Returns false if the grant is too old to send a request. Then release this slot and take another. */
   usable(): boolean;
-  /** To be called when the response headers have arrived or the request can no longer arrive. Idempotent, never rejects:
-   * where the store cannot be reached, the slot becomes free when its lease ends. */
+  /**
+   * Releases the slot. Call it when the response headers have arrived or the request can no longer arrive. Idempotent;
+   * never rejects. If the store cannot be reached, the slot becomes free when its lease ends.
+   */
   release(): Promise<void>;
 }
 
-/** Who asks for a slot: the wait queue of one lane in one process. */
+/** A client of the slot store: the wait queue of one lane in one process. */
 export interface Waiter {
   id: string;
   lane: Lane;
-  /** Slots, at least one: as many as callers wait in it, as far as they come in one answer. */
+  /** Number of requested slots: one for each waiting caller, up to a limit. */
   wanted: number;
 }
 
-/** The place of the slots. Each call is one atomic step on the store's clock. */
+/** Shared store of the slots. Each call is one atomic step, with the store's clock. */
 export interface SlotStore {
   take(waiter: Waiter, leaseMs: number): Promise<SlotAnswer>;
-  /** The waiter no longer waits. */
+  /** Removes a waiter that no longer waits. */
   withdraw(waiterId: string): Promise<void>;
   release(token: string): Promise<void>;
   throttled(retryAfterMs?: number): Promise<void>;
@@ -57,26 +59,29 @@ export interface SlotStore {
 }
 
 export interface Limiter {
-  /** Resolves when a request may be sent. Rejects with the signal's reason, or with `quota_unavailable`
-   * (retry) when the store could not be reached for `giveUpMs`; never resolves without a grant. */
+  /**
+   * Resolves when a request may be sent, never without a grant. Rejects with the signal's reason, or with
+   * `quota_unavailable` (retry) if the store could not be reached for `giveUpMs`.
+   */
   take(lane: Lane, signal?: AbortSignal): Promise<Slot>;
-  /** To be called for each 429: pauses the organization for Retry-After (in ms) and a little, and lowers N. */
+  /** Reports a 429: pauses the organization for Retry-After (ms) plus a margin, and lowers N. */
   throttled(retryAfterMs?: number): Promise<void>;
   usage(): Promise<QuotaUsage>;
-  /** Refuses waiters with `limiter_closed` (retry) and ends when every release has reached the store. Slots still held are
-   * released by their holders as before. The store's client belongs to its opener. */
+  /**
+   * Refuses waiters with `limiter_closed` (retry), and resolves when all releases have reached the store. Holders still
+   * release their slots. Does not close the store's client.
+   */
   close(): Promise<void>;
 }
 
 export interface LimiterOptions {
   store: SlotStore;
-  /** From a grant until its request can no longer arrive. Milliseconds, default 61 000. */
+  /** Lease of a slot: milliseconds from its grant until its request can no longer arrive. Default 61 000. */
   leaseMs?: number | undefined;
-  /** How long an unreachable store is asked before waiters are refused. Default 30 000. */
+  /** Milliseconds for which an unreachable store is retried before waiters are refused. Default 30 000. */
   giveUpMs?: number;
-  /** How long one answer of the store may take. Default 5 000. */
+  /** Timeout of one answer of the store, in milliseconds. Default 5 000. */
   storeTimeoutMs?: number;
-  /** A monotonic clock in milliseconds. */
   now?: () => number;
 }
 
@@ -85,12 +90,14 @@ interface Grant {
   waitMs: number;
 }
 
-/** Grants of one answer. Each takes the store a while, and is lost for its lease when the answer is. */
+/**
+ * Maximum number of grants in one answer of the store. If the answer is lost, so are the slots until their lease ends.
+ */
 const MOST_AT_ONCE = 10;
 
 const RELEASE_RETRIES_MS = [100, 1000];
 
-/** Opens the limiter of a process: a wait queue for each lane, in front of a store that all processes share. */
+/** Opens the limiter of one process: a wait queue for each lane, and a store that all processes share. */
 export function createLimiter({
   store,
   leaseMs = DEFAULT_LEASE_MS,
@@ -121,10 +128,10 @@ export function createLimiter({
   async function ask(waiter: Waiter) {
     const asked = now();
     const answer = store.take(waiter, leaseMs);
-    // An answer that arrives too late may carry grants: they are returned.
+    // An answer after the timeout may still contain grants, which are released.
     const late = ({ grants }: SlotAnswer) => grants.forEach(({ token }) => void giveBack(token));
     const { grants, askMs } = await within(answer, storeTimeoutMs, late);
-    // The store granted after `asked`, so the lease covers a sending from here on for SEND_WITHIN_MS.
+    // The store made the grant after `asked`, so the lease covers a request sent within SEND_WITHIN_MS from `asked`.
     const taken = grants.map(({ token, waitMs }) => ({
       slot: createSlot(token, asked + waitMs + SEND_WITHIN_MS),
       waitMs,
@@ -154,7 +161,7 @@ export function createLimiter({
         () => true,
         () => false,
       );
-      // Otherwise the slot becomes free when its lease ends, later but as safely.
+      // Without a successful release, the slot becomes free only when its lease ends, which is slower but as safe.
       if (isReleased || retryMs === undefined || closing.signal.aborted) return;
       await sleep(retryMs, undefined, { signal: closing.signal }).catch(() => undefined);
     }
@@ -188,7 +195,7 @@ function refuse(cause: unknown): never {
   throw quotaUnavailable(cause);
 }
 
-/** The promise's result, or an error after `ms`; what arrives later is handed to `late`. */
+/** Returns the promise's result, or throws after `ms`. Passes a result that arrives later to `late`. */
 async function within<T>(promise: Promise<T>, ms: number, late?: (value: T) => unknown): Promise<T> {
   const deadline = openDeadline({ ms });
   promise.then((value) => deadline.signal.aborted && late?.(value)).catch(() => undefined);

@@ -1,21 +1,18 @@
-// The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
+// Opens the limiter with its store: in Redis if the settings name a Redis, otherwise in the state database.
 import type { Logger } from '../../process/logger.js';
 import { currentText, type SettingText } from '../../config/setting-text.js';
 import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 
 interface LimiterPlace extends StoreOptions {
-  /** Its server was seen to be usable. */
+  /** Address of a Redis server that was already checked, if there is one. */
   redisUrl: SettingText | undefined;
-  /** The migrated state database. */
+  /** Address of the state database, already migrated. */
   stateUrl: SettingText;
   log: Logger;
 }
 
-/**
- * Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. `findPlace` tells
- * the store from every other.
- */
+/** Opens the limiter and the connection of its store. Callers close the limiter first, then call `disconnect`. */
 export async function openLimiter({ leaseMs, ...place }: LimiterPlace & { leaseMs?: number | undefined }) {
   const { store, ...opened } = await openStore(place);
   return { limiter: createLimiter({ store, leaseMs }), ...opened };

@@ -1,12 +1,12 @@
-// The slots in PostgreSQL, for installations without Redis: one row per limiter, and the functions of
-// migrations/repeatable/quota.sql. The same algorithm as in Redis; what it must hold is written in limiter.ts.
+// Slot store in PostgreSQL, for installations without Redis: one row per limiter, and the functions of quota.sql.
+// limiter.ts explains the algorithm.
 import type { Sql } from 'postgres';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { quotaRules, type StoreOptions } from './quota-rules.js';
 import { quoteLiteral } from '../../text/sql-text.js';
 
-/** Each step is one statement outside any transaction, so that the row's lock is never held across the network. */
+/** Creates the store. Each step is one statement without a transaction, so that the network delays no row lock. */
 export function createPostgresStore({
   sql,
   key,
@@ -15,7 +15,9 @@ export function createPostgresStore({
 }: StoreOptions & { sql: Sql }): SlotStore {
   const rules = () => JSON.stringify(quotaRules(rate, changes));
 
-  /** Literals, since the driver asks for the types of parameters, which would be a round trip more. */
+  /**
+   * Calls an SQL function with literals. For parameters, the driver would query their types in an extra round trip.
+   */
   async function call(name: string, ...given: readonly (string | number | undefined)[]) {
     const values = [key, ...given, rules()].map((value) =>
       value === undefined ? 'NULL' : quoteLiteral(String(value)),

@@ -1,34 +1,33 @@
-// The figures of the quota. Both stores receive them as one JSON argument, so that no number is repeated in SQL or Lua
-// and tests can shorten the waiting.
+// Constants of the quota. Both stores receive them as JSON, so that SQL and Lua repeat no numbers and tests can change
+// them.
 import { UsageError } from '../../errors/errors.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const DAY = 24 * 60 * MINUTE;
 
-/** Best first. */
+/** Lanes of requests, highest priority first. */
 export const LANES = ['incremental', 'sync', 'backfill', 'verify'] as const;
 export type Lane = (typeof LANES)[number];
 
-/** All times in milliseconds. */
 export type QuotaRules = Readonly<ReturnType<typeof defaultRules>>;
 
-/** Options of the stores of both kinds, beside their connection, which belongs to the caller. */
+/** Options of both kinds of store, besides the connection, which belongs to the caller. */
 export interface StoreOptions {
-  /** Owner of the quota: service address and organization. The same key in other processes is the same quota. */
+  /** Owner of the quota: service address and organization. Processes with the same key share the quota. */
   key: string;
-  /** Requests a second. A function: a rate that may change. */
+  /** Requests a second, or a function that returns the current rate. */
   rate: number | (() => number);
   rules?: Partial<QuotaRules>;
 }
 
-/** How long after its grant a request may still be sent; the lease has a second for it. */
+/** Milliseconds after its grant within which a request may still be sent. The lease includes a second for this. */
 export const SEND_WITHIN_MS = 900;
 
-/** Request timeout and `lateWriteSeconds` of 30 s each, and the second in which the request must have been sent. */
+/** Default lease: the request timeout and `lateWriteSeconds`, 30 s each, plus the second for sending. */
 export const DEFAULT_LEASE_MS = 30 * SECOND + 30 * SECOND + SECOND;
 
-/** The rules for `given` requests a second. Throws UsageError unless that is a whole number from 1 on. */
+/** Returns the rules for `given` requests a second. Throws UsageError unless it is a whole number of at least 1. */
 export function quotaRules(given: StoreOptions['rate'], changes: Partial<QuotaRules> = {}): QuotaRules {
   const rate = typeof given === 'function' ? given() : given;
   if (!Number.isSafeInteger(rate) || rate < 1) {
@@ -37,43 +36,45 @@ export function quotaRules(given: StoreOptions['rate'], changes: Partial<QuotaRu
   return { ...defaultRules(rate), ...changes };
 }
 
-/** `rate` is N: slots of the organization, and requests in any second. */
+/** Returns the default rules. `rate` is both the number of slots and the maximum of requests in any second. */
 function defaultRules(rate: number) {
   return {
     rate,
-    /** Best first: waiters of a lane are served before those of the next lanes. */
+    /** Lanes by priority. Waiters of a lane are served before those of later lanes. */
     lanes: LANES as readonly string[],
-    /** Mean time between two grants: no more than N a second in the long run. */
+    /** Mean time between two grants, so that the long-term rate is at most N a second. */
     paceMs: SECOND / rate,
     /**
-     * How far grants may run ahead of the pace: answers that are late, because the network is uneven, leave gaps that a
-     * strict pace never fills. The shortest time between two grants is the pace less this.
+     * Time by which grants may run ahead of the pace, to fill the gaps that late answers leave. The shortest time
+     * between two grants is `paceMs` minus `aheadMs`.
      */
     aheadMs: (0.7 * SECOND) / rate,
-    /** From the answer until the slot is free: the second that the service counts, and a margin for rounding. */
+    /** Time from an answer until the slot is free: the second that the service counts, plus a margin for rounding. */
     holdMs: SECOND + 5,
-    /** How far ahead a grant may be booked; a waiter that would wait longer asks again. */
+    /** Maximum time by which a grant is booked in advance. A waiter that must wait longer asks again. */
     bookAheadMs: 60,
-    /** Wait before the first grant of a store without state: requests sent before the loss must be over. */
+    /** Wait before the first grant of a store without state, so that requests sent before the loss are over. */
     bootGuardMs: 1.5 * SECOND,
-    /** Longest time until a waiter asks again. Below `holdMs`, so that every release is noticed in time. */
+    /** Maximum time until a waiter asks again. Less than `holdMs`, so that every release is noticed in time. */
     pollMs: 0.9 * SECOND,
-    /** Shortest time until a waiter asks again that yielded a free slot to others. */
+    /** Minimum time until a waiter asks again after it left a free slot to another waiter. */
     yieldMs: 25,
-    /** How late a waiter may ask before others pass it, and before it loses its place. */
+    /** Delay of a question after which other waiters pass (`lateMs`), or the waiter loses its place (`forgetMs`). */
     lateMs: 100,
     forgetMs: 1.8 * SECOND,
-    /** Every n-th grant goes to the waiter that has waited longest in any lane, so that none starves. */
+    /** Every n-th grant goes to the waiter that has waited longest in any lane, so that no lane starves. */
     anyLaneEvery: 15,
-    /** After a 429: added to Retry-After, and used where it is absent. */
+    /** Pause after a 429: `pauseExtraMs` is added to Retry-After. `pauseDefaultMs` replaces a missing header. */
     pauseExtraMs: 100,
     pauseDefaultMs: SECOND,
-    /** Longest pause that a Retry-After can cause. */
+    /** Maximum pause that a Retry-After header can cause. */
     pauseMaxMs: 10 * MINUTE,
-    /** N is reduced by 1 at most once in this time, and raised by 1 for each such time without a 429. */
+    /**
+     * N falls by 1 after a 429, at most once per `reduceEveryMs`, and rises by 1 per `recoverEveryMs` without a 429.
+     */
     reduceEveryMs: 1.2 * SECOND,
     recoverEveryMs: 10 * SECOND,
-    /** How long Redis keeps the state of an idle limiter. Losing it costs a boot guard. */
+    /** Time for which Redis keeps the state of an idle limiter. A limiter without state waits for `bootGuardMs`. */
     keepMs: 7 * DAY,
   };
 }

@@ -1,9 +1,9 @@
-// The share of the quota that all processes together used lately, for the progress of a run.
+// Measures the recent share of the quota that all processes together use, for the progress display of a run.
 import type { Limiter } from './limiter.js';
 
 const READ_EVERY_MS = 1000;
 
-/** Returns a function that reads the share, 0 to 1; undefined while it is not known. */
+/** Returns a function that returns the used share of the quota, from 0 to 1, or undefined while it is unknown. */
 export function createQuotaUseReader(limiter: Limiter): () => Promise<number | undefined> {
   let before: { at: number; granted: number } | undefined;
   let use: number | undefined;

@@ -1,7 +1,7 @@
-// Every step of the quota in Redis: the same algorithm as the functions in migrations/repeatable/quota.sql. To change one,
-// change the other.
+// Lua script with every step of the quota. migrations/repeatable/quota.sql has the same algorithm; change both
+// together.
 
-/** KEYS: the limiter. ARGV: the step, the rules as JSON, and what the step needs. Answers JSON. Redis from 6.2 on. */
+/** KEYS: the limiter. ARGV: the step, the rules as JSON, and the step's arguments. Needs Redis 6.2 or later. */
 export const SCRIPT = `
 local step, rules = ARGV[1], cjson.decode(ARGV[2])
 local clock = redis.call('TIME')

@@ -1,5 +1,5 @@
-// The slots in Redis: one key, one script, so that every step is atomic and Redis Cluster serves it too.
-// The same algorithm as in PostgreSQL; what it must hold is written in limiter.ts.
+// Slot store in Redis. One key and one script make every step atomic, and work with Redis Cluster. The algorithm is
+// that of PostgreSQL; limiter.ts explains it.
 import { createHash } from 'node:crypto';
 import type { RedisClient } from '../../connections/redis-connection.js';
 import { parseServer, parseTaken, parseUsage } from './store-answers.js';
@@ -9,7 +9,7 @@ import { quotaRules, type StoreOptions } from './quota-rules.js';
 
 const SCRIPT_SHA = createHash('sha1').update(SCRIPT).digest('hex');
 
-/** The connection should fail rather than queue while offline. */
+/** Creates the store. `redis` should fail rather than queue commands while it is offline. */
 export function createRedisStore({
   redis,
   key,
@@ -34,7 +34,7 @@ export function createRedisStore({
     release: async (token) => void (await run('release', token)),
     throttled: async (retryAfterMs) => void (await run('throttled', retryAfterMs ?? '')),
     usage: async () => parseUsage(await run('usage')),
-    /** The run id of the server, which no other server has and a restart changes. */
+    /** Returns the run id of the Redis server, which is unique and changes with a restart. */
     server: async () => parseServer(await run('usage')),
   } satisfies SlotStore & { server: () => Promise<string> };
 }

@@ -1,10 +1,12 @@
-// The answers of both stores: one JSON text, checked here. By hand: `status` reads the quota too, and zod would be a third
-// of what it loads.
+// Parses the JSON answers of both stores. Not with zod, which would be a third of the code that `status` loads.
 import { LANES, type Lane } from './quota-rules.js';
 
 type Answer = Readonly<Record<string, unknown>>;
 
-/** Each to be sent in its `waitMs`. `askMs`: the waiter, who wants more, stays registered and asks again then. */
+/**
+ * Granted slots. Each request must wait for its `waitMs` before it is sent. If `askMs` is set, the waiter stays
+ * registered and asks again after that time.
+ */
 export interface SlotAnswer {
   grants: readonly { token: string; waitMs: number }[];
   askMs?: number | undefined;
@@ -12,7 +14,7 @@ export interface SlotAnswer {
 
 export function parseTaken(text: unknown): SlotAnswer {
   const answer = parseObject(text);
-  // An empty list of Lua is an empty object of JSON.
+  // Lua encodes an empty list as an empty JSON object.
   const grants = Object.values(objectIn(answer, 'grants')).map((grant) => {
     const { token } = grant as Answer;
     if (typeof token !== 'string' || token === '') throw invalid('token');
@@ -23,7 +25,7 @@ export function parseTaken(text: unknown): SlotAnswer {
     : { grants, askMs: number(answer, 'askMs') };
 }
 
-/** The run id of the Redis that has the quota. */
+/** Returns the run id of the Redis server that stores the quota. */
 export function parseServer(text: unknown): string {
   const { server } = parseObject(text);
   if (typeof server !== 'string') throw invalid('server');
@@ -40,26 +42,24 @@ export function parseUsage(text: unknown) {
   const lanes = byLane(answer, 'lanes');
   const held = LANES.reduce((sum, lane) => sum + lanes[lane], 0);
   return {
-    /** The quota, and what of it is allowed at present: less after a 429. */
+    /** The quota (`rate`), and the number of slots allowed at present, which is lower after a 429. */
     rate,
     allowed,
-    /** Slots with a request under way; in the second after their answer; free. */
+    /** Numbers of slots: used by a request (`held`), in the second after an answer (`cooling`), and `free`. */
     held,
     cooling,
     free: Math.max(0, allowed - held - cooling),
-    /** Held, by lane. */
     lanes,
-    /** Waiting, by lane. Each process counts once in a lane, whatever number of its requests wait there. */
+    /** Number of waiting queues, by lane. A process counts once in a lane, however many of its requests wait. */
     waiting: byLane(answer, 'waiting'),
-    /** Milliseconds until the pause ends, 0 without a pause. */
+    /** Milliseconds until the pause ends; 0 without a pause. */
     pausedMs: number(answer, 'pausedMs'),
-    /** Grants and 429 answers since the store has had its state. */
+    /** Numbers of grants and of 429 answers since the store's state was created. */
     granted: number(answer, 'granted'),
     throttled: number(answer, 'throttled'),
     /**
-     * An estimate of how much of the quota other programs use, in requests a second. A 429 says only that the service
-     * refused while fewer than N of our requests were in its window. So this is how far N was reduced: it rises by one
-     * with each reduction and falls as N recovers.
+     * Estimated requests a second of other programs: how far N is reduced at present. A 429 shows only that the service
+     * refused while fewer than N of our requests were in its window.
      */
     usedByOthers: rate - allowed,
   };
@@ -71,7 +71,7 @@ function parseObject(text: unknown): Answer {
   return answer as Answer;
 }
 
-/** Lanes without a request are left out by the store. */
+/** Counts by lane. The store omits lanes without requests. */
 function byLane(answer: Answer, field: string): Record<Lane, number> {
   const some = objectIn(answer, field);
   const counts = { incremental: 0, sync: 0, backfill: 0, verify: 0 };

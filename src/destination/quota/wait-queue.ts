@@ -1,6 +1,5 @@
-// The waiters of one lane in one process: first come, first served. Only one question to the store is open at a time,
-// whatever number of jobs wait. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot
-// lose one.
+// Queue of the waiters of one lane in one process, first come, first served. Only one question to the store is open at
+// a time, however many jobs wait. A grant goes to the waiter that is first on its arrival.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, SlotsyncError } from '../../errors/errors.js';
 
@@ -14,11 +13,11 @@ interface Waiter<Grant> {
 }
 
 export interface WaitQueueOptions<Grant> {
-  /** Asks the store once, for at most so many grants. With `askMs` the store expects the next question then. */
+  /** Asks the store for up to `wanted` grants. If the answer has `askMs`, the store expects a question after it. */
   ask(wanted: number): Promise<{ grants: readonly Grant[]; askMs?: number | undefined }>;
-  /** Reports to the store that this queue is empty. */
+  /** Removes this queue from the store, because it is empty. */
   withdraw(): Promise<void>;
-  /** Returns a grant for which there is no waiter. */
+  /** Returns a grant for which no waiter is left to the store. */
   giveBack(grant: Grant): void;
   giveUpMs: number;
   now(): number;
@@ -73,7 +72,7 @@ export function createWaitQueue<Grant>({
     else giveBack(grant);
   }
 
-  /** Ends early when the last waiter leaves. */
+  /** Waits, but no longer than until the last waiter leaves. */
   function pause(ms: number): Promise<void> {
     if (waiters.size === 0) return Promise.resolve();
     pausing = new AbortController();
@@ -85,7 +84,7 @@ export function createWaitQueue<Grant>({
   });
 
   return {
-    /** Resolves with this caller's grant; rejects with the signal's reason when it aborts. */
+    /** Resolves with the caller's grant. Rejects with the signal's reason when the signal aborts. */
     join(signal?: AbortSignal): Promise<Grant> {
       return new Promise<Grant>((resolve, reject) => {
         if (signal?.aborted) return reject(signal.reason);
@@ -106,14 +105,14 @@ export function createWaitQueue<Grant>({
         serving ??= serve();
       });
     },
-    /** Ends when no question to the store is open. */
+    /** Resolves when no question to the store is open. */
     async ended(): Promise<void> {
       await serving;
     },
   };
 }
 
-/** The error for a store that cannot be reached. */
+/** Returns the error for a store that cannot be reached. */
 export function quotaUnavailable(cause: unknown): SlotsyncError {
   return new SlotsyncError('quota_unavailable', `the quota's store cannot be reached: ${messageOf(cause)}`, {
     cause,
