@@ -1,5 +1,5 @@
-// Completes the parts of a configuration's dialect with the default's. A function of a configuration may do anything, so this
-// file calls it, and checks what it returns. The default's own functions are called directly.
+// Completes a configured dialect with the parts of the default dialect. A configured function may do anything, so this
+// file wraps it and checks its results.
 import path from 'node:path';
 import { z } from 'zod';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
@@ -28,7 +28,7 @@ const period = { begin: time, end: time };
 const cursor = z.union([z.string(), z.number()]);
 const count = z.int().min(0).nullish();
 
-/** The shapes of constants, and of what functions return. A function that is not named here returns anything. */
+/** Shapes of constants, and of the results of functions. The result of a function without a shape is not checked. */
 const SHAPES: Record<string, z.ZodType> = {
   'authenticate.ask': asked.extend({ headers }),
   'authenticate.read': TOKEN,
@@ -67,10 +67,10 @@ const SHAPES: Record<string, z.ZodType> = {
 };
 
 const ASKS = new Set(['ask', 'headers', 'write', 'body']);
-/** Sections that read one object or booking, or an error. One that is odd must not stop the others. */
+/** Sections that read a single object, booking or error. An unreadable one must not stop the others. */
 const READS_ONE = new Set(['object', 'active', 'error', 'reservation', 'cancellation']);
 
-/** Tells a fault in the code of a dialect's function from an answer that the function refuses. */
+/** Returns true for a fault in the code of a dialect's function, false for an answer that the function rejects. */
 const isOwnFault = (error: unknown): error is Error =>
   error instanceof TypeError || error instanceof ReferenceError;
 
@@ -78,12 +78,11 @@ type Part = Record<string, unknown>;
 const isObject = (value: unknown): value is Part =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A dialect as it is used. `file`: the name of the file that replaces parts of it. */
 export type CompleteDialect = Dialect & { file: string | undefined };
 
 /**
- * Completes a dialect. Adds what is wrong with its parts to `faults`. Its functions throw NotUnderstood of an answer, and
- * SlotsyncError `configuration` of a request, and name the function in the file.
+ * Completes a dialect, and adds faults of its parts to `faults`. The wrapped functions throw NotUnderstood for an
+ * answer, and SlotsyncError `configuration` for a request. Both errors name the function and the file.
  */
 export function completeDialect(
   given: unknown,
@@ -106,7 +105,7 @@ export function completeDialect(
     fault('', 'it exports no dialect: `export default defineDialect({ … })` expected');
     return own as unknown as CompleteDialect;
   }
-  /** The part as it is used in place of the default's. Undefined: it is at fault. */
+  /** Returns the part that replaces the default part, or undefined if the part has a fault. */
   const replace = (place: string, part: unknown, standard: unknown) => {
     const { error } = (typeof part === 'function' ? undefined : SHAPES[place]?.safeParse(part)) ?? {};
     if (typeof part !== typeof standard) fault(place, `a ${typeof standard} expected`);
@@ -134,7 +133,7 @@ export function completeDialect(
 
 type Replacement = (...given: unknown[]) => unknown;
 
-/** The function of a configuration, checked: whatever it throws or returns becomes one error that names it. */
+/** Wraps a configured function. Anything unexpected that it throws or returns becomes an error that names it. */
 function guard(place: string, replacement: Replacement, { file }: Part): Replacement {
   const shape = SHAPES[place];
   const [section = '', name = ''] = place.split('.');
@@ -144,7 +143,7 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
     if (!isFinal) return new NotUnderstood('', what, { remedy, detail });
     return new SlotsyncError('configuration', what, { remedy, detail });
   };
-  /** The function has read an answer. */
+  /** True once the function has read an answer successfully. */
   let hasRead = false;
   return (...given) => {
     let returned: unknown;
@@ -153,9 +152,9 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
     } catch (error) {
       if (error instanceof SlotsyncError || (error instanceof NotUnderstood && error.more.remedy))
         throw error;
-      // Its text may repeat what the function got: the key, or values of an object.
+      // An error of `authenticate` may repeat the key, so its text is dropped.
       const detail = section === 'authenticate' ? undefined : messageOf(error);
-      // A body that is no object, or one that the function fails on after others, is an odd answer: it is asked for again.
+      // If the body is no object, or earlier answers were readable, this answer is at fault and may be requested again.
       const isOdd = hasRead || typeof given[0] !== 'object' || given[0] === null;
       if (!isOwnFault(error) || READS_ONE.has(section) || (isOdd && !ASKS.has(name)))
         throw failed('throws', detail);

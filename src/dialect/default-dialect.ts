@@ -1,16 +1,16 @@
-// The default dialect: everything that is known or assumed of the service's paths, requests and answers. What is not
-// published is marked "Assumed"; docs/service-contract.md lists each assumption with its switch and its check. Answers may
-// hold more than is named here; what is named must be in them.
+// The default dialect: all paths, requests and answers of the service. Unpublished facts are marked "Assumed";
+// docs/service-contract.md lists each with its setting and check. Answers must have the properties named here, and may
+// have more.
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import type { Carried } from '../streams/destination-object.js';
 import { isStorable, MAX_ID_BYTES } from '../streams/local-key.js';
 import { NotUnderstood, type Dialect, type Filter, type Json } from './dialect.js';
 
-/** A token is sent in a header: visible ASCII, of a length that servers accept. */
+/** Token in visible ASCII, because it is sent in a header, and of a length that servers accept. */
 export const TOKEN = z.string().regex(/^[!-~]{1,16384}$/);
 
-/** A list is understood up to its first fault: a million faults would take gigabytes. */
+/** Schema of a list that stops at the first fault. Collecting a million faults would take gigabytes of memory. */
 const listOf = <T extends z.ZodType>(element: T) =>
   z.array(z.unknown()).transform((given, context): z.output<T>[] => {
     const list: z.output<T>[] = [];
@@ -29,7 +29,7 @@ const listOf = <T extends z.ZodType>(element: T) =>
 const idExpected = {
   error: `expected an integer up to 2^53, or a text of at most ${MAX_ID_BYTES} bytes that is not empty`,
 };
-/** The service's own id: an integer, or a text that the state can hold. */
+/** The service's own id: an integer, or a text that the state can store. */
 export const ID = z.union(
   [z.int().transform(String), z.string().refine((id) => id !== '' && isStorable(id), idExpected)],
   idExpected,
@@ -38,7 +38,7 @@ const externalId = z.string().nullish();
 
 const field = z.looseObject({ fieldId: z.string(), values: listOf(z.string()).nullish() });
 
-/** Without `fields` a whole replacement could empty fields unseen: such an object is refused. Assumed: `typeId`. */
+/** `fields` is required, because replacing an object of unknown fields could clear them. Assumed: `typeId`. */
 export const OBJECT = z.looseObject({
   id: ID,
   extId: externalId,
@@ -47,20 +47,18 @@ export const OBJECT = z.looseObject({
 });
 export const NAMES = z.object({ id: ID, extId: externalId });
 
-/** A type or a field. Assumed: `name`. */
 export const DEFINITION = z.looseObject({ id: ID, extId: externalId, name: z.string().nullish() });
 
-/** A greater number of seconds lies past the year 9999: it would be milliseconds. */
+/** Last second of the year 9999. A greater time is probably in milliseconds. */
 const LAST_SECOND = 253_402_300_799;
 const time = z.number().min(0);
 
-// People make reservations at the service, of anything: what is not ours need not be understood.
-/** Undefined: an external id that is missing, or a number in its place, as of what was made by hand. Ours have one. */
+// Schemas of reservations are lenient, because people also book objects that slotsync does not know.
+/** An external id, or undefined if it is missing or no text, as in objects made by hand. */
 const nameOrNone = z.string().min(1).optional().catch(undefined);
-/** A value that is no text is shown as JSON. */
 const anyText = z.unknown().transform((given) => (typeof given === 'string' ? given : JSON.stringify(given)));
 
-/** Assumed: `extId`, and that booked objects of ours are named by external ids. */
+/** A reservation. Assumed: `extId`, and that external ids name the booked objects. */
 export const RESERVATION = z.looseObject({
   id: ID,
   extId: nameOrNone,
@@ -73,7 +71,7 @@ export const RESERVATION = z.looseObject({
   ).nullish(),
 });
 
-/** Assumed: a reservation's shape, with `reservationId` and `cancelled`. */
+/** A cancellation. Assumed: the shape of a reservation, plus `reservationId` and `cancelled`. */
 const cancellation = RESERVATION.extend({ reservationId: ID.nullish(), cancelled: time.nullish() });
 
 const results = z.looseObject({
@@ -83,24 +81,27 @@ const results = z.looseObject({
   totalResults: z.number().int().nullish(),
 });
 
-/** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP; a reason as in an error's body. */
+/**
+ * Assumed: the answer to a write has one result for each object, in any order, with `extId` and an HTTP `status`. A
+ * reason has the form of an error's body.
+ */
 const written = z.looseObject({
   results: listOf(z.looseObject({ extId: z.string(), id: ID.nullish(), status: z.number().int() })),
 });
 
-/** Ids and references as external ids, in request and answer. */
+/** Selects external ids for objects and references, in requests and answers. */
 const EXTERNAL = { idFormat: 'EXTERNAL' } as const;
 
-/** Statuses of a reservation that is to take place. */
+/** Statuses of a reservation that will take place. */
 const STANDING_STATUSES = RESERVATION_STATUSES.filter((status) => status !== 'C_REJECTED');
 
-/** Assumed: fields that the service derives are answered only where they are asked for. */
+/** Assumed: the service returns derived fields only if they are requested. */
 const derivedFields = ({ derived }: { derived?: boolean | undefined }) =>
   derived ? { includeReferenceFields: true } : {};
 
 const everyStatus = { reservationStatus: RESERVATION_STATUSES, sort: 'ASCID' } as const;
 
-/** The default dialect, whose functions ask `own` for the parts that a configuration may have replaced. */
+/** Returns the default dialect. Its functions get all parts from `own`, because some may have been replaced. */
 export function createDefaultDialect(own: () => Dialect): Dialect {
   const inSeconds = () => own().times === 'seconds';
   const writeTime = (ms: number) => (inSeconds() ? Math.floor(ms / 1000) : ms);
@@ -116,13 +117,13 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
   const inPeriod = <T extends { begin: number; end: number }>(found: T): T =>
     Object.assign(found, { begin: readTime('begin', found.begin), end: readTime('end', found.end) });
 
-  /** An integer is sent as the service gave it. Other texts are sent as they are. */
+  /** Returns the id in the form for a request: an integer as a number if `ids` is `numbers`, otherwise text. */
   const writeId = (id: string) => {
     const number = Number(id);
     return own().ids === 'numbers' && Number.isSafeInteger(number) && String(number) === id ? number : id;
   };
 
-  /** A find filters by one thing: together with another filter the service answers the union of both. */
+  /** Returns the properties of one filter. The service would answer the union of several filters. */
   function propertiesOf(filter: Filter): object {
     switch (filter.by) {
       case 'none':
@@ -131,11 +132,10 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         return { extIds: filter.extIds };
       case 'ids':
         return { ids: filter.ids.map(writeId) };
-      // Every object, inactive ones too. Assumed: `typeId` selects; `sort` is honoured.
+      // Finds all objects of a type, including inactive ones. Assumed: `typeId` selects, and `sort` is honoured.
       case 'type':
         return { typeId: filter.typeId, sort: 'ASCID', ...derivedFields(filter) };
-      // Assumed: several values of a field match any, several fields must all match, and text fields can be searched:
-      // `service.searchByFields`.
+      // Assumed: one value of each field must match, and text fields can be searched (`service.searchByFields`).
       case 'fields':
         return {
           typeId: filter.typeId,
@@ -143,14 +143,14 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
           sort: 'ASCID',
           ...derivedFields(filter),
         };
-      // Assumed: ascending ids can be asked for, as with objects.
+      // Assumed: reservations can be sorted by ascending id, as objects can.
       case 'window':
         return { date: dates(filter), ...everyStatus };
       // Assumed: `modified` has the shape of `date`.
       case 'modified':
         return { modified: dates(filter), ...everyStatus };
-      // Assumed: a reservation of any of the `searchObjects` of one type is found; a cancelled one is not among the
-      // reservations, and a rejected one only when its status is named.
+      // Assumed: finds reservations of any of the `searchObjects`. Cancelled reservations are not included, and
+      // rejected ones only if their status is named.
       case 'upcoming':
         return {
           date: dates(filter),
@@ -218,8 +218,8 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
         return { ...read, cancelledAt: typeof at === 'number' ? readTime('cancelled', at) : undefined };
       },
     },
-    // Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. Assumed, and off unless
-    // `service.assignExternalIds`: an `id` beside `extId` names the object that is given this external id.
+    // Assumed: the request's shape, objects match by `extId`, and an existing object is replaced. With
+    // `service.assignExternalIds`, also that an `id` names the object that gets the external id.
     write: {
       method: 'PUT',
       path: '/objects',
@@ -233,7 +233,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
       patches: false,
     },
     active: {
-      // Assumed: its name.
+      // Assumed: the property `active`.
       read({ active }) {
         if (typeof active === 'boolean' || active === null || active === undefined) return active;
         throw new NotUnderstood('active', `expected true or false, received ${typeof active}`);
@@ -242,7 +242,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
     },
     error: {
       read: readReason,
-      // Assumed: refused for its format, and nothing else happens.
+      // Assumed: the service refuses the unknown `idFormat`, without any effect.
       ask() {
         const asked = own().find.ask({ kind: 'objects', filter: { by: 'none' }, page: 1, limit: 1 });
         return { ...asked, body: { ...(asked.body as object), idFormat: 'NONE' } };
@@ -250,14 +250,14 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
     },
     times: 'seconds',
     ids: 'numbers',
-    // Assumed: their names.
+    // Assumed: these names of properties.
     maintained: ['created', 'createdBy', 'modified', 'modifiedBy'],
-    // Assumed: a find that is served by a copy of the service's database lags.
+    // Assumed: finds may read a delayed copy of the service's database.
     findLagSeconds: 10,
   };
 }
 
-/** Tells whether an object with this status in the answer to a write was accepted. */
+/** Returns true if the service accepted an object with this status in the answer to a write. */
 export const isAccepted = (status: number): boolean => status >= 200 && status < 300;
 
 /** Parses a part of an answer by its schema. Throws NotUnderstood with the place of the first fault. */
@@ -270,12 +270,12 @@ export function understood<T extends z.ZodType>(schema: T, given: unknown): z.ou
 
 const orNone = (more: Json): Carried | undefined => (Object.keys(more).length > 0 ? more : undefined);
 
-/** Most texts of a list of errors. */
+/** Maximum number of texts from a list of errors. */
 const MOST_ERRORS = 20;
 
 /**
- * The reason in an error's body, or in the result of one object: `message`, `error` or `title`, followed by `detail` and
- * `errors`. Undefined: no property has a text. Assumed: these names, of which RFC 9457 has two.
+ * Returns the reason in an error's body or in the result of one object: `message`, `error` or `title`, followed by
+ * `detail` and `errors`. Assumed: these names, two of which are from RFC 9457.
  */
 export function readReason(given: unknown): string | undefined {
   if (typeof given !== 'object' || Array.isArray(given)) return undefined;
@@ -292,7 +292,7 @@ function textsOf(given: unknown): string[] {
   return [...(headline ?? []), ...textsOf(detail), ...(listed.length > 0 ? listed : namedTexts(errors))];
 }
 
-/** The texts of errors by the name of what they are about. */
+/** Returns the texts of an object of errors, each with its property name. */
 function namedTexts(errors: unknown): string[] {
   if (typeof errors !== 'object' || errors === null) return [];
   return Object.entries(errors)

@@ -1,10 +1,10 @@
-// A dialect: what is said to the service and understood of it, as pure functions and constants. The default one is in
-// default-dialect.ts; a configuration may replace any part (docs/service-contract.md). Times are Unix milliseconds.
+// A dialect: pure functions and constants that write requests and read answers of the service. default-dialect.ts has
+// the default; a configuration may replace any part. Times are Unix milliseconds.
 import type { Carried, DestinationObject, FieldValues } from '../streams/destination-object.js';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH';
 
-/** A request. `path` begins with `/` and stands below `service.prefix`. Without a `body` none is sent. */
+/** A request. `path` begins with `/`, and `service.prefix` is put before it. `body` is optional. */
 export interface Asked {
   method: Method;
   path: string;
@@ -13,37 +13,34 @@ export interface Asked {
 
 export type Kind = 'types' | 'fields' | 'objects' | 'reservations' | 'cancellations';
 
-/** The selection of a find: exactly one of these. */
 export type Filter =
   | { by: 'none' }
   | { by: 'extIds'; extIds: readonly string[] }
-  /** The service's own ids. */
+  /** By the service's own ids. */
   | { by: 'ids'; ids: readonly string[] }
-  /** Every object of a type, inactive ones too, in an order that does not change. `derived`: with the fields that the service derives. */
+  /** All objects of a type, also inactive ones, in a fixed order. `derived` adds fields that the service derives. */
   | { by: 'type'; typeId: string; derived?: boolean | undefined }
-  /** Objects of a type that have one of the values in each of the fields. */
+  /** Objects of a type that have, in each of these fields, one of its values. */
   | { by: 'fields'; typeId: string; fields: readonly FieldValues[]; derived?: boolean | undefined }
-  /** Reservations or cancellations, in every status, that overlap a period, or that were changed in it. */
+  /** Reservations or cancellations in any status that overlap a period (`window`) or changed in it (`modified`). */
   | { by: 'window' | 'modified'; from: number; to: number }
-  /** Reservations of any of these objects that are to take place and overlap the period. */
+  /** Reservations of any of these objects that are not cancelled or rejected, and overlap the period. */
   | { by: 'upcoming'; typeId: string; extIds: readonly string[]; from: number; to: number };
 
-/** A cursor, as `find.read` returned it. */
 export type Cursor = string | number;
 
-/** A question for one page. With a cursor, `page` counts on. */
 export interface Question {
   kind: Kind;
   filter: Filter;
-  /** Most results. */
+  /** Maximum number of results on the page. */
   limit: number;
-  /** From 1. */
+  /** Number of the page, from 1, also with a cursor. */
   page: number;
-  /** The cursor of the page. Undefined on the first page, and where the service numbers its pages. */
+  /** Cursor of the page. Undefined for the first page, and if the service numbers its pages. */
   cursor?: Cursor | undefined;
 }
 
-/** The answer to a find. It says whether there is more: by `next`, which is null after the last page, or by `totalPages`. */
+/** Answer to a find. Either `next` (null after the last page) or `totalPages` shows whether more pages follow. */
 export interface Results {
   results: readonly unknown[];
   next?: Cursor | null | undefined;
@@ -51,20 +48,20 @@ export interface Results {
   totalResults?: number | null | undefined;
 }
 
-/** A part of an answer, as its JSON was parsed. It may be something else than an object. */
+/** Parsed JSON of an answer or a part of it. Despite the type, the value may be no object. */
 export type Json = Readonly<Record<string, unknown>>;
 
-/** A type or a field. Without an external id nothing can name it. */
+/** A type or a field. Without an external id, a configuration cannot refer to it. */
 export interface FoundDefinition {
   id: string;
   extId?: string | null | undefined;
   name?: string | null | undefined;
 }
 
-/** An object that was read. Without `typeId` it is taken for the type that was asked for, without `active` for active. */
+/** An object in an answer. Defaults: `typeId` is the requested type, and `active` is true. */
 export interface FoundObject {
   id: string;
-  /** The external id. Null: the object was made by hand and has none. */
+  /** External id, or null for an object that was made by hand. */
   extId?: string | null | undefined;
   typeId?: string | null | undefined;
   active?: boolean | null | undefined;
@@ -73,7 +70,7 @@ export interface FoundObject {
     values?: readonly string[] | null | undefined;
     carried?: Carried | undefined;
   }[];
-  /** The properties that are not understood. `object.write` gets them back, without those named in `maintained`. */
+  /** Uninterpreted properties. `object.write` gets them back, without those named in `maintained`. */
   carried?: Carried | undefined;
 }
 
@@ -82,9 +79,9 @@ export interface FoundReservation {
   extId?: string | undefined;
   begin: number;
   end: number;
-  /** `B_…` and `C_…`, or statuses of the organization's own. One that is absent is the usual one. */
+  /** Completeness (`B_…`), certainty (`C_…`) and other statuses. A missing one has its usual value. */
   status?: readonly string[] | null | undefined;
-  /** The booked objects by external ids. Undefined names: not ours. */
+  /** Booked objects by external id. A missing name means that slotsync did not create the object. */
   objects?: readonly { typeId?: string | undefined; objectId?: string | undefined }[] | null | undefined;
   fields?:
     | readonly { fieldId?: string | undefined; values?: readonly string[] | null | undefined }[]
@@ -92,16 +89,16 @@ export interface FoundReservation {
     | undefined;
 }
 
-/** `id` and `extId` are the cancellation's own. */
+/** A cancellation. `id` and `extId` are its own, not those of the reservation. */
 export interface FoundCancellation extends FoundReservation {
   reservationId?: string | null | undefined;
   cancelledAt?: number | null | undefined;
 }
 
-/** An object to be written. With an `id` it is that object, which has no external id yet. */
+/** An object for a write. An `id` names an existing object, which gets the external id. */
 export type PutObject = DestinationObject & { id?: string | undefined };
 
-/** The service's verdict on one object of a write. `extId` as the service named it; `status` as in HTTP. */
+/** The service's result for one object of a write. `extId` is as in the answer, and `status` as in HTTP. */
 export interface WriteResult {
   extId: string;
   id?: string | undefined;
@@ -115,14 +112,13 @@ export interface Credentials {
   region: string;
 }
 
-/** `id` is the service's own id as a text, an integer as its digits. It is kept, compared for equality, and sent back. */
+/** All parts of a dialect. An `id` is the service's own id as text; slotsync only stores, compares and returns it. */
 export interface Dialect {
   authenticate: {
-    /** The request for a token. Its path stands below no prefix. */
+    /** Writes the request for a token. Its path gets no prefix. */
     ask: (credentials: Credentials) => Asked & { headers: Readonly<Record<string, string>> };
-    /** The token. */
     read: (body: Json) => string;
-    /** The headers of every other request. */
+    /** Returns the headers of every request except the one for a token. */
     headers: (token: string) => Readonly<Record<string, string>>;
   };
   find: {
@@ -132,11 +128,11 @@ export interface Dialect {
   type: { read: (found: Json) => FoundDefinition };
   field: { read: (found: Json) => FoundDefinition };
   object: {
-    /** `carries`: with the properties that are not understood. */
+    /** Reads an object. If `carries` is true, includes its uninterpreted properties. */
     read: (found: Json, carries: boolean) => FoundObject;
-    /** The names of an object that `read` does not understand: only an object of ours must be. */
+    /** Reads the ids of an object that `read` cannot understand. Only objects of slotsync have to be understood. */
     identify: (found: Json) => { id: string; extId?: string | null | undefined };
-    /** An object as `write.body` sends it. */
+    /** Writes one object in the form that `write.body` sends. */
     write: (object: PutObject) => unknown;
   };
   reservation: { read: (found: Json) => FoundReservation };
@@ -145,49 +141,48 @@ export interface Dialect {
     method: Method;
     path: string;
     body: (objects: readonly PutObject[]) => unknown;
-    /** Returns a result for each object. `body` is undefined where the answer has none, as with 204. */
+    /** Returns one result per object. `body` is undefined if the answer has no body, for example with 204. */
     read: (body: unknown, sent: readonly PutObject[], status: number) => readonly WriteResult[];
-    /** True: the service keeps fields that a write does not name. Then a write names only owned fields, and updates read nothing before. */
+    /** True if the service keeps fields that a write does not name. Then a write names only owned fields. */
     patches: boolean;
   };
   active: {
     read: (found: Json) => boolean | null | undefined;
-    /** The properties that say it. */
+    /** Returns the properties that express the active state. */
     write: (active: boolean) => object;
   };
   error: {
-    /** The reason in the JSON of an error. Undefined: it has none. */
+    /** Returns the reason in the JSON of an error, or undefined if there is no reason. */
     read: (body: unknown) => string | undefined;
-    /** A request that the service must refuse, for `check`. */
+    /** Writes a request that the service must refuse. The command `check` sends it to see the form of errors. */
     ask: () => Asked;
   };
-  /** The unit of the times that the default functions write and read. */
+  /** Unit of times in requests and answers, for the default functions. */
   times: 'seconds' | 'milliseconds';
-  /** The form in which the default functions write ids that are integers. They read both, and write other ids as texts. */
+  /** Form in which the default functions write integer ids. They read both forms, and write other ids as text. */
   ids: 'numbers' | 'texts';
-  /** Properties of an object that only the service maintains: they are never sent back. */
+  /** Names of object properties that only the service maintains. A write never sends them. */
   maintained: readonly string[];
-  /** Seconds after a write for which a find may still answer what was before it. */
+  /** Seconds after a write during which a find may still return the state before the write. */
   findLagSeconds: number;
 }
 
-/** Any parts of a dialect. */
 export type DialectParts = {
   [Section in keyof Dialect]?: Dialect[Section] extends readonly unknown[] | string | number
     ? Dialect[Section]
     : Partial<Dialect[Section]>;
 };
 
-/** The parts that replace the default's, or a function of the default's functions, which see the replaced ones. */
+/** Parts that replace default parts, or a function that returns them. Functions of `base` use the replaced parts. */
 export type DialectDefinition = DialectParts | ((base: Dialect) => DialectParts);
 
-/** Types a dialect in an editor; returns it unchanged. */
+/** Types a dialect for an editor, and returns it unchanged. */
 export const defineDialect = (dialect: DialectDefinition): DialectDefinition => dialect;
 
-/** An answer that cannot be understood. `place`: where in the answer. */
+/** Error of an answer that cannot be understood. `place` is the position of the fault in the answer. */
 export class NotUnderstood extends Error {
   override readonly name = 'NotUnderstood';
-  /** `detail`: a text that may repeat the answer. */
+  /** `remedy` tells how to correct the fault. `detail` is a text that may repeat parts of the answer. */
   readonly more: { remedy?: string | undefined; detail?: string | undefined };
 
   constructor(place: string, what: string, more: NotUnderstood['more'] = {}) {
