@@ -1,6 +1,6 @@
-// The control requests of a rehearsal, below /sandbox/. They are *not part of the service*, and no client code may use them.
-// They need no authentication, are not counted by the quota, and have no latency and no faults. In a path, {} is an
-// external id; for objects and reservations also the integer id. Times are Unix seconds.
+// Control requests of a rehearsal, below /sandbox/. They are *not part of the service*, and no client code may use
+// them. They need no authentication, and have no quota, latency or faults. In a path, {} is an external id, or the
+// integer id of an object or reservation. Times are Unix seconds.
 import { z } from 'zod';
 import { failRuleSchema, faultsSchema } from './faults.js';
 import { gateRuleSchema, latencySchema } from './request-steps.js';
@@ -19,7 +19,7 @@ const apiKeyBody = z.strictObject({ key: z.string().min(1) });
 const pagesBody = z.strictObject({ missing: z.int().min(0) });
 const statusBody = z.strictObject({ status: statusSchema });
 
-/** The table of control requests: each is one of the sandbox's controls over HTTP. */
+/** Returns the table of control requests. Each request calls one of the sandbox's controls. */
 export function controlRequests(sandbox: SandboxControls): Endpoint[] {
   return [
     endpoint('GET', '/sandbox/summary', none, () => summaryOf(sandbox)),
@@ -72,7 +72,7 @@ export function controlRequests(sandbox: SandboxControls): Endpoint[] {
   ];
 }
 
-/** A row about one reservation, named by its integer id or its external id. */
+/** Returns a control request for one reservation, which is named by its integer id or its external id. */
 function reservation<T>(
   method: string,
   verb: string,
@@ -84,7 +84,7 @@ function reservation<T>(
   );
 }
 
-/** Digits are a number of the service, anything else is an external id. */
+/** Parses a name in a path: digits are an integer id, any other text is an external id. */
 function keyOf(name: string): ObjectReference {
   return /^\d+$/.test(name) ? Number(name) : name;
 }

@@ -1,4 +1,4 @@
-// Faults on the way to a real service and back: ordered for certain requests, or by seeded chance.
+// Faults of the sandbox, like those of a real service and network: ordered for certain requests, or by seeded chance.
 import { EventEmitter, once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
@@ -6,25 +6,25 @@ import { htmlAnswer, type SandboxAnswer } from './http.js';
 
 const chance = z.number().min(0).max(1).optional();
 
-/** Probabilities from 0 to 1, for each request that the quota lets through. */
+/** Probability of each fault, from 0 to 1, for each request that the quota accepts. */
 export const faultsSchema = z.strictObject({
-  /** Answered with 500, not processed. */
+  /** Answers with status 500 without processing the request. */
   status500: chance,
-  /** Connection reset before processing. */
+  /** Resets the connection without processing the request. */
   reset: chance,
-  /** Processed, then the connection is reset instead of an answer. */
+  /** Processes the request, then resets the connection instead of answering. */
   loseAnswer: chance,
-  /** Processed, and answered with half a JSON document. */
+  /** Processes the request, and answers with half a JSON document. */
   brokenJson: chance,
-  /** Not processed and never answered. */
+  /** Neither processes nor answers the request. */
   hang: chance,
-  /** Not processed, and answered as a gateway does: an HTML page with `htmlStatus`. */
+  /** Answers with an HTML page and `htmlStatus`, like a gateway, without processing the request. */
   html: chance,
-  /** 502 unless given. */
+  /** Status of the HTML page; 502 by default. */
   htmlStatus: z.int().min(200).max(599).optional(),
-  /** The connection is reset at once, and the request is processed `lateMs` later. */
+  /** Resets the connection at once, and processes the request `lateMs` later. */
   late: chance,
-  /** 5000 unless given. */
+  /** Milliseconds until a late request is processed; 5000 by default. */
   lateMs: z.number().min(0).optional(),
 });
 export type Faults = z.infer<typeof faultsSchema>;
@@ -32,23 +32,23 @@ export type Faults = z.infer<typeof faultsSchema>;
 const FAULTS = ['status', 'reset', 'loseAnswer', 'brokenJson', 'hang', 'html', 'late'] as const;
 
 export const failRuleSchema = z.strictObject({
-  /** The end of the path it is for; any request, when absent. */
+  /** End of the request's path. If undefined, the rule matches every path. */
   path: z.string().optional(),
   method: z.string().toUpperCase().optional(),
-  /** Only a PUT with this object in it, or a find that names it. */
+  /** External id of an object. The rule matches only a PUT or a find that names this object. */
   extId: z.string().optional(),
   fault: z.enum(FAULTS),
-  /** For `status`: 500 unless given. For `html`: 502 unless given. */
+  /** Status of the answer for the faults `status` (500 by default) and `html` (502 by default). */
   status: z.int().min(200).max(599).optional(),
   body: z.unknown().optional(),
-  /** For `status`: the request is processed all the same. */
+  /** If true, a request with the fault `status` is processed nevertheless. */
   isProcessed: z.boolean().optional(),
   headers: z.record(z.string(), z.string()).optional(),
-  /** How many requests it hits; 1 unless given. `always`: until the rules are cleared. */
+  /** Number of requests that get the fault; 1 by default. `always`: until the rules are cleared. */
   times: z.union([z.int().min(1), z.literal('always')]).optional(),
-  /** For `late`: the connection is reset so many milliseconds after arrival; 0 unless given. `asked`: at `resetLate`. */
+  /** For the fault `late`: milliseconds until the connection is reset (default 0); `asked`: until `resetLate`. */
   afterMs: z.union([z.number().min(0), z.literal('asked')]).optional(),
-  /** For `late`: processed so many milliseconds after arrival; at `releaseLate` unless given. */
+  /** For the fault `late`: milliseconds until the request is processed. By default, `releaseLate` processes it. */
   delayMs: z.number().min(0).optional(),
 });
 export type FailRule = z.infer<typeof failRuleSchema>;
@@ -60,17 +60,17 @@ const named = z.union([
   z.object({ extIds: z.array(z.string()) }).transform(({ extIds }) => extIds),
 ]);
 
-/** Whether an object is in the body of a PUT or of a find. */
+/** Returns true if the body of a PUT or a find names the object. */
 const isNamed = (extId: string, body: unknown): boolean =>
   named.safeParse(body).data?.includes(extId) ?? false;
 
-/** Draws faults until `signal` aborts; then the requests that a fault holds are dropped. */
+/** Draws faults for requests. When `signal` aborts, the requests that a fault delays are dropped. */
 export function createFaults(random: () => number, signal: AbortSignal, initial: Faults = {}) {
   const late = createLateRequests(signal);
   let chances = initial;
   let rules: (FailRule & { left: number })[] = [];
 
-  /** The fault that a request meets, if any: ordered ones first, in their order, then by chance. */
+  /** Returns the fault for a request, if any. Ordered faults come first, then faults by chance. */
   function draw(method: string, path: string, json: () => unknown = () => undefined): FailRule | undefined {
     const rule = rules.find(
       (rule) =>
@@ -95,7 +95,7 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
 
   return {
     draw,
-    /** Processes a request with the fault that it meets; without an answer the connection is to be reset. */
+    /** Processes a request with its fault. Returns undefined if the connection must be reset without an answer. */
     async process(
       { method, path, json }: { method: string; path: string; json?: () => unknown },
       processed: () => SandboxAnswer,
@@ -130,12 +130,12 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
         chances = next;
       },
       ...late.controls,
-      /** Orders a fault for the next request that the quota lets through and that the rule is for. */
+      /** Orders a fault for the next request that the rule matches and the quota accepts. */
       failNext(rule: FailRule): void {
         const { times = 1 } = rule;
         rules.push({ ...rule, left: times === 'always' ? Infinity : times });
       },
-      /** Forgets what `failNext` ordered and has not happened yet; what waits to be processed late still waits. */
+      /** Removes the ordered faults. Requests that wait to be processed late still wait. */
       clearFailures(): void {
         rules = [];
       },
@@ -144,9 +144,8 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
 }
 
 /**
- * Requests that lost their connection and are carried out all the same, later: a client sees a lost answer while its write
- * may still land. They are carried out as they were sent, after whatever was written meanwhile. When `signal` aborts, those
- * that wait are dropped.
+ * Requests whose connection is reset, but that are carried out later. To the client, the answer is lost while its write
+ * may still arrive. When `signal` aborts, waiting requests are dropped.
  */
 function createLateRequests(signal: AbortSignal) {
   const waiting = new Set<() => unknown>();
@@ -156,10 +155,7 @@ function createLateRequests(signal: AbortSignal) {
   };
 
   return {
-    /**
-     * Carries a request out `delayMs` after its arrival, or when `releaseLate` is called. Resolves when its connection is
-     * to be reset; throws when `signal` aborts before.
-     */
+    /** Carries out a request after `delayMs`, or at `releaseLate`. Resolves when its connection must be reset. */
     async keep(
       request: () => unknown,
       { afterMs = 0, delayMs }: Pick<FailRule, 'afterMs' | 'delayMs'>,
@@ -170,11 +166,11 @@ function createLateRequests(signal: AbortSignal) {
       else if (afterMs > 0) await sleep(afterMs, undefined, { signal });
     },
     controls: {
-      /** How many requests wait to be carried out late. */
+      /** Number of requests that wait to be carried out late. */
       late: () => waiting.size,
-      /** Carries them out now, in the order in which they arrived. */
+      /** Carries out all waiting requests now, in the order of their arrival. */
       releaseLate: (): void => waiting.forEach(carryOut),
-      /** Resets the connections that were to stay until this is called. */
+      /** Resets the connections of late requests with `afterMs: 'asked'`. */
       resetLate: (): void => void resetting.emit('reset'),
     },
   };

@@ -1,6 +1,6 @@
-// Requests and answers without their sockets. An endpoint is a method, a path, the shape of its body and its work; the
-// endpoints of the service and the control requests are tables of them. A request is refused by throwing a `Refusal` where
-// the reason is known; it becomes an answer in one place.
+// Requests and answers without sockets. An endpoint has a method, a path, the schema of its body, and a handler.
+// Endpoints of the service and control requests are tables of endpoints. Handlers refuse a request by throwing a
+// `Refusal`.
 import { STATUS_CODES, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { z } from 'zod';
 
@@ -9,7 +9,7 @@ export interface ReceivedRequest {
   path: string;
   query: URLSearchParams;
   headers: IncomingHttpHeaders;
-  /** The body, undefined when it is empty; throws a `Refusal` when it is no JSON. */
+  /** Returns the parsed body, or undefined if it is empty. Throws a `Refusal` if the body is not JSON. */
   json(): unknown;
 }
 
@@ -17,13 +17,13 @@ export interface SandboxAnswer {
   status: number;
   body?: unknown;
   headers?: Record<string, string> | undefined;
-  /** Sent as it is instead of a body. */
+  /** HTML page that is sent instead of `body`. */
   html?: string;
-  /** Sends half of the document, as if it were whole. */
+  /** If true, only half of the document is sent, as if it were complete. */
   isBroken?: boolean;
 }
 
-/** A request that is refused as a whole. */
+/** Error that refuses a request as a whole. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
@@ -36,21 +36,21 @@ export class Refusal extends Error {
   }
 }
 
-/** The answer for what was thrown: anything but a `Refusal` is a defect of the sandbox. */
+/** Returns the answer for a thrown error. Any error other than a `Refusal` is a defect of the sandbox. */
 export function errorAnswer(error: unknown): SandboxAnswer {
   const { status, message, headers } =
     error instanceof Refusal ? error : new Refusal(500, `sandbox defect: ${String(error)}`);
   return { status, body: { status, message }, headers };
 }
 
-/** The page with which a gateway answers in the place of the service. */
+/** Returns an HTML page like that of a gateway in front of the service. */
 export function htmlAnswer(status: number): SandboxAnswer {
   const title = `${status} ${STATUS_CODES[status] ?? ''}`.trim();
   const html = `<!DOCTYPE html>\n<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\n`;
   return { status, html };
 }
 
-/** The text as JSON, undefined when it is empty; a 400 when it is no JSON. */
+/** Parses JSON. Returns undefined for an empty text, and throws a 400 Refusal for invalid JSON. */
 export function parseJson(text: string): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text);
@@ -76,15 +76,12 @@ export function send(
 
 export interface Endpoint {
   method: string;
-  /** `{}` is one segment, which `answer` gets decoded as `name`. */
+  /** Path with at most one `{}`, which matches one segment. `answer` gets the decoded segment as `name`. */
   path: string;
   answer(request: ReceivedRequest, name: string): SandboxAnswer;
 }
 
-/**
- * A row of a table. Without a `body` the request's body is not read. The result is answered with 200, or with 204 when
- * it is undefined, unless `statusOf` returns another status.
- */
+/** Returns an endpoint. Without `body`, the request's body is not read. Default status: 200, or 204 without result. */
 export function endpoint<T, R>(
   method: string,
   path: string,
@@ -103,7 +100,7 @@ export function endpoint<T, R>(
   };
 }
 
-/** Answers a request by the endpoint that is for it; refusals become answers too. */
+/** Returns a function that answers a request by its endpoint. Refusals become answers too. */
 export function createRouter(endpoints: readonly Endpoint[]) {
   const routes = endpoints.map((endpoint) => ({
     ...endpoint,
@@ -124,7 +121,7 @@ export function createRouter(endpoints: readonly Endpoint[]) {
   };
 }
 
-/** The body in the shape of `schema`; a 400 that names the place when it has another. */
+/** Parses a body by its schema. Throws a 400 Refusal that names the first invalid place. */
 function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   const parsed = schema.safeParse(body);
   if (parsed.success) return parsed.data;

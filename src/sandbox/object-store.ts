@@ -1,5 +1,5 @@
-// The objects of the organization, as the service stores them: found by external id, replaced whole. One that was made by
-// hand may have no external id; it is found by its number, by its type and by its fields.
+// Objects of the sandbox, stored as the service stores them: found by external id, replaced as a whole. Objects made by
+// hand may have no external id.
 import { z } from 'zod';
 import { Refusal } from './http.js';
 import {
@@ -14,26 +14,25 @@ import {
 } from './stores.js';
 import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
-/** An object as a scheduler enters it at the service, which adds an id. */
+/** An object as a scheduler enters it. The service adds its integer id. */
 export const objectInput = z.strictObject({
   extId: z.string().min(1),
-  /** External id of the type. */
   typeId: z.string().min(1),
   active: z.boolean().optional(),
   fields: fieldsSchema.optional(),
-  /** Further properties, for example members. */
+  /** Further properties of the object, for example its members. */
   properties: z.record(z.string(), z.unknown()).optional(),
 });
 export type SandboxObjectInput = z.infer<typeof objectInput>;
 
-/** An object made by hand: without an external id unless one is entered. With `id` it gets this number, as after a restore. */
+/** An object made by hand, with or without an external id. `id` sets its number, as after a restore. */
 export const addedObject = objectInput.extend({
   extId: z.string().min(1).nullish(),
   id: z.int().positive().optional(),
 });
 export type AddedObject = z.infer<typeof addedObject>;
 
-/** A change by hand: what is not named stays; `properties` are named together. A field without values is emptied; null takes the external id away. */
+/** A change by hand. Missing keys stay; `properties` are replaced as a whole. A field without values is cleared. */
 export const objectChange = addedObject.omit({ typeId: true, id: true });
 export type ObjectChange = z.infer<typeof objectChange>;
 
@@ -42,9 +41,9 @@ export interface SandboxObject {
   extId: string | null;
   typeId: string;
   active: boolean;
-  /** In the order of the field definitions, without empty ones. */
+  /** Fields with values, in the order of the field definitions. */
   fields: SandboxFields;
-  /** Further properties. Absent: none. */
+  /** Further properties of the object, if there are any. */
   properties?: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -64,11 +63,11 @@ export const objectFind = find.extend({
 });
 
 export interface ObjectOptions {
-  /** False: a find of objects by fields is refused. `ignored`: it finds as if it named none. */
+  /** If false, a find of objects by fields is refused. `ignored`: the find ignores its fields. */
   searchesFields?: boolean | 'ignored' | undefined;
-  /** A find by a type finds the objects of its subtypes too. */
+  /** If true, a find by type also returns objects of subtypes. */
   findsSubtypes?: boolean | undefined;
-  /** How external ids are treated that differ little; by default each is another one. */
+  /** Treatment of external ids that differ only slightly. By default, they are different ids. */
   externalIds?: keyof typeof ID_WAYS | undefined;
 }
 
@@ -76,7 +75,7 @@ const lower = (extId: string) => extId.toLowerCase();
 const trimmed = (extId: string) => extId.trim();
 const composed = (extId: string) => extId.normalize('NFC');
 const cut = (extId: string) => extId.slice(0, 12);
-/** `compared`: ids are one for which it is the same. `stored`: the form in which an id is stored, found and answered. */
+/** Ids with equal `compared` results are equal. `stored` returns the form of an id in the store and in answers. */
 export const ID_WAYS = {
   'ignore-case': { compared: lower },
   'lower-case': { stored: lower },
@@ -127,7 +126,7 @@ export function createObjects(
       .sort((a, b) => placeOf(a) - placeOf(b));
     return withoutModified(store.put({ ...object, fields: filled, modified: nowSeconds() }));
   };
-  /** References are to the object: they follow when its external id changes. */
+  /** Replaces an external id in all references to the object, so that they still refer to it after a change. */
   const renameReferences = (typeId: string, from: string, to: string | null): void => {
     const isReference = ({ fieldId, values }: SandboxFields[number]) =>
       schema.fields.get(fieldId)?.reference === typeId && values.includes(from);
@@ -142,7 +141,6 @@ export function createObjects(
     }
   };
 
-  /** By external id or number. */
   function object(key: string): NamedObject | undefined;
   function object(key: ObjectReference): SandboxObject | undefined;
   function object(key: ObjectReference): SandboxObject | undefined {
@@ -153,7 +151,7 @@ export function createObjects(
   return {
     store,
 
-    /** The selection of a find of objects. */
+    /** Returns the filters of a find of objects, and the function that shows each result. */
     selectObjects(request: z.infer<typeof objectFind>) {
       const { typeId, modified, idFormat: format, includeReferenceFields: derived } = request;
       if (request.fields !== undefined && searchesFields === false)
@@ -177,11 +175,11 @@ export function createObjects(
     },
 
     controls: {
-      /** From now on a find fails with 500 on each page that has this object. */
+      /** Makes each page of a find that contains this object fail with 500. */
       failToShow: (key: ObjectReference): void => void unshowable.add(existing(key).id),
-      /** All that have an external id. */
+      /** Returns the objects that have an external id. */
       objects: (): NamedObject[] => store.list().map(withoutModified).filter(isNamed),
-      /** All that have no external id. */
+      /** Returns the objects that have no external id. */
       unnamedObjects: (): SandboxObject[] =>
         store
           .list()
@@ -189,8 +187,8 @@ export function createObjects(
           .map(withoutModified),
       object,
       /**
-       * Creates or replaces an object as a scheduler does at the service: nothing is checked. A field that is not given is
-       * emptied. With `id` it is that object, whatever external id it had.
+       * Creates or replaces an object without checks, like a scheduler at the service. Missing fields are cleared. With
+       * `id`, replaces that object, whatever its external id.
        */
       putObject(input: SandboxObjectInput & { id?: number | undefined }): NamedObject {
         const { active = true, fields = [], ...object } = input;
@@ -198,12 +196,12 @@ export function createObjects(
         const id = input.id ?? store.get(extId)?.id ?? store.nextId();
         return { ...put({ ...object, id, extId, active, fields }), extId };
       },
-      /** An object as a scheduler makes it by hand, without an external id unless one is entered. */
+      /** Adds an object made by hand, with or without an external id. */
       addObject({ extId = null, id, active = true, fields = [], ...object }: AddedObject): SandboxObject {
         requireFree(extId);
         return put({ ...object, id: id ?? store.nextId(), extId, active, fields });
       },
-      /** A change by hand, by number or external id. */
+      /** Changes an object by hand. `key` is its number or external id. */
       changeObject(key: ObjectReference, change: ObjectChange): SandboxObject {
         const was = existing(key);
         const { extId = was.extId, active = was.active, properties = was.properties } = change;
@@ -216,7 +214,7 @@ export function createObjects(
         if (was.extId !== null && extId !== was.extId) renameReferences(was.typeId, was.extId, extId);
         return changed;
       },
-      /** Removes it without a trace. What refers to it still does. */
+      /** Removes an object without a trace. References to it stay. */
       removeObject: (key: ObjectReference): void => store.remove(existing(key)),
     },
   };

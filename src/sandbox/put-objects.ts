@@ -1,5 +1,5 @@
-// The bulk write: which objects the service accepts, which it refuses alone, and what makes it refuse the whole call. All of
-// it is assumed, nothing is published; some refusals can be switched from one kind to the other.
+// The bulk write of the sandbox: objects may be accepted, refused alone, or cause the refusal of the whole call. All of
+// this is assumed, because the service's behaviour is not published.
 import { z } from 'zod';
 import { Refusal } from './http.js';
 import { idFormat, reference, type IdFormat } from './stores.js';
@@ -9,7 +9,7 @@ import type { SandboxFields, Schema } from './schema.js';
 export const refusalSchema = z.strictObject({
   status: z.int().min(400).max(599),
   message: z.string(),
-  /** Refuse the whole call that contains the object, not the object alone. */
+  /** If true, the whole call that contains the object is refused, not only the object. */
   wholeCall: z.boolean().optional(),
 });
 export type ObjectRefusal = z.infer<typeof refusalSchema>;
@@ -18,7 +18,7 @@ export const putBody = z.strictObject({
   idFormat,
   objects: z.array(
     z.looseObject({
-      /** The object that is to get `extId`. */
+      /** Integer id of the object that gets `extId` as its external id. */
       id: z.int().optional(),
       extId: z.string().min(1),
       typeId: reference,
@@ -29,37 +29,37 @@ export const putBody = z.strictObject({
   ),
 });
 
-/** `PATCH` keeps fields and properties that are not named. */
+/** Body of an upsert. `PATCH` keeps the fields and properties that are not named. */
 export const upsertBody = putBody.extend({ importMode: z.enum(['PATCH', 'PUT']).default('PATCH') });
 
 export interface PutOptions {
-  /** Fixed when given; else 207 when an object was refused and 200 when none was. */
+  /** Status of all PUT answers. By default 207 if an object was refused, otherwise 200. */
   putStatus?: 200 | 207 | undefined;
-  /** Most objects in one PUT; beyond it 413. */
+  /** Maximum number of objects in one PUT; a larger PUT is refused with 413. */
   maxObjects?: number | undefined;
   /**
-   * The service refuses the whole call, or the object alone, for a reference to an unknown object. `stored`: the object alone, also
-   * where the other one is in the same call.
+   * Effect of a reference to an unknown object: refuse the whole `call`, or only the object (`item`). `stored`: as
+   * `item`, but an object of the same call also counts as unknown.
    */
   references?: 'call' | 'item' | 'stored' | undefined;
   /**
-   * The meaning of `id` beside `extId`: true, that object without an external id gets this one; `ignored`, none, so that
-   * an unknown `extId` creates an object. Otherwise an object with `id` is refused.
+   * Effect of `id` beside `extId`. `true`: the object with this `id` gets the external id, if it has none. `ignored`:
+   * no effect. By default, such an object is refused.
    */
   assignsExternalIds?: boolean | 'ignored' | undefined;
-  /** True: what an object has and a write leaves out stays, fields and other properties. */
+  /** If true, fields and properties that a write leaves out keep their values. */
   merges?: boolean | undefined;
-  /** A PUT may give an object another type. Otherwise the object is refused. */
+  /** If true, a PUT may change the type of an object. Otherwise the object is refused. */
   changeTypes?: boolean | undefined;
 }
 
-/** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
+/** An object of a call, with references as external ids. `typeId` is empty if the type is unknown. */
 type SentObject = SandboxObjectInput & { fields: SandboxFields; id: number | undefined };
 
-/** Characters that are left of a value that is cut. */
+/** Number of characters that remain of a cut value. */
 const CUT_TO = 10;
 
-/** The part of accepted values that is stored. */
+/** Returns the values in the form in which the service stores them. */
 function storedValues(values: readonly string[], as: 'trimmed' | 'cut' | 'sorted' | 'dropped' | undefined) {
   switch (as) {
     case 'trimmed':
@@ -88,7 +88,7 @@ export function createPutObjects(
 ) {
   const ordered = new Map<string, ObjectRefusal>();
 
-  /** The values of a field. References are stored by external id; with INTERNAL they arrive as integers in strings. */
+  /** Returns references as external ids. With INTERNAL, references arrive as integers in strings. */
   const toExtIds = (values: readonly string[], format: IdFormat) =>
     values.map((value) => {
       if (format === 'EXTERNAL') return value;
@@ -97,7 +97,7 @@ export function createPutObjects(
       return objects.store.get(Number(value))?.extId ?? value;
     });
 
-  /** Why the object of this number cannot be given this external id. */
+  /** Returns why the object with this number cannot get this external id, or undefined if it can. */
   function faultOfId(id: number, extId: string): string | undefined {
     if (!assignsExternalIds) return 'id: not accepted beside extId';
     const named = objects.store.get(id);
@@ -108,7 +108,7 @@ export function createPutObjects(
     return owner && `extId: ${extId} is the external id of object ${owner.id}`;
   }
 
-  /** Why the service would refuse this object alone, whatever else is in the call. */
+  /** Returns why the service refuses this object, independent of the rest of the call, or undefined. */
   function faultOf({ id, extId, typeId, fields }: SentObject): string | undefined {
     const fault = id === undefined ? undefined : faultOfId(id, extId);
     if (fault !== undefined) return fault;
@@ -133,7 +133,7 @@ export function createPutObjects(
     return missing && `mandatory field ${missing.extId ?? missing.id} is missing`;
   }
 
-  /** A reference must name an object that is stored or, mostly, accepted in this call, so one refusal can cause others. */
+  /** Refuses objects that refer to an unknown object. Refused objects count as unknown, so more refusals follow. */
   function checkReferences(sent: ReadonlyMap<string, SentObject>, refused: Map<string, ObjectRefusal>): void {
     const unstored = [...sent.values()].flatMap(({ extId, fields }) =>
       fields.flatMap(({ fieldId, values }) => {
@@ -160,12 +160,12 @@ export function createPutObjects(
   }
 
   return {
-    /** Checks and applies one `PUT /objects` or upsert; refusals of the whole call are thrown and change nothing. */
+    /** Checks and applies one PUT or upsert. Throws the refusal of a whole call, which then changes nothing. */
     putObjects(call: z.infer<typeof putBody> & { importMode?: 'PATCH' | 'PUT' | undefined }) {
       if (call.objects.length > maxObjects)
         throw new Refusal(413, `${call.objects.length} objects, at most ${maxObjects} in one call`);
       const sent = new Map<string, SentObject>();
-      // Why an object alone is refused; objects that are not in the map are accepted.
+      // Refusals by external id. Objects without an entry are accepted.
       const refused = new Map<string, ObjectRefusal>();
       const numbers = new Set<number>();
       for (const { id: number, extId, typeId, active, fields, ...properties } of call.objects) {
@@ -222,7 +222,7 @@ export function createPutObjects(
       putStatus ?? (results.some(({ status }) => status !== 200) ? 207 : 200),
 
     controls: {
-      /** Refuses this object from now on. */
+      /** Refuses this object from now on, until `allowObject` is called. */
       refuseObject: (extId: string, refusal: ObjectRefusal): void => void ordered.set(extId, refusal),
       allowObject: (extId: string): void => void ordered.delete(extId),
     },

@@ -1,5 +1,5 @@
-// The three ways in which a service may count requests a second. The real service's way is not published, so a
-// client has to stay within the quota under each of them. The windows are pure: time is an argument, in milliseconds.
+// Three ways in which a service may count requests per second. The real way is not published, so a client must stay
+// within the quota under each of them. The windows are pure: time is an argument, in milliseconds.
 import { z } from 'zod';
 import { errorAnswer, Refusal, type SandboxAnswer, type ReceivedRequest } from './http.js';
 
@@ -7,27 +7,27 @@ const windowKind = z.enum(['sliding', 'fixed', 'bucket']);
 export type WindowKind = z.infer<typeof windowKind>;
 
 export const quotaSchema = z.strictObject({
-  /** Requests a second for the organization; 0: no quota. */
+  /** Requests per second of the organization; 0 for no quota. */
   rate: z.number().min(0).optional(),
   window: windowKind.optional(),
-  /** Whether a 429 carries Retry-After. */
+  /** If true, a 429 answer has a Retry-After header. */
   retryAfter: z.boolean().optional(),
 });
 export type QuotaOptions = z.infer<typeof quotaSchema>;
 
-/** Takes a request at this time. Returns the milliseconds to wait before it would be accepted; 0: it was. */
+/** Counts a request at this time. Returns 0 if it is accepted, otherwise the milliseconds to wait. */
 type QuotaWindow = (nowMs: number) => number;
 
 const SECOND = 1000;
 
-/** The organization's quota, which can be changed while the sandbox runs. */
+/** Creates the organization's quota, which controls can change at run time. */
 export function createQuota(options: QuotaOptions) {
   let { rate = 20, window: kind = 'sliding', retryAfter = true } = options;
   const open = () => createWindow(kind, rate, performance.timeOrigin);
   let take = open();
 
   return {
-    /** Counts a request that has arrived at `atMs`; the answer when it is over the quota. */
+    /** Counts a request that arrived at `atMs`. Returns a 429 answer if the request exceeds the quota. */
     refuse(atMs: number): SandboxAnswer | undefined {
       const waitMs = take(atMs);
       if (waitMs === 0) return undefined;
@@ -35,7 +35,7 @@ export function createQuota(options: QuotaOptions) {
       return errorAnswer(new Refusal(429, 'the organization is over its quota', headers));
     },
     controls: {
-      /** Starts an empty window; what is not named stays as it is. */
+      /** Changes the named options, and starts an empty window. */
       setQuota(next: QuotaOptions): void {
         ({ rate = rate, window: kind = kind, retryAfter = retryAfter } = next);
         take = open();
@@ -45,8 +45,8 @@ export function createQuota(options: QuotaOptions) {
 }
 
 /**
- * Accepts `rate` requests a second; a rate of 0 accepts everything. What is refused does not count. `wallOffsetMs` is
- * added to the time where wall seconds matter (`fixed`).
+ * Returns a window that accepts `rate` requests per second, or all requests for a rate of 0. Refused requests do not
+ * count. `wallOffsetMs` converts the time to wall-clock time (only for `fixed`).
  */
 export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): QuotaWindow {
   if (rate <= 0) return () => 0;
@@ -61,7 +61,7 @@ export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): 
   }
 }
 
-/** At most `capacity` accepted in any half-open second, wherever it begins. */
+/** Accepts at most `capacity` requests in any half-open second, wherever it begins. */
 function slidingWindow(capacity: number): QuotaWindow {
   const accepted: number[] = []; // a ring: `next` is the index of the oldest when it is full
   let next = 0;
@@ -74,7 +74,7 @@ function slidingWindow(capacity: number): QuotaWindow {
   };
 }
 
-/** At most `capacity` accepted between two ticks of the wall clock's seconds. */
+/** Accepts at most `capacity` requests in each second of the wall clock. */
 function fixedWindow(capacity: number, wallOffsetMs: number): QuotaWindow {
   let second = -Infinity;
   let taken = 0;
@@ -88,7 +88,7 @@ function fixedWindow(capacity: number, wallOffsetMs: number): QuotaWindow {
   };
 }
 
-/** Holds `capacity` tokens, refilled evenly; full at the start, so after a pause a client may send twice the rate in one second. */
+/** Accepts one request per token. `capacity` tokens refill evenly, so a pause allows twice the rate in a second. */
 function bucket(capacity: number, ratePerSecond: number): QuotaWindow {
   let tokens = capacity;
   let filledAtMs: number | undefined;
@@ -102,24 +102,21 @@ function bucket(capacity: number, ratePerSecond: number): QuotaWindow {
   };
 }
 
-/**
- * A request that reached the sandbox, and when: the evidence for every guarantee about the quota. The time is that at which the quota
- * was checked, not that at which the client sent.
- */
+/** A request that reached the sandbox, at the time of its quota check. Proves the guarantees about the quota. */
 export interface Arrival {
-  /** Milliseconds on a monotonic clock, with fractions. */
+  /** Time of arrival in milliseconds on a monotonic clock, with fractions. */
   at: number;
   method: string;
   path: string;
-  /** The status of the answer; 0 without one. */
+  /** Status of the answer, or 0 without an answer. */
   status: number;
-  /** Objects in the body of a write. */
+  /** Number of objects in the body of a write. */
   objects?: number;
-  /** The lane the client named in `X-Slotsync-Lane`, if it did. The service knows no such header. */
+  /** Lane from the header `X-Slotsync-Lane`, if the client sent one. The real service ignores this header. */
   lane?: string;
 }
 
-/** A log of at most `most` arrivals: the oldest are forgotten. */
+/** Creates a log of the latest arrivals, up to `most`. */
 export function createArrivals(most = 100_000) {
   let log: Arrival[] = [];
   let total = 0;
@@ -127,7 +124,7 @@ export function createArrivals(most = 100_000) {
   let answers: Record<string, Record<number, number>> = {};
 
   return {
-    /** Notes a request that has arrived now. */
+    /** Adds a request that has just arrived. */
     note({ method, path, headers }: ReceivedRequest): Arrival {
       const lane = headers['x-slotsync-lane'];
       const arrival = { at: performance.now(), method, path, status: 0 };
@@ -143,28 +140,27 @@ export function createArrivals(most = 100_000) {
       if (status === 429) refused += 1;
     },
     controls: {
-      /** Every request that reached the service, in order; the last 100 000. */
+      /** Returns the latest requests that reached the service, up to 100 000, in order of arrival. */
       arrivals: (): Arrival[] => log.slice(-most).map((arrival) => ({ ...arrival })),
-      /** Forgets the arrivals and what was counted of them. */
       clearArrivals(): void {
         log = [];
         total = 0;
         refused = 0;
         answers = {};
       },
-      /** How many requests reached the service. */
+      /** Number of requests that reached the service. */
       requests: () => total,
-      /** How many of them were answered 429. */
+      /** Number of requests that were answered with 429. */
       refused: () => refused,
-      /** How many were answered, by endpoint and status, as `{ 'PUT /v1/objects': { 200: 7 } }`. */
+      /** Numbers of answers by endpoint and status, as `{ 'PUT /v1/objects': { 200: 7 } }`. */
       answers: () => structuredClone(answers),
-      /** The most arrivals, accepted and refused, in one half-open second, wherever it begins. */
+      /** Maximum number of arrivals, accepted or refused, in any half-open second. */
       mostInAnySecond: () => mostInAnySecond(log.map(({ at }) => at)),
     },
   };
 }
 
-/** The most of the given times (milliseconds) in one half-open second, wherever it begins. */
+/** Returns the maximum number of the given times (milliseconds) in any half-open second. */
 export function mostInAnySecond(times: readonly number[]): number {
   const sorted = [...times].sort((a, b) => a - b);
   let most = 0;

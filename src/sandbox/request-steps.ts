@@ -1,5 +1,5 @@
-// The steps of one request to the service: half the latency, the quota, the gate, the faults, the endpoint, the time for its
-// objects, the other half. The order matters: requests spread out on the way, and the service counts when they arrive.
+// Steps of one request in the sandbox, in order. A service counts requests on arrival, so the quota follows the first
+// half of the latency.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { createArrivals, createQuota, type QuotaOptions } from './quota.js';
@@ -8,16 +8,16 @@ import type { ReceivedRequest, SandboxAnswer } from './http.js';
 import { EventEmitter, once } from 'node:events';
 
 export interface StepOptions extends QuotaOptions {
-  /** Half of it passes before the quota is checked, half after. */
+  /** Latency of a request in milliseconds. Half of it passes before the quota check, half afterwards. */
   latencyMs?: number | undefined;
-  /** Up to this much is added to the latency, by seeded chance. */
+  /** Maximum of the random milliseconds that are added to the latency. */
   jitterMs?: number | undefined;
-  /** Added for each object of a PUT that is carried out, and for each result of a find of objects. May be a fraction. */
+  /** Milliseconds, may be a fraction, for each object of a processed PUT and each result of a find of objects. */
   latencyPerObjectMs?: number | undefined;
-  /** For random faults and jitter. */
+  /** Seed of the random faults and the jitter. */
   seed?: number | undefined;
   faults?: Faults | undefined;
-  /** Holds matching requests from the start, until `openGate`. */
+  /** Rule of a gate that holds matching requests from the start, until `openGate` is called. */
   gate?: GateRule | undefined;
 }
 
@@ -27,7 +27,7 @@ export const latencySchema = z.strictObject({
   latencyPerObjectMs: z.number().min(0).optional(),
 });
 
-/** Takes requests through the steps until `signal` aborts; then those on their way are dropped. */
+/** Creates the steps of requests. When `signal` aborts, requests in progress are dropped. */
 export function createRequestSteps(
   options: StepOptions,
   answer: (request: ReceivedRequest) => SandboxAnswer,
@@ -41,12 +41,12 @@ export function createRequestSteps(
   let { latencyMs = 0, jitterMs = 0, latencyPerObjectMs = 0 } = options;
 
   return {
-    /** The answer to a request; undefined when its connection is to be reset. */
+    /** Returns the answer to a request, or undefined if its connection must be reset. */
     async process(request: ReceivedRequest): Promise<SandboxAnswer | undefined> {
       const halfMs = (latencyMs + random() * jitterMs) / 2;
       if (halfMs > 0) await sleep(halfMs, undefined, { signal });
 
-      // Counted and processed without a pause in between, unless the gate holds it.
+      // A request is counted and processed without a pause in between, unless the gate holds it.
       const arrival = arrivals.note(request);
       const json = () => {
         const body = request.json();
@@ -74,7 +74,7 @@ export function createRequestSteps(
       ...quota.controls,
       ...gate.controls,
       ...faults.controls,
-      /** In milliseconds; `nextPerObjectMs` is `latencyPerObjectMs`. */
+      /** Sets latency, jitter and latency per object, in milliseconds. */
       setLatency(nextMs: number, nextJitterMs = 0, nextPerObjectMs = 0): void {
         [latencyMs, jitterMs, latencyPerObjectMs] = [nextMs, nextJitterMs, nextPerObjectMs];
       },
@@ -82,15 +82,13 @@ export function createRequestSteps(
   };
 }
 
-/** The length of a list in a document, valid or not; undefined when it has none. */
+/** Returns the length of a list in any document, or undefined if there is no such list. */
 function lengthOf(document: unknown, name: 'objects' | 'results'): number | undefined {
   const list = (document as Record<string, unknown> | null | undefined)?.[name];
   return Array.isArray(list) ? list.length : undefined;
 }
 
-/**
- * A generator of numbers in [0, 1) (mulberry32): the same seed makes the same numbers. Faults have to be repeatable.
- */
+/** Returns a generator of numbers in [0, 1) (mulberry32). A seed makes the numbers repeatable, and so the faults. */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -101,30 +99,27 @@ export function createRandom(seed: number): () => number {
   };
 }
 
-// Holds requests at the service until they are let go. A rehearsal stops the service at a known place with it, acts
-// (cancels the run, kills the worker, changes a row) and lets the service continue, so that nothing depends on a clock.
+// The gate holds requests at a known place in the service. A test can then act, for example cancel the run or kill the
+// worker, and open the gate. No test depends on timing.
 
 export const gateRuleSchema = z.strictObject({
-  /** The end of the path it holds; any path, when absent. */
+  /** End of the path of held requests. If undefined, every path matches. */
   path: z.string().optional(),
   method: z.string().toUpperCase().optional(),
-  /**
-   * `request`, the default: held on arrival, counted by the quota, not processed. `answer`: processed, and the answer is
-   * held.
-   */
+  /** `request` (default): a held request is counted but not processed. `answer`: it is processed, its answer held. */
   hold: z.enum(['request', 'answer']).optional(),
-  /** So many matching requests pass first; 0 unless given. */
+  /** Number of matching requests that pass before the gate holds one; 0 by default. */
   after: z.int().min(0).optional(),
 });
 export type GateRule = z.infer<typeof gateRuleSchema>;
 
-/** Closed from the start when a rule is given. */
+/** Creates a gate. With `initial`, the gate is closed from the start. */
 function createGate(initial?: GateRule) {
   let rule = initial;
   let passed = 0;
   const opening = new EventEmitter().setMaxListeners(0);
 
-  /** The place where the rule holds this request, if it does. */
+  /** Returns whether the gate holds this request or its answer, or undefined if it lets the request pass. */
   function placeFor(method: string, path: string): 'request' | 'answer' | undefined {
     if (rule === undefined || method !== (rule.method ?? method) || !path.endsWith(rule.path ?? ''))
       return undefined;
@@ -133,7 +128,7 @@ function createGate(initial?: GateRule) {
   }
 
   return {
-    /** Processes a request, and holds it or its answer if the rule says so; throws when `signal` aborts meanwhile. */
+    /** Processes a request. Holds the request or its answer if the rule says so. Throws if `signal` aborts. */
     async process<T>(
       { method, path }: { method: string; path: string },
       processed: () => Promise<T>,
@@ -147,19 +142,19 @@ function createGate(initial?: GateRule) {
     },
     controls: {
       /**
-       * Holds the requests that match and that the quota lets through, from now on. They are answered when the gate opens,
-       * and processed then if they were not yet, also when their client has gone. What an earlier rule holds stays held.
+       * Closes the gate for matching requests that the quota accepts. Opening the gate processes and answers them, even
+       * if their client has disconnected. Requests held by an earlier rule stay held.
        */
       closeGate(next: GateRule = {}): void {
         rule = next;
         passed = 0;
       },
-      /** Lets go all that is held. */
+      /** Opens the gate, and releases all held requests. */
       openGate(): void {
         rule = undefined;
         opening.emit('open');
       },
-      /** Whether the gate is closed, and how many requests it holds, also those whose client has gone. */
+      /** Returns the gate's state, and the number of held requests, including those of disconnected clients. */
       gate: () => ({ closed: rule !== undefined, held: opening.listenerCount('open') }),
     },
   };

@@ -1,5 +1,5 @@
-// The service's reservations and cancellations. Schedulers make, move and cancel them at the service; rehearsals do it
-// through the controls. The service's endpoints only find them.
+// Reservations and cancellations of the sandbox. Rehearsals change them through controls, as schedulers do at the
+// service.
 import { z } from 'zod';
 import { Refusal } from './http.js';
 import {
@@ -15,7 +15,7 @@ import {
 import { fieldsSchema, type Schema } from './schema.js';
 import type { Objects } from './object-store.js';
 
-/** How complete (`B_`) and how certain (`C_`) a reservation is: one of each, the first of each unless stated. */
+/** How complete (`B_`) and how certain (`C_`) a reservation is. The first status of each kind is the default. */
 const SANDBOX_STATUSES = [
   'B_COMPLETE',
   'B_INCOMPLETE',
@@ -30,19 +30,19 @@ export type SandboxStatus = (typeof SANDBOX_STATUSES)[number];
 export const periodSchema = z.strictObject({ begin: z.int(), end: z.int() });
 export const statusSchema = z.array(z.enum(SANDBOX_STATUSES)).readonly();
 
-/** A reservation as a scheduler enters it. Times in Unix seconds. */
+/** A reservation as a scheduler enters it. Times are in Unix seconds. */
 export const reservationInput = periodSchema.extend({
-  /** The service makes one up when absent; null: made by hand, without one. */
+  /** External id. If undefined, the service makes one; null means that the reservation has none. */
   extId: z.string().min(1).nullish(),
-  /** Empty: complete and confirmed. Those of the organization's own may be among them. */
+  /** Statuses, which may include the organization's own. An empty list means complete and confirmed. */
   status: z.array(z.string()).readonly().optional(),
-  /** External ids. What was made by hand has none: null, or the service's number. Null: they are not shown. */
+  /** Booked objects by external id. Objects made by hand have null or a number. If null, answers omit the list. */
   objects: z
     .array(z.strictObject({ typeId: reference.nullish(), objectId: reference.nullish() }))
     .readonly()
     .nullish(),
   fields: fieldsSchema.optional(),
-  /** When it was changed last; now, when absent. */
+  /** Time of the last change; by default now. */
   modified: z.int().optional(),
 });
 export type ReservationInput = z.infer<typeof reservationInput>;
@@ -51,20 +51,20 @@ type Complete<T> = { [Key in keyof T]-?: Exclude<T[Key], undefined> };
 type SandboxReservation = { id: number } & Complete<ReservationInput>;
 
 export interface SandboxCancellation extends SandboxReservation {
-  /** The id the reservation had, and has again if it is restored. */
+  /** Integer id of the cancelled reservation, which it gets again if it is restored. */
   reservationId: number;
-  /** Unix seconds. */
+  /** Time of the cancellation, in Unix seconds. */
   cancelled: number;
 }
 
-/** A reservation's id or external id. */
+/** Integer id or external id of a reservation. */
 export type ReservationKey = number | string;
 
-/** A reservation is either among the reservations or among the cancellations. */
+/** Creates the stores. A reservation is in only one of the two stores. */
 export function createReservations() {
   const reservations = createIdStore<SandboxReservation>('reservation', 500_001);
   const cancellations = createIdStore<SandboxCancellation>('cancellation', 900_001);
-  /** The reservations that were cancelled, as they were. */
+  /** Original reservation of each cancellation, for restoring it. */
   const cancelled = new Map<SandboxCancellation, SandboxReservation>();
 
   const existing = (key: ReservationKey): SandboxReservation => {
@@ -97,7 +97,7 @@ export function createReservations() {
         change(key, { begin, end }),
       setReservationStatus: (key: ReservationKey, status: readonly SandboxStatus[]) =>
         change(key, { status: [...status] }),
-      /** Moves it to the cancellations, with an id and an external id of its own. */
+      /** Moves a reservation to the cancellations, under a new id and a new external id. */
       cancelReservation(key: ReservationKey, options: { extId?: string | undefined } = {}) {
         const was = existing(key);
         const id = cancellations.nextId();
@@ -108,7 +108,7 @@ export function createReservations() {
         cancelled.set(cancellation, was);
         return cancellations.put(cancellation);
       },
-      /** Takes a cancellation back; `key` is the reservation's. */
+      /** Restores a cancelled reservation. `key` is the reservation's id or external id. */
       restoreReservation(key: ReservationKey): SandboxReservation {
         for (const [cancellation, was] of cancelled) {
           if (was.id !== key && was.extId !== key) continue;
@@ -119,14 +119,14 @@ export function createReservations() {
         }
         throw new Refusal(404, `no cancelled reservation ${key}`);
       },
-      /** Removes it without a trace, as the service does with one that existed less than five minutes. */
+      /** Removes a reservation without a trace, as the service does with a reservation younger than five minutes. */
       removeReservation: (key: ReservationKey): void => reservations.remove(existing(key)),
     },
   };
 }
 
-// Finds of reservations and cancellations, with the known traps of the service: statuses that are hidden unless they are
-// named, and lists of ids that widen a find instead of narrowing it.
+// Finds of reservations and cancellations, with the known pitfalls of the service. Statuses are hidden unless the
+// request lists them, and lists of ids widen a find instead of narrowing it.
 
 export const reservationFind = find.extend({
   date: period.optional(),
@@ -136,7 +136,7 @@ export const reservationFind = find.extend({
 });
 type ReservationFind = z.infer<typeof reservationFind>;
 
-/** The selection of a find of reservations or of cancellations: these show what they have in addition, too. */
+/** Returns a function that selects the reservations or cancellations of a find. */
 export function createSelectReservations(
   { schema, objects }: { schema: Schema; objects: Objects },
   honoursModified: boolean,
@@ -153,7 +153,7 @@ export function createSelectReservations(
     })),
   });
 
-  /** The filter for a reservation that has, of each type asked for, any of the objects asked for. */
+  /** Returns a filter for reservations that book, for each requested type, at least one of its requested objects. */
   const hasObjects = (searchObjects: NonNullable<ReservationFind['searchObjects']>, idFormat: IdFormat) => {
     const wanted = new Map<string, Set<unknown>>();
     for (const { typeId, objectId } of searchObjects) {
@@ -184,7 +184,7 @@ export function createSelectReservations(
   };
 }
 
-/** In each of the two ranks the status has to be one that was asked for; in a rank without one, the usual status. */
+/** Returns true if the `B_` and the `C_` status were requested. Without a request for one, its usual value matches. */
 function isAskedFor(status: readonly string[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((usual) => {
     const rank = usual.slice(0, 2);

@@ -1,6 +1,6 @@
-// A stand-in for the scheduling service, over HTTP, on which an organization rehearses before it uses the real one. It
-// shares no code with the client, so that a mistake of the client cannot be repeated and hidden in it. Beside the
-// service's endpoints (service.ts) it has control requests below /sandbox/ (control-requests.ts).
+// The sandbox: a simulation of the scheduling service over HTTP, with which an organization rehearses. It shares no
+// code with the client, so that both cannot have the same mistake. It has the endpoints of the service (service.ts),
+// and control requests below /sandbox/ (control-requests.ts).
 import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -12,18 +12,18 @@ import { createRouter, errorAnswer, parseJson, Refusal, send } from './http.js';
 import { createService, type SandboxControls, type ServiceOptions } from './service.js';
 
 export interface SandboxOptions extends ServiceOptions {
-  /** 0, the default: a free one. */
+  /** Port to listen on. 0, the default, takes a free port. */
   port?: number | undefined;
   host?: string | undefined;
 }
 
 export interface Sandbox extends SandboxControls {
   url: string;
-  /** Stops listening and destroys open connections, hanging ones too. */
+  /** Stops listening, and destroys all open connections. */
   close(): Promise<void>;
 }
 
-/** Starts the sandbox and resolves when it listens; throws UsageError when it cannot listen. */
+/** Starts the sandbox, and resolves when it listens. Throws UsageError if it cannot listen. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const { host = '127.0.0.1', port = 0 } = options;
   const closing = new AbortController();
@@ -44,7 +44,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       if (answer === undefined) socket.resetAndDestroy();
       else send(response, answer);
     } catch (error) {
-      // When the client has gone, or the sandbox is closing, there is no connection to answer on.
+      // If the client has disconnected or the sandbox is closing, there is no connection for an answer.
       if (!response.destroyed) send(response, errorAnswer(error));
     }
   };
@@ -73,8 +73,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
 }
 
 /**
- * Control requests come from programs and pages of this machine. A browser on it also sends requests of pages from elsewhere: it
- * names where they are from, or the name that they made lead to this machine.
+ * Refuses control requests from other machines. Also refuses those that a local browser sends for a page from
+ * elsewhere: such a request has a foreign Origin, or a foreign host name that leads to this machine.
  */
 function requireSameMachine({ socket, headers: { host = '', origin } }: IncomingMessage): void {
   const names = [(socket.remoteAddress ?? '').replace('::ffff:', ''), nameOfHost(host)];

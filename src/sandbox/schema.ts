@@ -1,28 +1,28 @@
-// The organization's own types and fields. Their names differ between organizations, so a rehearsal defines its own. An
-// external id that is defined again keeps its id, as when an administrator edits it.
+// Types and fields of an organization. They differ between organizations, so a rehearsal defines its own. A definition
+// with a known external id keeps its integer id.
 import { z } from 'zod';
 import { Refusal } from './http.js';
 import { createIdStore, type Identified } from './stores.js';
 
-/** Null: made by hand, so that nothing can name it but its number. */
+/** External id, or null for a definition that can be referred to only by its integer id. */
 const extId = z.string().min(1).nullable();
 
 export const schemaDefinition = z.strictObject({
-  /** `parent`: the type that the subtype belongs to, and whose fields it has. */
+  /** Types. `parent` is the type whose fields a subtype inherits. */
   types: z.array(z.strictObject({ extId, name: z.string().optional(), parent: z.string().optional() })),
   fields: z.array(
     z.strictObject({
       extId,
       name: z.string().optional(),
-      /** The type it belongs to; any, when absent. */
+      /** Type to which the field belongs. If undefined, the field belongs to every type. */
       type: z.string().optional(),
       mandatory: z.boolean().optional(),
       maxLength: z.int().optional(),
-      /** Values are changed like this before they are stored, and the service does not say so. */
+      /** Change of values that the service makes without a notice before it stores them. */
       storedAs: z.enum(['trimmed', 'cut', 'sorted', 'dropped']).optional(),
-      /** An answer has its values only where `includeReferenceFields` asks for them. */
+      /** If true, answers contain the field only if the request has `includeReferenceFields`. */
       derived: z.boolean().optional(),
-      /** Values must be external ids of objects of this type. */
+      /** Type of the objects whose external ids are the values of this field. */
       reference: z.string().optional(),
     }),
   ),
@@ -35,13 +35,13 @@ export const fieldsSchema = z
   .readonly();
 export type SandboxFields = z.infer<typeof fieldsSchema>;
 
-/** Types and fields; without a definition every type is unknown. */
+/** Creates the types and fields. Without a definition, every type is unknown. */
 export function createSchema(initial: SandboxSchema = { types: [], fields: [] }) {
   const types = createIdStore<SandboxSchema['types'][number] & Identified>('type', 1);
   const fields = createIdStore<SandboxSchema['fields'][number] & Identified>('field', 101);
 
   const givenIds = new Map<string, number>();
-  /** The id that this external id has or had in the store; the next one when it is new, or none. */
+  /** Returns the integer id that this external id has or once had, or a new one. */
   const idIn = (store: { nextId(): number }, noun: string, extId: string | null): number => {
     if (extId === null) return store.nextId();
     const id = givenIds.get(`${noun} ${extId}`) ?? store.nextId();
@@ -49,7 +49,7 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
     return id;
   };
 
-  /** Replaces all types and fields; known external ids keep their ids. */
+  /** Replaces all types and fields. Known external ids keep their integer ids. */
   function defineSchema(schema: SandboxSchema): void {
     const known = new Set(schema.types.map(({ extId }) => extId));
     for (const field of schema.fields)
@@ -63,7 +63,7 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
   }
   defineSchema(initial);
 
-  /** Tells whether `type` is the type `ancestor` or a subtype of it, at any depth. */
+  /** Returns true if `type` is `ancestor` or one of its subtypes, at any depth. */
   const isA = (type: string | undefined, ancestor: string): boolean =>
     type === ancestor || (type !== undefined && isA(types.get(type)?.parent, ancestor));
 

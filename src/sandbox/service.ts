@@ -1,4 +1,4 @@
-// The service without its sockets: what it stores, the table of its endpoints, and what a rehearsal controls in it.
+// The simulated service without its sockets: its stores, its table of endpoints, and the controls for a rehearsal.
 import type { z } from 'zod';
 import { createSelectReservations, reservationFind, createReservations } from './reservations.js';
 import {
@@ -24,7 +24,7 @@ import { createSchema, type SandboxSchema } from './schema.js';
 import { randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** The recorded answer of one endpoint, sent to every request for its method and path. `{}` in a path matches any one part of it. */
+/** A recorded answer for all requests with this method and path. `{}` in the path matches any one segment. */
 interface FixedAnswer {
   method: string;
   path: string;
@@ -35,19 +35,19 @@ interface FixedAnswer {
 type Answers = (request: ReceivedRequest) => SandboxAnswer;
 
 export interface ServiceOptions extends AccessOptions, ObjectOptions, PutOptions, StepOptions {
-  /** Without one every type is unknown. */
+  /** Types and fields. If undefined, every type is unknown. */
   schema?: SandboxSchema | undefined;
-  /** Most results on one page; a greater limit is lowered to it. */
+  /** Maximum number of results on one page. A greater limit is lowered to this number. */
   maxPage?: number | undefined;
-  /** So many pages at the end of a find are empty, although its answers count them. */
+  /** Number of pages at the end of a find that are empty although its answers count them. */
   missingPages?: number | undefined;
-  /** Answers in another dialect, with the help of the sandbox's own answers. */
+  /** Returns a function that answers in another dialect, with the help of the sandbox's own answers (`native`). */
   speech?: ((native: Answers) => Answers) | undefined;
-  /** Whether finds of reservations honour `modified`. */
+  /** If true, finds of reservations honour the filter `modified`. */
   honoursModified?: boolean | undefined;
 }
 
-/** The service until `signal` aborts; then the requests on their way are dropped. */
+/** Creates the service. When `signal` aborts, requests in progress are dropped. */
 export function createService(options: ServiceOptions, signal: AbortSignal) {
   const { maxPage = 1000, honoursModified = true } = options;
   let { missingPages = 0 } = options;
@@ -96,7 +96,7 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
 
   return {
     process: steps.process,
-    /** Everything that a rehearsal can see and do and that the service itself does not offer. */
+    /** Functions by which a rehearsal observes and controls the sandbox. The real service has no such functions. */
     controls: {
       ...schema.controls,
       ...objects.controls,
@@ -104,7 +104,7 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
       ...reservations.controls,
       ...tokens.controls,
       ...steps.controls,
-      /** From now on so many pages at the end of every find are empty, although its answers count them. */
+      /** Sets the number of pages at the end of every find that are empty although its answers count them. */
       setMissingPages: (pages: number): void => void (missingPages = pages),
     },
   };
@@ -112,12 +112,12 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
 
 export type SandboxControls = ReturnType<typeof createService>['controls'];
 
-/** Types and fields are shown by name. */
+/** Shows types and fields by id and name. */
 function selectNames(): FindSelection<Identified & { name?: string | undefined }> {
   return { show: ({ id, extId, name = extId ?? undefined }) => ({ id, extId, name }) };
 }
 
-/** A `speech` that has only these answers. */
+/** Returns a `speech` that answers only with these recorded answers. */
 export function playContract(answers: readonly FixedAnswer[]): () => Answers {
   const rows = answers.map(({ method, path, status, answered }) =>
     endpoint(
@@ -131,15 +131,15 @@ export function playContract(answers: readonly FixedAnswer[]): () => Answers {
   return () => createRouter(rows);
 }
 
-// The API key and the short-lived tokens that it is exchanged for. Tokens are shaped as JWTs. One is valid when it was
-// issued here and has not expired; the memory decides that, with or without `exp` in the token.
+// The API key, and the short-lived tokens that a client gets for it. Tokens have the form of JWTs. The sandbox itself
+// remembers which tokens are valid, so a token also expires without an `exp` claim.
 
 interface AccessOptions {
   organizationId?: string | undefined;
   apiKey?: string | undefined;
   region?: string | undefined;
   tokenSeconds?: number | undefined;
-  /** False: the JWT does not say when it expires. It expires all the same. */
+  /** If false, tokens have no `exp` claim. They expire nevertheless. */
   tokenExp?: boolean | undefined;
   expiredStatus?: 401 | 403 | undefined;
 }
@@ -162,7 +162,7 @@ function createTokens(options: AccessOptions) {
   }
 
   return {
-    /** A token for the right key, organization and region; throws a 401 otherwise. */
+    /** Returns a token for the right key, organization and region. Otherwise throws a 401 Refusal. */
     authenticate(organization: string, headers: IncomingHttpHeaders): { token: string } {
       if (headers.authorization !== `Api-Key ${apiKey}`) throw new Refusal(401, 'API key not accepted');
       if (organization !== organizationId)
@@ -171,7 +171,7 @@ function createTokens(options: AccessOptions) {
         throw new Refusal(401, `X-Region ${region} expected for this organization`);
       return { token: issue() };
     },
-    /** Throws a `Refusal` unless the request has a valid token. */
+    /** Throws a Refusal unless the request has a valid token. */
     requireToken({ authorization = '' }: IncomingHttpHeaders): void {
       const token = /^Bearer (.+)$/.exec(authorization)?.[1];
       if (token === undefined) throw new Refusal(401, 'Authorization: Bearer <token> expected');
@@ -180,9 +180,9 @@ function createTokens(options: AccessOptions) {
       if (Date.now() >= ends) throw new Refusal(expiredStatus, 'token expired or revoked');
     },
     controls: {
-      /** Only this key is accepted from now on. Tokens stay as they are. */
+      /** Replaces the accepted API key. Issued tokens stay valid. */
       setApiKey: (key: string): void => void (apiKey = key),
-      /** Every token issued so far is refused from now on. */
+      /** Revokes all issued tokens. */
       revokeTokens(): void {
         for (const token of endsAtMs.keys()) endsAtMs.set(token, 0);
       },

@@ -1,10 +1,9 @@
-// The stores of the service, and finds in them. A store has the records of one kind: types, fields, objects, reservations or
-// cancellations. Each has an integer id, which the service chooses, and an external id, or none. A record is replaced, never
-// changed, so it can be handed out without a copy.
+// Stores of the sandbox, and the common part of finds. A store holds records of one kind, for example objects. Records
+// are replaced, never changed, so they can be returned without a copy.
 import { z } from 'zod';
 import { Refusal } from './http.js';
 
-/** A reference: the external id with `idFormat` EXTERNAL, the integer id with INTERNAL. */
+/** Reference to a record: an external id with `idFormat` EXTERNAL, or an integer id with INTERNAL. */
 export const reference = z.union([z.string().min(1), z.int()]);
 export type ObjectReference = z.infer<typeof reference>;
 
@@ -13,13 +12,13 @@ export type IdFormat = z.infer<typeof idFormat>;
 
 export interface Identified {
   id: number;
-  /** Null: no external reference can name it. */
+  /** External id. If null, no external reference can name the record. */
   extId: string | null;
 }
 
 /**
- * A store of `noun`s, empty at first. Ids ascend from `first` in the order of creation. `groupOf` names a record's group.
- * Records are found by external ids whose `compared` is the same.
+ * Creates an empty store. Integer ids ascend from `first`. `groupOf` returns the group of a record. External ids are
+ * equal if `compared` returns the same text for both.
  */
 export function createIdStore<T extends Identified>(
   noun: string,
@@ -29,13 +28,13 @@ export function createIdStore<T extends Identified>(
 ) {
   const byId = new Map<number, T>();
   const byExtId = new Map<string, T>();
-  /** By group, and all records by undefined. They are kept until the next write: one page of a million is read without copying them. */
+  /** Sorted records by group (undefined: all). Cached until the next write, so that reading a page copies nothing. */
   const lists = new Map<string | undefined, readonly T[]>();
   let nextId = first;
 
   const get = (key: ObjectReference): T | undefined =>
     typeof key === 'number' ? byId.get(key) : byExtId.get(compared(key));
-  /** The record that a reference names, if any; a 400 when it is not of the kind that `idFormat` announced. */
+  /** Returns the record of a reference, if it exists. Throws a 400 Refusal if `idFormat` excludes the reference. */
   const resolve = (key: ObjectReference, format: IdFormat): T | undefined => {
     const [kind, expected] = format === 'EXTERNAL' ? ['string', 'a string'] : ['number', 'an integer'];
     if (typeof key === kind) return get(key);
@@ -51,13 +50,13 @@ export function createIdStore<T extends Identified>(
     nextId: () => nextId,
     get,
     resolve,
-    /** The record that a reference names; a 400 when it is not stored. */
+    /** Returns the record of a reference. Throws a 400 Refusal if there is no such record. */
     require(key: ObjectReference, format: IdFormat): T {
       const found = resolve(key, format);
       if (found === undefined) throw new Refusal(400, `unknown ${noun} ${key}`);
       return found;
     },
-    /** In ascending id order, all or those of a group. */
+    /** Returns the records of a group, or all records, in ascending order of id. */
     list(group?: string): readonly T[] {
       const list =
         lists.get(group) ??
@@ -67,7 +66,7 @@ export function createIdStore<T extends Identified>(
       lists.set(group, list);
       return list;
     },
-    /** Adds it, or replaces the one that has its id. */
+    /** Adds a record, or replaces the record with the same id. */
     put(record: T): T {
       const replaced = byId.get(record.id);
       if (replaced !== undefined && replaced.extId !== record.extId) remove(replaced);
@@ -78,7 +77,7 @@ export function createIdStore<T extends Identified>(
       return record;
     },
     remove,
-    /** The reference by which an answer shows it; 0 for what is not stored. */
+    /** Returns how an answer refers to an external id: by that id, or by the integer id (0 if unknown). */
     shown: (extId: string, format: IdFormat): ObjectReference =>
       format === 'EXTERNAL' ? extId : (get(extId)?.id ?? 0),
   };
@@ -88,7 +87,7 @@ export type IdStore<T extends Identified> = ReturnType<typeof createIdStore<T>>;
 
 // The envelope of every find, and the filters that all finds have in common.
 
-// A greater number of seconds is after the year 9999: these are milliseconds.
+// A greater number of seconds is after the year 9999, so it must be milliseconds.
 const LAST_SECOND = 253_402_300_799;
 const DEFAULT_LIMIT = 100;
 
@@ -108,25 +107,24 @@ export type FindRequest = z.infer<typeof find>;
 
 type Filter<T> = (record: T) => boolean;
 
-/** The records that a find takes from a store, page by page. */
+/** Selection of records by a find, and how each record is shown. */
 export interface FindSelection<T> {
   show: (record: T) => unknown;
-  /** A filter too: only what is listed in this group of the store. */
+  /** Group of the store. Like a filter, it excludes the records of other groups. */
   group?: string | undefined;
-  /** The filters that were given; undefined for one that was not. */
   filters?: readonly (Filter<T> | undefined)[];
-  /** False for what is found only if it is listed. */
+  /** Returns false for a record that is found only if the request lists its id. */
   isVisible?: Filter<T>;
 }
 
 interface PageRules {
-  /** Most results on one page; a greater limit is lowered to it. */
+  /** Maximum number of results on one page. A greater limit is lowered to this number. */
   maxPage: number;
-  /** So many pages at the end are empty, although the answer counts them. */
+  /** Number of empty pages at the end, although the answer counts them. */
   missingPages: number;
 }
 
-/** A page of a find's selection, in ascending id order. */
+/** Returns a page of the selected records, in ascending order of id. */
 export function findPage<T extends Identified>(
   store: IdStore<T>,
   request: FindRequest,
@@ -148,15 +146,15 @@ export function findPage<T extends Identified>(
 }
 
 /**
- * `ids` and `extIds` are a union with the other filters: what they list is found although it does not match the rest.
- * Without other filters only what they list is found. A whole group is not copied.
+ * Selects records. `ids` and `extIds` form a union with the other filters: a listed record is found even if it matches
+ * no filter. Without other filters, only listed records are found.
  */
 function select<T extends Identified>(
   store: IdStore<T>,
   { ids = [], extIds = [] }: FindRequest,
   { group, filters = [], isVisible }: FindSelection<T>,
 ): readonly T[] {
-  // An empty list is no filter: alone it selects everything, as if it had been left out.
+  // An empty list of ids is no filter, as if the request had left it out.
   const keys = [...ids, ...extIds];
   const listed = new Set(keys.flatMap((key) => store.get(key) ?? []));
   const named = filters.filter((filter) => filter !== undefined);
@@ -171,7 +169,7 @@ function select<T extends Identified>(
   return listed.size === 0 ? matching : [...new Set([...matching, ...listed])].sort(byId);
 }
 
-/** The filter for what was changed within a period, both ends included. */
+/** Returns a filter for records that were changed within a period, including both ends. */
 export function modifiedWithin(within: z.infer<typeof period> | undefined) {
   return (
     within &&
