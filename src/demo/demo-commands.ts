@@ -1,4 +1,4 @@
-// The commands that the demo runs: each a child process with the demo's settings.
+// Runs the commands of the demo, each as a child process with the demo's settings.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,10 +17,10 @@ export function createCommands({
   signal: AbortSignal;
 }) {
   const workers: ChildProcess[] = [];
-  // A terminal shows the progress of a command while it runs, and nothing of it afterwards.
+  // A terminal shows the progress of a command while it runs, and removes it afterwards.
   const stderr = process.stderr.isTTY ? 'inherit' : 'ignore';
   const { PATH, HOME, TERM, NO_COLOR, FORCE_COLOR } = process.env;
-  // Not the operator's folder, whose `.env` the demo does not use.
+  // A folder of the program, because the operator's own folder may have a `.env` that the demo must not use.
   const cwd = fileURLToPath(new URL('.', import.meta.url));
   const env = { PATH, HOME, TERM, NO_COLOR, FORCE_COLOR, ...settings };
 
@@ -34,10 +34,10 @@ export function createCommands({
   }
 
   return {
-    /** Resolves when it is so. Throws after a minute. */
+    /** Resolves when the condition is true. Throws after a minute. */
     until,
 
-    /** Runs a command to its end. */
+    /** Runs a command to its end. Returns its exit code and its output. */
     async run(args: readonly string[]): Promise<{ code: number; stdout: string }> {
       signal.throwIfAborted();
       const child = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', stderr], cwd, env });
@@ -48,7 +48,7 @@ export function createCommands({
       return { code: code ?? 1, stdout };
     },
 
-    /** Starts a worker that works, and serves the operator's page, as soon as this resolves. */
+    /** Starts a worker. Resolves when the worker is ready and serves the operator's page. */
     async startWorker(httpPort: number): Promise<void> {
       const worker = spawn(process.execPath, [cli, 'worker'], {
         stdio: 'ignore',
@@ -65,12 +65,12 @@ export function createCommands({
       });
     },
 
-    /** Resolves at Ctrl-C. */
+    /** Resolves when the user presses Ctrl-C. */
     async untilInterrupted(): Promise<void> {
       if (!signal.aborted) await once(signal, 'abort');
     },
 
-    /** Stops the workers, and waits until they have ended. */
+    /** Stops the workers, and waits until they have exited. */
     async stop(): Promise<void> {
       for (const worker of workers) {
         if (worker.exitCode !== null || worker.signalCode !== null) continue;

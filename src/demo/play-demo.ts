@@ -1,5 +1,5 @@
-// The demo: a real PostgreSQL with a sample university, a sandbox with a strict quota, and the commands an engineer
-// would type, run as child processes, with what each shows in a few lines. Everything is removed afterwards.
+// The demo: a real PostgreSQL with a sample university, a sandbox with a strict quota, and the commands that an
+// engineer would type. The demo removes everything afterwards.
 import { randomBytes } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
@@ -19,7 +19,7 @@ export interface DemoOptions {
 
 const RATE = 20;
 const LATENCY_MS = 40;
-/** Runs the demo and prints it. `cli` is this program's entry file. Returns whether every result was as expected. */
+/** Runs the demo and prints it. `cli` is this program's entry file. Returns true if every result was as expected. */
 export async function playDemo(cli: string, { keep, json = false, seed }: DemoOptions): Promise<boolean> {
   const say = json ? () => undefined : printLine;
   const closers: (() => Promise<unknown>)[] = [];

@@ -1,5 +1,4 @@
-// The sync.config.ts of the sample university, and the types and fields that its scheduling office has defined at the
-// service.
+// Configuration of the sample university, and the types and fields that its scheduling office defined at the service.
 import type { SandboxSchema } from '../sandbox/schema.js';
 import type { SlotsyncConfig } from '../streams/config-schema.js';
 
@@ -101,7 +100,7 @@ export const universityConfig: SlotsyncConfig = {
   },
 };
 
-/** `room.note` is filled at the service by hand: no mapping names it, and no write may empty it. */
+/** Types and fields at the service. `room.note` is filled by hand: no mapping names it, and no write may clear it. */
 export const universitySchema: SandboxSchema = {
   types: [
     { extId: 'building', name: 'Building' },

@@ -1,6 +1,6 @@
--- The sample university as a mirror. It has no foreign keys: a mirror takes what the source systems deliver. Most rows
--- are good; the six at the end each show one thing that goes wrong with real data.
--- The caller seeds random() and sets campus.today: the same seed and day give the same rows.
+-- The sample university as a mirror. It has no foreign keys, because a mirror takes what the source systems deliver.
+-- Most rows are valid; each of the six rows at the end shows a typical fault of real data.
+-- The caller seeds random() and sets campus.today. The same seed and day make the same rows.
 CREATE SCHEMA campus;
 SET LOCAL search_path TO campus;
 
@@ -9,7 +9,7 @@ CREATE FUNCTION number(low integer, high integer) RETURNS integer RETURN low + f
 CREATE FUNCTION pick(list text[]) RETURNS text RETURN list[number(1, cardinality(list))];
 CREATE FUNCTION maybe(probability float, value anyelement) RETURNS anyelement LANGUAGE sql
   AS 'SELECT CASE WHEN random() < probability THEN value END';
--- In the year before today, to the microsecond, which is finer than a JavaScript Date.
+-- Returns a time in the year before today, with microseconds, which a JavaScript Date cannot hold.
 CREATE FUNCTION past_time() RETURNS timestamptz RETURN today() - random() * interval '365 days';
 
 CREATE TEMP TABLE subjects (code, name, english) ON COMMIT DROP AS VALUES
@@ -108,7 +108,7 @@ FROM subjects
 CROSS JOIN forms
 CROSS JOIN generate_series(1, 6) AS year_group;
 
--- From five days ago to ten weeks ahead, from 8 to 18. Two may be in one room at one time.
+-- Bookings from five days ago to ten weeks ahead, from 8 to 18 o'clock. Two bookings may overlap in one room.
 CREATE TABLE bookings AS
 SELECT
   id,
@@ -124,13 +124,13 @@ FROM (
 ) AS begun (id, starts_at);
 
 INSERT INTO staff (id, staff_number, given_name, family_name, updated_at) VALUES
-  (9001, 'S9001', NULL, NULL, past_time()), -- dead: the service demands a name
-  (9002, 'S9002', 'Per', repeat('Lång-', 30), past_time()), -- dead: the name is longer than the service allows
-  (9003, 'S9003', 'Anna', 'Ek', past_time()), -- failed, as the next: they share a staff number
+  (9001, 'S9001', NULL, NULL, past_time()), -- given up: the service requires a name
+  (9002, 'S9002', 'Per', repeat('Lång-', 30), past_time()), -- given up: the name is too long for the service
+  (9003, 'S9003', 'Anna', 'Ek', past_time()), -- failed, like the next row: both have one staff number
   (9004, 'S9003', 'Anna', 'Ek', past_time());
 INSERT INTO courses (course_code, name, credits, home_room, updated_at) VALUES
   ('GEO404', 'Fältkurs i geodesi', '15', 'Ö404', past_time()), -- deferred: there is no such room
-  ('MAT888', 'Räkna rätt', 'sju och en halv', NULL, past_time()); -- dead: the credits are no number
+  ('MAT888', 'Räkna rätt', 'sju och en halv', NULL, past_time()); -- given up: the credits are not a number
 
 ALTER TABLE buildings ADD PRIMARY KEY (building_code);
 ALTER TABLE rooms ADD PRIMARY KEY (room_code);

@@ -1,10 +1,10 @@
-// The sample university as a mirror, and the service's reservations for its bookings.
+// The sample university: its mirror database, and the reservations that the service has for its bookings.
 import type postgres from 'postgres';
 import type { ReservationInput } from '../sandbox/reservations.js';
 
 /**
- * Creates the schema `campus` and fills it, in one transaction. The same seed makes the same rows on the same day.
- * Fails when the schema exists: its data may be needed. Returns how many rows each table has.
+ * Creates and fills the schema `campus` in one transaction. The same seed makes the same rows on the same day. Fails if
+ * the schema exists, because its data may be needed. Returns the number of rows of each table.
  */
 export async function loadUniversity(
   sql: postgres.Sql,
@@ -23,7 +23,7 @@ export async function loadUniversity(
   });
 }
 
-/** Bookings, by id, that differ from the service's reservations. */
+/** Ids of the bookings that differ from the service's reservations, by kind of difference. */
 export const DIFFERING_BOOKINGS = {
   movedThere: [5, 6, 7],
   otherRoomThere: [8],
@@ -33,8 +33,8 @@ export const DIFFERING_BOOKINGS = {
 } as const;
 
 /**
- * The loaded bookings as the service holds them: some were moved, cancelled or left out, and one was added. Those in
- * `cancel` are added first and then cancelled.
+ * Returns the service's reservations for the loaded bookings, with the differences of DIFFERING_BOOKINGS and one extra.
+ * Add all in `add` first, then cancel those in `cancel`.
  */
 export async function generateReservations(sql: postgres.Sql) {
   const { movedThere, otherRoomThere, missingThere, cancelledThere } = DIFFERING_BOOKINGS;
