@@ -37,7 +37,6 @@ export function createCommands({
     /** Resolves when the condition is true. Throws after a minute. */
     until,
 
-    /** Runs a command to its end. Returns its exit code and its output. */
     async run(args: readonly string[]): Promise<{ code: number; stdout: string }> {
       signal.throwIfAborted();
       const child = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', stderr], cwd, env });
@@ -70,7 +69,6 @@ export function createCommands({
       if (!signal.aborted) await once(signal, 'abort');
     },
 
-    /** Stops the workers, and waits until they have exited. */
     async stop(): Promise<void> {
       for (const worker of workers) {
         if (worker.exitCode !== null || worker.signalCode !== null) continue;

@@ -234,7 +234,6 @@ function blockOf(output: string, name: string): string[] {
   return [first, ...rest.slice(0, end < 0 ? rest.length : end)];
 }
 
-/** Adds reservations for the bookings to the service, with some differences. */
 async function addReservations(sandbox: Sandbox, sql: postgres.Sql): Promise<void> {
   const { add, cancel } = await generateReservations(sql);
   for (const reservation of add) sandbox.addReservation(reservation);

@@ -128,7 +128,6 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
         await stopServer();
         await start(port);
       },
-      /** Closes all connections, stops the server and removes its folder. */
       stop(): Promise<void> {
         stopped ??= stopServer().then(cleanUp);
         return stopped;

@@ -1,7 +1,7 @@
 // Keeps the short-lived access token. The token is obtained once for all waiting callers, used until shortly before it
 // expires, and renewed when the service refuses it.
 
-/** Maximum time before its expiry at which a token is no longer used. Normally a tenth of its lifetime. */
+/** Maximum safety margin in milliseconds. A token is not used in the last tenth of its lifetime. */
 const LONGEST_MARGIN_MS = 60_000;
 
 export function createTokenSource(options: {

@@ -69,14 +69,13 @@ export function createClient({
     requestTimeoutMs,
   });
 
-  /** Converts a request of the dialect to the form in which it is sent. */
   const callOf = (endpoint: Endpoint, { method, path, body }: Asked): Call => {
     const at = path.includes('?') ? path.indexOf('?') : path.length;
     const below = endpoint === 'authenticate' ? '' : prefix;
     return { endpoint, method, path: below + path.slice(0, at), query: path.slice(at), body };
   };
 
-  /** Returns a find of one page. The defaults request one object of any kind, to test what the service permits. */
+  /** Returns a find of one page. Without filter and page, it asks for one result, to test what is permitted. */
   const find = (kind: Kind, filter: Filter = { by: 'none' }, page: Page = ONE_RESULT) => {
     const question = { kind, filter, ...page };
     const endpoint = FINDS[kind];
@@ -145,8 +144,8 @@ export function createClient({
       },
 
       /**
-       * Sends the request with the slot already taken. Returns the parsed 2xx answer, or undefined if the request must
-       * be sent again with a new slot.
+       * Sends with the slot from `takeSlot`. Returns the result of `parse` for a 2xx answer. Returns undefined if the
+       * request must be sent again with a new slot.
        */
       async send<T>(body: unknown, parse: Parse<T>, notes?: SpanNotes): Promise<T | undefined> {
         const answer = await exchange.send(dialect.authenticate.headers(token), body, notes);
@@ -168,7 +167,6 @@ export function createClient({
     };
   }
 
-  /** Sends a request, and returns the result of `parse` for a 2xx answer. */
   function send<T>(call: Call, context: Context, parse: Parse<T>): Promise<T> {
     const request = openRequest(call, context);
     return untilAnswered(request, () => request.send(call.body, parse));

@@ -49,7 +49,6 @@ export type { PutResult } from './match-results.js';
 
 export interface DestinationOptions extends Omit<ClientOptions, 'dialect'> {
   dialect?: CompleteDialect;
-  /** Maximum number of results in one page. */
   pageSize: number;
   searchByFields?: boolean;
   assignExternalIds?: boolean;
@@ -78,13 +77,13 @@ export interface Definition {
 export type ReservationSelection =
   { window: Period; most?: number | undefined } | { modified: Period; most?: number | undefined } | Named;
 
-/** External ids, or the service's own ids. */
+/** Names of objects or reservations: external ids, or the service's own ids. */
 type Named = { extIds: readonly string[] } | { ids: readonly string[] };
 
 /** Reason by id why an object cannot be read. Needs one map for external ids and another for numbers. */
 export type Unreadable = Map<string, SlotsyncError>;
 
-/** Returns the filter of a find for these names. Callers may split the names. */
+/** Returns the filter of a find for some of the names. */
 type FilterOf = (names: readonly string[]) => Filter;
 const byIds: FilterOf = (ids) => ({ by: 'ids', ids });
 const byExtIds: FilterOf = (extIds) => ({ by: 'extIds', extIds });
@@ -113,7 +112,6 @@ export interface Found<T> {
   tooMany?: number;
 }
 
-/** Maximum number of pages of one find that are requested at the same time. */
 const PAGES_AT_ONCE = 4;
 /** Maximum number of ids in one find. */
 const NAMED_AT_ONCE = 1000;
@@ -127,7 +125,6 @@ const PROBED = 100;
 
 type ObjectAsRead = ReadObject | NotUnderstoodObject;
 
-/** A kind of find, and the function that reads each of its results. */
 interface Find<T> {
   kind: Kind;
   read: (found: Json) => T;
@@ -254,7 +251,6 @@ function openDestination(
       carried && sentBack(carried),
     );
 
-  /** Converts an object that may have no external id. */
   function toFoundObject(found: ReadObject, ofType: string): FoundObject {
     const extId = found.extId ?? '';
     const object = toDestinationObject(found, extId, ofType);
@@ -419,13 +415,12 @@ function openDestination(
     return { ...found, results: found.results.map(convert) };
   }
 
-  /** Returns the error for an object that could not be understood. */
   const notUnderstood = ({ id, extId, [FAULT]: { message, more } }: NotUnderstoodObject) => {
     const detail = [`'${extId ?? id}'`, more.detail].filter(Boolean).join(': ');
     return invalidAnswer(callOf(extId ?? ''), message, detail, more.remedy);
   };
 
-  /** Drops objects that could not be understood. A use case that needs such an object finds it by its id. */
+  /** Drops objects that could not be understood. A use case that needs such an object later finds it by its id. */
   function skipNotUnderstood(found: readonly ObjectAsRead[]): ReadObject[] {
     const understood = found.filter(isUnderstood);
     const skipped = found.length - understood.length;
@@ -518,7 +513,7 @@ function openDestination(
     return {
       takeSlot: request.takeSlot,
       hasSlot: request.hasSlot,
-      /** Writes the objects with the slot already taken. Returns results by external id: see `matchResults`. */
+      /** Writes with the slot from `takeSlot`. Returns results by external id: see `matchResults`. */
       send: (objects: readonly PutObject[], sharedBy: readonly Place[] = []) => {
         const written = rule ? objects.map(spell) : objects;
         return request.send(
@@ -541,7 +536,6 @@ function openDestination(
     requestTimeoutMs: options.requestTimeoutMs,
     /** Milliseconds after sending within which the service may still carry out a write whose answer was lost. */
     lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
-    /** Service and organization that requests are sent to. */
     binding: {
       baseUrl: options.api.baseUrl,
       organizationId: options.api.organizationId,
@@ -667,11 +661,9 @@ function openDestination(
     /** True if the service keeps fields that a write does not name. */
     patches: dialect.write.patches,
     externalIds: rule,
-    /** True if objects can be found by the values of their fields. */
     searchesByFields,
     /** True if a PUT with an object's number may set its external id. */
     assignsExternalIds: options.assignExternalIds ?? false,
-    /** True if a PUT may change the type of an object. */
     canChangeTypes: options.canChangeTypes ?? false,
 
     /** Returns upcoming reservations of objects of one type: see `findUpcoming`. `now` is in Unix seconds. */
@@ -703,9 +695,9 @@ function openDestination(
       return untilAnswered(request, () => request.send(objects));
     },
 
-    /** Returns the types of the service with these external ids, or all types, with and without an external id. */
+    /** Returns the service's types with these external ids; by default all, including types without one. */
     findTypes: (context: Context, extIds?: readonly string[]) => readDefinitions('types', context, extIds),
-    /** Returns the fields of the service with these external ids, or all fields, with and without an external id. */
+    /** Returns the service's fields with these external ids; by default all, including fields without one. */
     findFields: (context: Context, extIds?: readonly string[]) => readDefinitions('fields', context, extIds),
 
     findReservations: (selection: ReservationSelection, context: Context) =>
@@ -777,7 +769,6 @@ function openDestination(
   };
 }
 
-/** Type of the results that a probe reads, by kind. */
 export interface Probed {
   objects: ReadObject;
   reservations: FoundReservation;

@@ -39,7 +39,6 @@ const CLOSED_BY_THE_SERVICE: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE
 /** Number of 429 answers to one request after which its job returns to the queue. */
 const MOST_THROTTLES = 30;
 
-/** A request as it was sent, with its answer. */
 export interface Exchanged {
   call: Call;
   status: number;
@@ -124,7 +123,7 @@ function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' |
     sendOnce,
     /** Mean milliseconds from sending to the headers of the answer, or undefined before the first answer. */
     meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
-    /** Number of requests sent so far, of any kind. */
+    /** Number of requests sent so far, including those for tokens. */
     requests: () => requests,
 
     /** Sets the listener that is called with every later request and its answer. */
@@ -132,7 +131,7 @@ function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' |
   };
 }
 
-/** Pauses all requests of the organization after a 429. Throws `throttled` if the request has had too many of them. */
+/** Pauses all requests of the organization after a 429. Throws `throttled` after too many of them for one request. */
 async function pauseOrganization(
   { limiter, log }: Pick<ExchangeDeps, 'limiter' | 'log'>,
   { path }: Call,
@@ -210,9 +209,8 @@ function openExchange(
   }
 
   return {
-    /** Waits for a slot of the quota. */
     takeSlot: () => within(takeSlot),
-    /** Sends with the slot already taken. Returns undefined if a new slot is needed: after a 429 or a long wait. */
+    /** Sends the request with the slot from `takeSlot`. Returns undefined if a new slot is needed, as after a 429. */
     send: (headers: Record<string, string>, body?: unknown, notes: SpanNotes = {}) =>
       within(() => send(headers, body, notes)),
     hasSlot: () => slot !== undefined,

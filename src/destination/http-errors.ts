@@ -179,14 +179,12 @@ export function answerTooLarge({ method, path }: Named, what: string, detail?: s
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
 
-/** Returns the error for an answer that names another object than the one requested. */
 export function answeredOtherwise(what: string): SlotsyncError {
   return new SlotsyncError('answer_contradicts', 'the answer names another object than was asked for', {
     detail: what,
   });
 }
 
-/** Returns the error for an object whose find fails each time, while finds of other objects are answered. */
 export function failsOnFound(error: unknown, id: string): SlotsyncError {
   const { facts = {}, detail = '' } = error instanceof SlotsyncError ? error : {};
   const message = `${messageOf(error)}; it failed each time this object was asked for, and others were answered`;

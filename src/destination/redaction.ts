@@ -11,7 +11,6 @@ export function createRedaction() {
   const known = new Map<string, readonly Form[]>();
 
   return {
-    /** Adds a key or token that is redacted from now on. */
     add(secret: string): void {
       if (secret === '') return;
       const forms = known.get(secret) ?? formsOf(secret);
@@ -26,7 +25,7 @@ export function createRedaction() {
   };
 }
 
-/** An encoded form of a secret. `before` and `after` count adjacent characters that hold part of an outer byte. */
+/** A text that encodes a secret. `before` and `after` count adjacent characters that hold some of its bits. */
 interface Form {
   text: string;
   before: number;

@@ -146,7 +146,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
       // Assumed: reservations can be sorted by ascending id, as objects can.
       case 'window':
         return { date: dates(filter), ...everyStatus };
-      // Assumed: `modified` has the shape of `date`.
+      // Assumed: the filter `modified` has the same shape as the filter `date`.
       case 'modified':
         return { modified: dates(filter), ...everyStatus };
       // Assumed: finds reservations of any of the `searchObjects`. Cancelled reservations are not included, and
@@ -233,7 +233,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
       patches: false,
     },
     active: {
-      // Assumed: the property `active`.
+      // Assumed: the property of an object is called `active`.
       read({ active }) {
         if (typeof active === 'boolean' || active === null || active === undefined) return active;
         throw new NotUnderstood('active', `expected true or false, received ${typeof active}`);
@@ -250,7 +250,7 @@ export function createDefaultDialect(own: () => Dialect): Dialect {
     },
     times: 'seconds',
     ids: 'numbers',
-    // Assumed: these names of properties.
+    // Assumed: the names of these properties.
     maintained: ['created', 'createdBy', 'modified', 'modifiedBy'],
     // Assumed: finds may read a delayed copy of the service's database.
     findLagSeconds: 10,

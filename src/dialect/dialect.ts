@@ -32,7 +32,6 @@ export type Cursor = string | number;
 export interface Question {
   kind: Kind;
   filter: Filter;
-  /** Maximum number of results on the page. */
   limit: number;
   /** Number of the page, from 1, also with a cursor. */
   page: number;
@@ -130,9 +129,8 @@ export interface Dialect {
   object: {
     /** Reads an object. If `carries` is true, includes its uninterpreted properties. */
     read: (found: Json, carries: boolean) => FoundObject;
-    /** Reads the ids of an object that `read` cannot understand. Only objects of slotsync have to be understood. */
+    /** Reads only the ids of an object that `read` cannot understand, to see whether slotsync needs the object. */
     identify: (found: Json) => { id: string; extId?: string | null | undefined };
-    /** Writes one object in the form that `write.body` sends. */
     write: (object: PutObject) => unknown;
   };
   reservation: { read: (found: Json) => FoundReservation };

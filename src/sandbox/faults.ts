@@ -170,7 +170,7 @@ function createLateRequests(signal: AbortSignal) {
       late: () => waiting.size,
       /** Carries out all waiting requests now, in the order of their arrival. */
       releaseLate: (): void => waiting.forEach(carryOut),
-      /** Resets the connections of late requests with `afterMs: 'asked'`. */
+      /** Resets the connections of the late requests that wait for this call (`afterMs: 'asked'`). */
       resetLate: (): void => void resetting.emit('reset'),
     },
   };

@@ -43,7 +43,6 @@ export function errorAnswer(error: unknown): SandboxAnswer {
   return { status, body: { status, message }, headers };
 }
 
-/** Returns an HTML page like that of a gateway in front of the service. */
 export function htmlAnswer(status: number): SandboxAnswer {
   const title = `${status} ${STATUS_CODES[status] ?? ''}`.trim();
   const html = `<!DOCTYPE html>\n<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\n`;

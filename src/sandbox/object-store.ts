@@ -179,7 +179,6 @@ export function createObjects(
       failToShow: (key: ObjectReference): void => void unshowable.add(existing(key).id),
       /** Returns the objects that have an external id. */
       objects: (): NamedObject[] => store.list().map(withoutModified).filter(isNamed),
-      /** Returns the objects that have no external id. */
       unnamedObjects: (): SandboxObject[] =>
         store
           .list()
@@ -196,7 +195,6 @@ export function createObjects(
         const id = input.id ?? store.get(extId)?.id ?? store.nextId();
         return { ...put({ ...object, id, extId, active, fields }), extId };
       },
-      /** Adds an object made by hand, with or without an external id. */
       addObject({ extId = null, id, active = true, fields = [], ...object }: AddedObject): SandboxObject {
         requireFree(extId);
         return put({ ...object, id: id ?? store.nextId(), extId, active, fields });

@@ -56,7 +56,6 @@ export interface PutOptions {
 /** An object of a call, with references as external ids. `typeId` is empty if the type is unknown. */
 type SentObject = SandboxObjectInput & { fields: SandboxFields; id: number | undefined };
 
-/** Number of characters that remain of a cut value. */
 const CUT_TO = 10;
 
 /** Returns the values in the form in which the service stores them. */

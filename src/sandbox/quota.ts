@@ -20,7 +20,6 @@ type QuotaWindow = (nowMs: number) => number;
 
 const SECOND = 1000;
 
-/** Creates the organization's quota, which controls can change at run time. */
 export function createQuota(options: QuotaOptions) {
   let { rate = 20, window: kind = 'sliding', retryAfter = true } = options;
   const open = () => createWindow(kind, rate, performance.timeOrigin);
@@ -124,7 +123,6 @@ export function createArrivals(most = 100_000) {
   let answers: Record<string, Record<number, number>> = {};
 
   return {
-    /** Adds a request that has just arrived. */
     note({ method, path, headers }: ReceivedRequest): Arrival {
       const lane = headers['x-slotsync-lane'];
       const arrival = { at: performance.now(), method, path, status: 0 };
@@ -148,7 +146,6 @@ export function createArrivals(most = 100_000) {
         refused = 0;
         answers = {};
       },
-      /** Number of requests that reached the service. */
       requests: () => total,
       /** Number of requests that were answered with 429. */
       refused: () => refused,

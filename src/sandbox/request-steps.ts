@@ -149,7 +149,6 @@ function createGate(initial?: GateRule) {
         rule = next;
         passed = 0;
       },
-      /** Opens the gate, and releases all held requests. */
       openGate(): void {
         rule = undefined;
         opening.emit('open');

@@ -36,7 +36,7 @@ export const reservationInput = periodSchema.extend({
   extId: z.string().min(1).nullish(),
   /** Statuses, which may include the organization's own. An empty list means complete and confirmed. */
   status: z.array(z.string()).readonly().optional(),
-  /** Booked objects by external id. Objects made by hand have null or a number. If null, answers omit the list. */
+  /** Booked objects by external id; null or a number for objects made by hand. With null, answers omit the list. */
   objects: z
     .array(z.strictObject({ typeId: reference.nullish(), objectId: reference.nullish() }))
     .readonly()

@@ -112,7 +112,6 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
 
 export type SandboxControls = ReturnType<typeof createService>['controls'];
 
-/** Shows types and fields by id and name. */
 function selectNames(): FindSelection<Identified & { name?: string | undefined }> {
   return { show: ({ id, extId, name = extId ?? undefined }) => ({ id, extId, name }) };
 }
@@ -182,7 +181,6 @@ function createTokens(options: AccessOptions) {
     controls: {
       /** Replaces the accepted API key. Issued tokens stay valid. */
       setApiKey: (key: string): void => void (apiKey = key),
-      /** Revokes all issued tokens. */
       revokeTokens(): void {
         for (const token of endsAtMs.keys()) endsAtMs.set(token, 0);
       },

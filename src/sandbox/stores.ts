@@ -107,7 +107,6 @@ export type FindRequest = z.infer<typeof find>;
 
 type Filter<T> = (record: T) => boolean;
 
-/** Selection of records by a find, and how each record is shown. */
 export interface FindSelection<T> {
   show: (record: T) => unknown;
   /** Group of the store. Like a filter, it excludes the records of other groups. */

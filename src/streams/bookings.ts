@@ -30,7 +30,7 @@ export interface CompareRules {
 type Declaration = NonNullable<ParsedConfig['reservations']>;
 
 export interface ReservationConfig extends Pick<Declaration, 'window' | 'everyMinutes'> {
-  /** If undefined, the service's reservations are stored in the state and compared with nothing. */
+  /** If undefined, the service's reservations are only stored in the state, and not compared with bookings. */
   bookings: BookingSource | undefined;
   rules: CompareRules;
 }
@@ -75,7 +75,6 @@ export const NO_RESERVATIONS: ReservationConfig = {
   everyMinutes: 0,
 };
 
-/** Resolves the `reservations` section of the configuration. Adds each fault to `faults` instead of throwing. */
 export function resolveReservations(
   declaration: Declaration,
   streams: readonly Stream[],

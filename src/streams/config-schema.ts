@@ -67,9 +67,8 @@ export interface LookupSource {
 }
 
 export interface KeyReference {
-  /** Name of a stream in this configuration. */
   stream: string;
-  /** Columns with the key of that stream, in its order. A null refers to no record, a list to several. */
+  /** Columns that hold the key of the referenced record. A null refers to no record, a list to several. */
   key: string | string[];
 }
 
@@ -87,7 +86,6 @@ export interface FieldRuleConfig {
   ifNull?: Optional<'clear' | 'keep'>;
 }
 
-/** A field with its own rule for writing. */
 export interface RuledField extends FieldRuleConfig {
   /** A column, a function of the row, or a column whose codes a lookup translates. */
   from: string | FieldFunction | LookupField;
@@ -101,24 +99,24 @@ export interface LimitThreshold {
   percent?: Optional<number>;
 }
 
-/** How a run finds the age of the mirror's last load, and what happens when the load is too old. */
+/** How a run determines the age of the mirror's data, and what happens if the data is too old. */
 export interface FreshnessConfig {
-  /** A SELECT that returns one time: when the mirror was loaded last. */
+  /** A SELECT that returns one time: when data was last loaded into the mirror. */
   query?: Optional<string>;
-  /** A column of the stream's source with the load time of the row; the latest time counts. Only in streams. */
+  /** A column of the stream's source with the time when a row was loaded; the latest counts. Only in streams. */
   column?: Optional<string>;
-  /** Maximum age of the load in hours; 26 by default. */
+  /** Maximum age of the mirror's data in hours; 26 by default. */
   maxHours?: Optional<number>;
-  /** If the load is older or its age unknown: `hold` writes for an operator (the default), or `warn`. */
+  /** Reaction to data that is too old: `hold` all writes until an operator approves (the default), or `warn`. */
   then?: Optional<'hold' | 'warn'>;
 }
 
 export const STREAM_OPERATIONS = ['create', 'update', 'retire'] as const;
 export type StreamOperation = (typeof STREAM_OPERATIONS)[number];
 
-/** Days that count from a time in a column. The row is deleted by then, so its last accepted value is used. */
+/** Days until a deactivation, counted from the time in a column: the last accepted value, as the row is deleted. */
 export interface GraceFrom {
-  /** A date or time; UTC if without a zone. If null, the days count from when the row was found missing. */
+  /** Name of a date or time column (UTC without a zone). A null counts from when the row was found missing. */
   column: string;
   /** Number of days after the time in the column. */
   days: number;
@@ -151,15 +149,17 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   subtypes?: Optional<Service['type'][]>;
   /** Template of the external id, such as `room_{room_code}`. Its columns must never change for a row. */
   externalId: string;
-  /** Field id to a column, a function of the row, or a column with a lookup. A null sends no value, a list several. */
+  /**
+   * Maps field ids to columns, functions of the row, or columns with a lookup. A null sends nothing, a list several.
+   */
   fields: ByField<Service, string | FieldFunction | LookupField | RuledField>;
-  /** Field id to a record of another stream, or of this stream. The referenced record is sent first. */
+  /** Maps field ids to records of another stream, or of this stream. Referenced records are sent first. */
   references?: Optional<ByField<Service, KeyReference & FieldRuleConfig>>;
   /** The `write` rule of fields and references without their own; `always` by default. */
   write?: Optional<WriteRule>;
   /** A column that grows whenever a row changes. Workers poll it for changes between nightly runs. */
   cursor?: Optional<string>;
-  /** Maximum age of this stream's load; by default, `freshness` of the configuration applies. */
+  /** Maximum age of the mirror's data for this stream; by default as in the configuration's `freshness`. */
   freshness?: Optional<FreshnessConfig>;
   /** Cron expression for syncs of this stream, in the time zone of `schedule`; by default nightly. */
   schedule?: Optional<string>;
@@ -192,9 +192,7 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
     overwrite?: Optional<LimitThreshold>;
     /** Limit of objects that are sent again because of drift. Always in force. */
     repair?: Optional<LimitThreshold>;
-    /**
-     * Limit of refused objects in a run; more than 50 and more than 10 % by default. Then the rest of the stream waits.
-     */
+    /** Limit of refused objects in a run; more than 50 and more than 10 % by default. Beyond it, the stream waits. */
     refused?: Optional<LimitThreshold>;
   }>;
   /**
@@ -255,19 +253,18 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     /** If true (the default), a nightly sync that was missed because no worker was running is started later, once. */
     catchUp?: Optional<boolean>;
     /**
-     * Minutes to wait for a load of the mirror newer than the last sync saw; 0 by default. After that the sync starts,
-     * and `freshness` decides.
+     * Minutes to wait until the mirror has newer data than at the last sync; 0 by default. Then the sync starts anyway.
      */
     waitForLoadMinutes?: Optional<number>;
   }>;
-  /** Maximum age of the mirror's load for streams without their own `freshness`. */
+  /** Maximum age of the mirror's data, for streams without their own `freshness`. */
   freshness?: Optional<Omit<FreshnessConfig, 'column'>>;
   /** Periods in which nothing is written, such as exam weeks. */
   freeze?: Optional<
     {
-      /** Begin: a day or an ISO time, by default in the time zone of `schedule`. */
+      /** Begin of the freeze: a day or an ISO time, by default in the time zone of `schedule`. */
       from: string;
-      /** End, in the same form as `from`. A day means its start. */
+      /** End of the freeze: a day, which means its start, or an ISO time. */
       to: string;
       /** Names of the frozen streams; all streams by default. */
       streams?: Optional<string[]>;
@@ -279,11 +276,13 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
   /** Translations of codes into values, by name: inline, in a CSV file, or in a table of the mirror. */
   lookups?: Optional<Record<string, Record<string, string | null> | LookupFile | LookupSource>>;
   reservations?: Optional<ReservationsConfig<Service>>;
-  /** How workers poll the streams that have a `cursor`. */
   polling?: Optional<{
     /** Seconds between two polls of a stream's cursor; 60 by default. */
     everySeconds?: Optional<number>;
-    /** Seconds before the watermark that a poll reads again, because transactions may commit late; 300 by default. */
+    /**
+     * Each poll reads again this many seconds before its watermark, because transactions may commit late; 300 by
+     * default.
+     */
     overlapSeconds?: Optional<number>;
     /** A poll reads a cursor that is a time only up to this many seconds before now; 2 by default. */
     lagSeconds?: Optional<number>;
@@ -343,10 +342,7 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     prefix?: Optional<string>;
     /** Timeout of a request and its whole answer, in milliseconds; 30 000 by default. */
     requestTimeoutMs?: Optional<number>;
-    /**
-     * Seconds after the timeout within which the service may still carry out a lost write, or read a timed-out request;
-     * 30 by default.
-     */
+    /** Seconds after its timeout within which the service may still read or carry out a request; 30 by default. */
     lateWriteSeconds?: Optional<number>;
     /** Lifetime in seconds of an access token that states no expiry; 300 by default. */
     tokenSeconds?: Optional<number>;

@@ -73,8 +73,8 @@ export function mergeObject(
 }
 
 /**
- * Returns the object with only its owned fields, for a service that keeps fields that are not sent. An owned field
- * without a value is sent empty.
+ * Returns the object with only its owned fields, for a service that keeps unsent fields. Fields without a value are
+ * sent empty.
  */
 export function patchOf<T extends DestinationObject>(object: T, owned: ReadonlySet<string>): T {
   const values = new Map(object.fields.map((given) => [given.fieldId, given.values]));
@@ -116,10 +116,7 @@ export function diffObjects(from: DestinationObject | undefined, to: Destination
 /** A field in the history of writes. `old` is missing if the object was not read before the write. */
 export type WrittenField = Omit<FieldChange, 'old'> & Partial<Pick<FieldChange, 'old'>>;
 
-/**
- * Returns the fields that a write changes, if the object was read before (`from`). Otherwise returns the fields that
- * the write sends.
- */
+/** Returns the fields that a write changes, if the object was read before (`from`), or else those that it sends. */
 export function writtenFields(to: DestinationObject, from?: DestinationObject, names?: Iterable<string>) {
   if (from) return diffObjects(from, to);
   const values = new Map(to.fields.map((field) => [field.fieldId, field.values]));

@@ -1,5 +1,5 @@
-// How the service compares external ids. All ids that the service treats as equal have one key. Everything uses the
-// key, except a write, which sends the spelling of the row.
+// How the service compares external ids. Ids that the service treats as equal have the same key. The state, queries and
+// matching use keys; only a write sends the spelling of the row.
 import { quoteLiteral } from '../text/sql-text.js';
 
 /** Steps that the service applies to external ids, in this order, before it compares them. */

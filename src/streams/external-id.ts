@@ -1,5 +1,4 @@
-// Parses and renders the template of an external id. A template is not a function, so that SQL can find rows with equal
-// ids before anything is sent.
+// Parses and renders templates of external ids. Templates are not functions, so that SQL can find rows with equal ids.
 import type { Row } from './config-schema.js';
 import { keyOf, type ExternalIdRule } from './external-id-rule.js';
 import { toValues } from './field-values.js';

@@ -40,7 +40,6 @@ interface FieldFacts {
   field: string;
   rule: FieldRule;
   mapped: readonly string[];
-  /** Values of the field at the service. */
   there: readonly string[];
   accepted: AcceptedFields;
 }
@@ -66,9 +65,8 @@ export function parseAccepted(text: string | null | undefined): AcceptedFields {
 
 /**
  * Returns the tokens of an accepted object as text for the state: one for each field with `write: 'changed'`, and one
- * for each value of a field with `add`. Returns null if no rule needs tokens.
- *
- * `before` is the previous text. Its added values stay while a null keeps them; if `there` is undefined, all stay.
+ * for each value of a field with `add`. Returns null if no rule needs tokens. Added values of the previous text
+ * `before` stay while a null keeps them in `there`, the object at the service; without `there`, all of them stay.
  */
 export function acceptedText(
   rules: FieldRules,
@@ -171,7 +169,6 @@ export const differingOf = (kept: readonly KeptField[]): KeptField[] =>
 export const nameOfRule = ({ keptBy, rule }: Pick<KeptField, 'keptBy' | 'rule'>): string =>
   keptBy === 'ifNull' ? "ifNull: 'keep'" : `write: '${rule.write}'`;
 
-/** Returns a kept field in the form of the commands' `--json` output. */
 export const keptToJson = (kept: KeptField) => ({
   field: kept.field,
   there: kept.there,

@@ -18,7 +18,6 @@ export type FieldSource = string | FieldFunction | Required<LookupField>;
 /** Values by code. A null sends no value. */
 export type LookupContent = ReadonlyMap<string, string | null>;
 
-/** A table of the mirror with codes (column `key`) and their values (column `value`). */
 export interface LookupTable {
   source: Source;
   key: string;
@@ -50,7 +49,6 @@ export type ReadLookupFile = (
   columns: readonly [key: string, value: string],
 ) => { line: number; code: string; value: string }[];
 
-/** Resolves the declared lookups. Adds each fault to `faults` instead of throwing. */
 export function resolveLookups(
   declared: ParsedConfig['lookups'],
   readFile: ReadLookupFile,

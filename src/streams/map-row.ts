@@ -1,5 +1,4 @@
-// Maps a row of the mirror to an object of the service. Pure: mapping only names the references; callers resolve them
-// from the state.
+// Maps a row of the mirror to an object of the service. Pure: callers resolve its references from the state.
 import type { Row } from './config-schema.js';
 import { messageOf } from '../errors/errors.js';
 import { spellExternalId } from './external-id.js';
@@ -70,7 +69,7 @@ export function readField(from: FieldSource, row: Row, lookups: UsedLookups): st
   return toValues(row[from.column]).flatMap((code) => translate(lookups, from, code));
 }
 
-/** Throws for text of a function that the state cannot store. PostgreSQL columns cannot hold such text. */
+/** Throws if a function of the row returned text that the state cannot store. Columns cannot hold such text. */
 function requireText(text: string): string {
   if (text.includes('\0') || !text.isWellFormed())
     throw new Error('a text with a NUL character or half a character cannot be sent');
@@ -143,7 +142,6 @@ export function guardColumns(row: Row): Row {
   });
 }
 
-/** Throws MappingError if the text is too long for an index of the state. */
 function refuseTooLong(text: string, path: string, code: MappingErrorCode, what: string): void {
   if (isTooLong(text)) throw new MappingError(code, path, `${what} is longer than ${MAX_ID_BYTES} bytes`);
 }

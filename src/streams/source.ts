@@ -6,13 +6,11 @@ export interface SourceQuery {
 }
 
 export interface SourceTable {
-  /** Name of a table or view. */
   table: string;
   /** Columns that make up the row. Other columns are not read, and changes in them do not count. */
   columns: string[];
 }
 
-/** Source of rows: the name of a table or view, some columns of one, or a query. */
 export type SourceDeclaration = string | SourceTable | SourceQuery;
 
 /** `filtered`: row-level security may hide rows of the source. Otherwise hidden rows are an error of PostgreSQL. */
@@ -24,7 +22,6 @@ export interface RowSecurity {
 export type Source = ({ table: readonly string[]; columns?: readonly string[] } | { query: string }) &
   RowSecurity;
 
-/** Parses a declared source. Returns the fault as text if the table's name is not valid. */
 export function parseSource(from: SourceDeclaration): Source | string {
   if (typeof from === 'string') return parseTable(from);
   if ('query' in from) return from;

@@ -1,5 +1,4 @@
-// Resolves the declarations of the configuration to streams. Collects all faults, so that one check reports all of
-// them.
+// Resolves the declarations of the configuration to streams. Collects all faults, so that one check reports them all.
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type {
@@ -129,7 +128,6 @@ export function resolveStreams(
     .sort((a, b) => a.level - b.level);
 }
 
-/** Returns true if the stream's `operations` allow sending this operation. */
 export const sends = ({ operations }: Pick<Stream, 'operations'>, operation: StreamOperation): boolean =>
   operations?.includes(operation) ?? true;
 
@@ -172,7 +170,6 @@ interface DeclaredStreams {
 }
 
 interface Declared extends Required<Omit<Surroundings, 'dialect'>>, DeclaredStreams {
-  /** Templates of external ids, by stream name. */
   templates: ReadonlyMap<string, string>;
   unreadable: ReadonlySet<string>;
 }
@@ -264,7 +261,7 @@ function splitRules(
 }
 
 /**
- * Refuses different rules of two streams for one field of a common type, whose objects the service cannot tell apart.
+ * Refuses different rules of two streams for one field of a common type: the service cannot tell their objects apart.
  */
 function refuseRulesThatDiffer(streams: readonly Unleveled[], faults: Fault[]): void {
   for (const { name, objectTypes, rules } of streams)
@@ -409,7 +406,9 @@ export function levelStreams(
 export const namesOfAsking = (streams: Iterable<Pick<Stream, 'name' | 'freshness'>>): string[] =>
   [...streams].flatMap(({ name, freshness }) => (freshness === undefined ? [] : [name]));
 
-/** Returns true if one answer about the load's age serves both streams, because their queries are equal. */
+/**
+ * Returns true if both streams have the same query for the age of the mirror's data, so that one answer serves both.
+ */
 export function readsSameLoad(one: Stream, other: Stream): boolean {
   const asked = one.freshness?.query;
   return (

@@ -1,8 +1,7 @@
-// Names of the PostgreSQL functions that triggers call. mirror/trigger-sql.ts creates the functions; the state looks
-// for lost ones.
+// Names of the PostgreSQL functions that triggers call. mirror/trigger-sql.ts creates these functions.
 import { createHash } from 'node:crypto';
 
-/** Maximum length of a name in bytes. PostgreSQL truncates longer names. */
+/** Maximum bytes of a name in PostgreSQL, which truncates longer names. */
 const NAME_BYTES = 63;
 
 export const FUNCTION_PREFIX = 'slotsync_changes_';

@@ -51,7 +51,6 @@ export interface Waiter {
 /** Shared store of the slots. Each call is one atomic step, with the store's clock. */
 export interface SlotStore {
   take(waiter: Waiter, leaseMs: number): Promise<SlotAnswer>;
-  /** Removes a waiter that no longer waits. */
   withdraw(waiterId: string): Promise<void>;
   release(token: string): Promise<void>;
   throttled(retryAfterMs?: number): Promise<void>;
@@ -64,7 +63,7 @@ export interface Limiter {
    * `quota_unavailable` (retry) if the store could not be reached for `giveUpMs`.
    */
   take(lane: Lane, signal?: AbortSignal): Promise<Slot>;
-  /** Reports a 429: pauses the organization for Retry-After (ms) plus a margin, and lowers N. */
+  /** Reports a 429: pauses the organization for Retry-After (ms) plus a margin, and lowers the allowed rate. */
   throttled(retryAfterMs?: number): Promise<void>;
   usage(): Promise<QuotaUsage>;
   /**
@@ -90,9 +89,7 @@ interface Grant {
   waitMs: number;
 }
 
-/**
- * Maximum number of grants in one answer of the store. If the answer is lost, so are the slots until their lease ends.
- */
+/** Maximum number of slots in one answer of the store. If the answer is lost, they stay taken for their lease. */
 const MOST_AT_ONCE = 10;
 
 const RELEASE_RETRIES_MS = [100, 1000];
@@ -131,7 +128,7 @@ export function createLimiter({
     // An answer after the timeout may still contain grants, which are released.
     const late = ({ grants }: SlotAnswer) => grants.forEach(({ token }) => void giveBack(token));
     const { grants, askMs } = await within(answer, storeTimeoutMs, late);
-    // The store made the grant after `asked`, so the lease covers a request sent within SEND_WITHIN_MS from `asked`.
+    // The store granted the slot after `asked`. So its lease covers sending within SEND_WITHIN_MS from `asked`.
     const taken = grants.map(({ token, waitMs }) => ({
       slot: createSlot(token, asked + waitMs + SEND_WITHIN_MS),
       waitMs,

@@ -1,5 +1,5 @@
-// Slot store in PostgreSQL, for installations without Redis: one row per limiter, and the functions of quota.sql.
-// limiter.ts explains the algorithm.
+// Slot store in PostgreSQL, for installations without Redis. The functions of quota.sql have the algorithm of
+// limiter.ts.
 import type { Sql } from 'postgres';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
@@ -15,9 +15,7 @@ export function createPostgresStore({
 }: StoreOptions & { sql: Sql }): SlotStore {
   const rules = () => JSON.stringify(quotaRules(rate, changes));
 
-  /**
-   * Calls an SQL function with literals. For parameters, the driver would query their types in an extra round trip.
-   */
+  /** Calls an SQL function with literals. For parameters, the driver would query the types in an extra round trip. */
   async function call(name: string, ...given: readonly (string | number | undefined)[]) {
     const values = [key, ...given, rules()].map((value) =>
       value === undefined ? 'NULL' : quoteLiteral(String(value)),

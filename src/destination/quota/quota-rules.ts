@@ -1,5 +1,4 @@
-// Constants of the quota. Both stores receive them as JSON, so that SQL and Lua repeat no numbers and tests can change
-// them.
+// Constants of the quota. Both stores receive them as JSON, so that SQL and Lua repeat no numbers.
 import { UsageError } from '../../errors/errors.js';
 
 const SECOND = 1000;
@@ -36,45 +35,47 @@ export function quotaRules(given: StoreOptions['rate'], changes: Partial<QuotaRu
   return { ...defaultRules(rate), ...changes };
 }
 
-/** Returns the default rules. `rate` is both the number of slots and the maximum of requests in any second. */
+/** Returns the default rules, in milliseconds. `rate` is the number of slots and of requests per second. */
 function defaultRules(rate: number) {
   return {
     rate,
     /** Lanes by priority. Waiters of a lane are served before those of later lanes. */
     lanes: LANES as readonly string[],
-    /** Mean time between two grants, so that the long-term rate is at most N a second. */
+    /** Mean time between two grants of a slot, so that the long-term rate stays within the quota. */
     paceMs: SECOND / rate,
     /**
-     * Time by which grants may run ahead of the pace, to fill the gaps that late answers leave. The shortest time
-     * between two grants is `paceMs` minus `aheadMs`.
+     * Time by which a grant may be earlier than a steady pace of `paceMs`, to fill gaps that late answers leave. The
+     * shortest time between two grants is `paceMs` minus `aheadMs`.
      */
     aheadMs: (0.7 * SECOND) / rate,
-    /** Time from an answer until the slot is free: the second that the service counts, plus a margin for rounding. */
+    /** Time from an answer until its slot is free: the second that the service counts, plus a margin for rounding. */
     holdMs: SECOND + 5,
-    /** Maximum time by which a grant is booked in advance. A waiter that must wait longer asks again. */
+    /** Maximum time by which a slot is granted in advance. A waiter that must wait longer asks again. */
     bookAheadMs: 60,
-    /** Wait before the first grant of a store without state, so that requests sent before the loss are over. */
+    /** Wait of a store that has lost its state before it grants a slot, until all earlier requests are over. */
     bootGuardMs: 1.5 * SECOND,
-    /** Maximum time until a waiter asks again. Less than `holdMs`, so that every release is noticed in time. */
+    /** Maximum time until a waiter asks for a slot again. Less than `holdMs`, so that it notices every release. */
     pollMs: 0.9 * SECOND,
-    /** Minimum time until a waiter asks again after it left a free slot to another waiter. */
+    /** Minimum time until a waiter asks again after it left a free slot to a waiter with priority. */
     yieldMs: 25,
-    /** Delay of a question after which other waiters pass (`lateMs`), or the waiter loses its place (`forgetMs`). */
+    /**
+     * Delay after which other waiters pass a waiter that does not ask (`lateMs`), or it loses its place (`forgetMs`).
+     */
     lateMs: 100,
     forgetMs: 1.8 * SECOND,
-    /** Every n-th grant goes to the waiter that has waited longest in any lane, so that no lane starves. */
+    /** Every n-th slot goes to the waiter that has waited longest in any lane, so that no lane starves. */
     anyLaneEvery: 15,
-    /** Pause after a 429: `pauseExtraMs` is added to Retry-After. `pauseDefaultMs` replaces a missing header. */
+    /** Pause after a 429: `pauseExtraMs` is added to its Retry-After; without one, `pauseDefaultMs` replaces it. */
     pauseExtraMs: 100,
     pauseDefaultMs: SECOND,
     /** Maximum pause that a Retry-After header can cause. */
     pauseMaxMs: 10 * MINUTE,
     /**
-     * N falls by 1 after a 429, at most once per `reduceEveryMs`, and rises by 1 per `recoverEveryMs` without a 429.
+     * After a 429, the allowed rate falls by 1, once per `reduceEveryMs`. It rises by 1 per `recoverEveryMs` of calm.
      */
     reduceEveryMs: 1.2 * SECOND,
     recoverEveryMs: 10 * SECOND,
-    /** Time for which Redis keeps the state of an idle limiter. A limiter without state waits for `bootGuardMs`. */
+    /** Time for which Redis keeps the state of an idle limiter. */
     keepMs: 7 * DAY,
   };
 }

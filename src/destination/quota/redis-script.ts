@@ -1,5 +1,4 @@
-// Lua script with every step of the quota. migrations/repeatable/quota.sql has the same algorithm; change both
-// together.
+// Lua script with every step of the quota. migrations/repeatable/quota.sql has the same algorithm: change both.
 
 /** KEYS: the limiter. ARGV: the step, the rules as JSON, and the step's arguments. Needs Redis 6.2 or later. */
 export const SCRIPT = `

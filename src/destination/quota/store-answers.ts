@@ -58,8 +58,8 @@ export function parseUsage(text: unknown) {
     granted: number(answer, 'granted'),
     throttled: number(answer, 'throttled'),
     /**
-     * Estimated requests a second of other programs: how far N is reduced at present. A 429 shows only that the service
-     * refused while fewer than N of our requests were in its window.
+     * Estimated requests per second that other programs use: how far the allowed rate is reduced. A 429 shows only that
+     * the service refused while fewer than `rate` of our requests were counted.
      */
     usedByOthers: rate - allowed,
   };

@@ -1,5 +1,6 @@
-// Queue of the waiters of one lane in one process, first come, first served. Only one question to the store is open at
-// a time, however many jobs wait. A grant goes to the waiter that is first on its arrival.
+// Queue of the callers that wait for a quota slot in one lane of one process, first come, first served. Only one
+// request to the slot store is open at a time, however many jobs wait. A granted slot goes to the caller that is first
+// when it arrives.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, SlotsyncError } from '../../errors/errors.js';
 
@@ -13,11 +14,11 @@ interface Waiter<Grant> {
 }
 
 export interface WaitQueueOptions<Grant> {
-  /** Asks the store for up to `wanted` grants. If the answer has `askMs`, the store expects a question after it. */
+  /** Asks the slot store for up to `wanted` slots. If its answer has `askMs`, it expects to be asked again then. */
   ask(wanted: number): Promise<{ grants: readonly Grant[]; askMs?: number | undefined }>;
-  /** Removes this queue from the store, because it is empty. */
+  /** Tells the slot store that this queue is empty. */
   withdraw(): Promise<void>;
-  /** Returns a grant for which no waiter is left to the store. */
+  /** Returns a granted slot to the store, if no caller waits for it any more. */
   giveBack(grant: Grant): void;
   giveUpMs: number;
   now(): number;
@@ -105,14 +106,13 @@ export function createWaitQueue<Grant>({
         serving ??= serve();
       });
     },
-    /** Resolves when no question to the store is open. */
+    /** Resolves when no request to the slot store is open. */
     async ended(): Promise<void> {
       await serving;
     },
   };
 }
 
-/** Returns the error for a store that cannot be reached. */
 export function quotaUnavailable(cause: unknown): SlotsyncError {
   return new SlotsyncError('quota_unavailable', `the quota's store cannot be reached: ${messageOf(cause)}`, {
     cause,
