@@ -18,7 +18,7 @@ export function createTokenSource(options: {
     const token = await options.authenticate();
     const fetchedAt = now();
     const expiry = readExpiry(token);
-    // If a new token seems expired, the clocks differ. The token is used until the service refuses it.
+    // If a new token seems expired, the clocks differ, and `exp` is not usable. Then `defaultSeconds` applies.
     const end =
       expiry !== undefined && expiry > fetchedAt ? expiry : fetchedAt + options.defaultSeconds * 1000;
     current = { token, until: end - Math.min((end - fetchedAt) / 10, LONGEST_MARGIN_MS) };

@@ -138,7 +138,7 @@ export function createClient({
     return {
       /** Waits for a token and a slot of the quota. */
       async takeSlot(): Promise<void> {
-        token = await withDeadline(context, () => tokens.get()); // fetched on, for the other callers
+        token = await withDeadline(context, () => tokens.get()); // not aborted, because other callers await it
         addSecret(token);
         await exchange.takeSlot();
       },

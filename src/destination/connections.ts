@@ -20,7 +20,7 @@ export function openConnections(
   requestTimeoutMs: number,
   onChange: (open: number) => void = () => undefined,
 ) {
-  const timeout = Math.min(CONNECT_WITHIN_MS, requestTimeoutMs / 2); // a step that fails is named
+  const timeout = Math.min(CONNECT_WITHIN_MS, requestTimeoutMs / 2); // shorter than a request, so that the error names the failed step
   const options = {
     connections: 32,
     pipelining: 1,

@@ -1,5 +1,5 @@
 // Reads a find to its last page. Pages are counted by offset, so they shift if a result is added or removed meanwhile.
-// If the total changes, everything is read again. The outcome is either all results or an error.
+// If the total changes, everything is read again, because a read must be complete.
 import type { Cursor } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { answerTooLarge, invalidAnswer, isSpoiled, type Named } from './http-errors.js';
@@ -133,7 +133,7 @@ async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Readi
     let asked = 1;
     const askAhead = (page: number, cursor?: Cursor) => {
       const next = send({ page, limit: pageSize, cursor });
-      next.catch(() => undefined); // whoever awaits it gets the error
+      next.catch(() => undefined); // the caller that awaits it gets the error
       ahead.push(next);
     };
     try {

@@ -162,7 +162,7 @@ function guard(place: string, replacement: Replacement, { file }: Part): Replace
       throw failed(line === undefined ? 'throws' : `throws in line ${parseInt(line, 10)}`, detail, true);
     }
     if (returned instanceof Promise || typeof (returned as { then?: unknown } | null)?.then === 'function') {
-      Promise.resolve(returned).catch(() => undefined); // nobody else handles it
+      Promise.resolve(returned).catch(() => undefined); // an unhandled rejection would end the process
       throw failed('returns a promise: it must not be async');
     }
     if (returned === undefined && place !== 'error.read' && place !== 'active.read')

@@ -62,7 +62,7 @@ export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): 
 
 /** Accepts at most `capacity` requests in any half-open second, wherever it begins. */
 function slidingWindow(capacity: number): QuotaWindow {
-  const accepted: number[] = []; // a ring: `next` is the index of the oldest when it is full
+  const accepted: number[] = []; // a ring buffer: when it is full, `next` is the index of the oldest
   let next = 0;
   return (nowMs) => {
     const oldest = accepted[next];

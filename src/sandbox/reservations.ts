@@ -184,7 +184,7 @@ export function createSelectReservations(
   };
 }
 
-/** Returns true if the `B_` and the `C_` status were requested. Without a request for one, its usual value matches. */
+/** Returns true if a reservation's `B_` and `C_` status were requested. Without a request, the usual one matches. */
 function isAskedFor(status: readonly string[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((usual) => {
     const rank = usual.slice(0, 2);

@@ -27,7 +27,7 @@ export interface Sandbox extends SandboxControls {
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const { host = '127.0.0.1', port = 0 } = options;
   const closing = new AbortController();
-  setMaxListeners(0, closing.signal); // one for each request under way
+  setMaxListeners(0, closing.signal); // one listener for each request in progress
   const service = createService(options, closing.signal);
   const control = createRouter(controlRequests(service.controls));
 

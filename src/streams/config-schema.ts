@@ -322,7 +322,7 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     to: string[];
     /** `nightly` (the only value): the report is sent once each nightly run has ended. */
     after?: Optional<'nightly'>;
-    /** `always` (the default), or `whenSomething`: only if the run failed, or a concern or record needs attention. */
+    /** `always` (the default), or `whenSomething`: the run did not succeed, or a concern or record needs attention. */
     only?: Optional<'always' | 'whenSomething'>;
   }>;
   /** Hours after which an unused approval expires; 24 by default. */

@@ -47,7 +47,7 @@ export function toValues(value: FieldValue): string[] {
         return [value.toISOString().slice(0, 10)];
       }
       if (value instanceof Promise) {
-        value.catch(() => undefined); // a rejection that nobody handles would end the process
+        value.catch(() => undefined); // an unhandled rejection would end the process
         throw new Error('a promise cannot be sent; a function of the row must return its value at once');
       }
       throw new Error('an object cannot be sent; map it to text with a function of the row');

@@ -103,7 +103,7 @@ export function createLimiter({
   now = () => performance.now(),
 }: LimiterOptions): Limiter {
   const closing = new AbortController();
-  setMaxListeners(0, closing.signal); // each wait queue and each release that is retried listens
+  setMaxListeners(0, closing.signal); // each wait queue and each retried release adds a listener
   const releases = new Set<Promise<void>>();
   const queues = Object.fromEntries(LANES.map((lane) => [lane, queueOf(lane)])) as Record<
     Lane,

@@ -27,7 +27,7 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: LimiterPlace) {
     ]);
     const onError = (error: Error) => log.warn({ reason: error.message }, 'quota store failed');
     const redis = openRedis(redisUrl, 'quota', {
-      maxRetriesPerRequest: 1, // the limiter asks again itself, for a limited time
+      maxRetriesPerRequest: 1, // the limiter itself retries, for a limited time
       leavesOldPrimary: true,
       onPostponed: onError,
     });

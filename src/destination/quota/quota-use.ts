@@ -10,7 +10,7 @@ export function createQuotaUseReader(limiter: Limiter): () => Promise<number | u
   return async () => {
     const at = performance.now();
     if (before && at - before.at < READ_EVERY_MS) return use;
-    const usage = await limiter.usage().catch(() => undefined); // what sends reports the reason
+    const usage = await limiter.usage().catch(() => undefined); // the next request reports the reason
     use =
       before && usage
         ? (((usage.granted - before.granted) / (at - before.at)) * 1000) / usage.rate
