@@ -1,6 +1,6 @@
-// The tables of the state, in the organization's own database: schema `slotsync`. docs/state-tables.md says what every
-// column means; other programs may read them. Not here: `quota_limiters`, written by SQL functions alone, `migrations`, and
-// the tables of locks.ts, which hold nothing.
+// Declares the tables of schema `slotsync` for Drizzle. docs/state-tables.md describes every column, because other
+// programs may read these tables. Not declared here: `migrations`, the empty lock tables of locks.ts, and
+// `quota_limiters`, which only SQL functions write.
 import { sql } from 'drizzle-orm';
 import {
   bigint,
@@ -26,18 +26,18 @@ import { MAX_ID_BYTES } from '../streams/local-key.js';
 export const slotsync = pgSchema('slotsync');
 
 /**
- * Keys sort by their bytes, as the mirror's reading does: the merge in a plan depends on it. External ids are plain text in
- * every table: a comparison between two collations takes no index.
+ * Text in byte order (collation `C`), because a plan merges these keys with the mirror's keys, which are sorted by
+ * bytes. External ids have no `COLLATE`: PostgreSQL uses no index to compare columns of different collations.
  */
 const keyText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' });
 const big = (name: string) => bigint(name, { mode: 'number' });
-/** 64 bits of hash: never a number in JavaScript. */
+/** A 64-bit hash, read as `bigint` because a JavaScript number would lose digits. */
 const hash = (name: string) => bigint(name, { mode: 'bigint' });
 
 export const RUN_KINDS = ['incremental', 'sync', 'backfill', 'reconcile', 'verify', 'repair'] as const;
 export type RunKind = (typeof RUN_KINDS)[number];
-/** Who asked for a run: the nightly schedule or a period, a command, or changes in the inbox. */
+/** Origins of a run: a schedule (cron or period), a command, or changes in the inbox. */
 export const STARTED_BY = ['schedule', 'command', 'change'] as const;
 export type StartedBy = (typeof STARTED_BY)[number];
 export const RUN_STATUSES = [
@@ -56,19 +56,21 @@ export const RECORD_STATUSES = ['pending', 'synced', 'retired', 'deferred', 'fai
 export type RecordStatus = (typeof RECORD_STATUSES)[number];
 
 /**
- * The operations that a limit is set for; each may be held alone. `overwrite`: a create whose object is at the service already,
- * nobody's record, and would be changed. `repair`: drift that is sent again.
+ * Operations with a configurable limit, each of which a gate can hold back separately. `overwrite` is a create that
+ * would change an existing object that no record owns. `repair` sends an object again because the service holds other
+ * values.
  */
 export const LIMITED_OPERATIONS = ['create', 'update', 'retire', 'overwrite', 'repair'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
-/** A gate closes one operation, or `*`: all of them. */
+/** Operations that a gate can close. `*` closes all operations of a stream. */
 export const GATED_OPERATIONS = [...LIMITED_OPERATIONS, '*'] as const;
 export type GatedOperation = (typeof GATED_OPERATIONS)[number];
 
 /**
- * Why a gate is closed. A plan closes the first six, `limit` to `owned_by_former_stream`. The others are met while a batch is
- * sent: too many objects refused, a freeze, a kind of request that the service forbids.
+ * Reasons why a gate is closed. `refused` (the service refused too many objects), `frozen` and `forbidden` (the service
+ * forbids this kind of request) can also close a gate while a batch is being sent. Only a plan closes a gate for the
+ * other reasons.
  */
 export const GATE_REASONS = [
   'limit',
@@ -82,7 +84,7 @@ export const GATE_REASONS = [
 ] as const;
 export type GateReason = (typeof GATE_REASONS)[number];
 
-/** Why a stream needs a whole sync. The first reason is kept until a whole plan has ended. */
+/** Reasons why a stream needs a full sync. The first reason is kept until a full plan has ended. */
 export const DUE_REASONS = [
   'new',
   'schedule',
@@ -98,11 +100,9 @@ export const DUE_REASONS = [
 ] as const;
 export type DueReason = (typeof DUE_REASONS)[number];
 
-/** Why a record is sent again although nothing of it has changed. */
 export const RESEND_REASONS = ['forced', 'repair', 'retry'] as const;
 export type ResendReason = (typeof RESEND_REASONS)[number];
 
-/** The actions of operators that others ask about later. */
 export const OPERATOR_ACTIONS = [
   'approve',
   'reject',
@@ -124,11 +124,10 @@ export const OPERATOR_ACTIONS = [
   'except_end',
 ] as const;
 export type OperatorAction = (typeof OPERATOR_ACTIONS)[number];
-/** The surface where an operator acted. */
 export const ACTED_VIA = ['command', 'page'] as const;
 export type ActedVia = (typeof ACTED_VIA)[number];
 
-/** The verdict of a reconcile on a booking. */
+/** Results of comparing a booking in the mirror with its reservation at the service. */
 export const VERDICTS = [
   'agrees',
   'differs',
@@ -142,14 +141,14 @@ export const VERDICTS = [
 ] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
-/** The way in which a record got its object, where its template did not decide: a match, or a rename. */
+/** Ways in which a record was linked to an object other than the object of its external id template. */
 export const LINKED_BY = ['match', 'rename'] as const;
 export type LinkedBy = (typeof LINKED_BY)[number];
 
 /**
- * The kinds of objects that a verify finds not to be as they should be. `extra`: an object of a type we sync that is nobody's
- * record, which is no drift. `stored_otherwise`: it was sent again, and still differs in the same values. `kept`: it differs only
- * in fields whose rules keep what stands at the service, which is no drift.
+ * Differences that `slotsync verify` can find in an object. Three kinds are no drift: `extra` (no record owns the
+ * object), `stored_otherwise` (sent again, but the same values still differ) and `kept` (only fields differ whose rules
+ * keep the service's values).
  */
 export const DRIFT_KINDS = [
   'changed',
@@ -162,7 +161,7 @@ export const DRIFT_KINDS = [
 ] as const;
 export type DriftKind = (typeof DRIFT_KINDS)[number];
 
-/** The condition that an alert reports. `nightly_run` is no concern: it is opened when a nightly run starts, and over when the run ends. */
+/** Conditions that an alert reports. A `nightly_run` is no problem: its alert is open while the run is unfinished. */
 export const ALERT_CONDITIONS = [
   'run_failed',
   'run_partial',
@@ -181,174 +180,165 @@ export const ALERT_EVENTS = ['opened', 'recovered'] as const;
 export type AlertEvent = (typeof ALERT_EVENTS)[number];
 
 /**
- * The problem of a load of the mirror. `older`: than the one that was read before. `future`: it has not been yet.
- * `unreadable`: the configuration's question has no answer that is a time.
+ * Problems with the load time of the mirror. `older`: the load is older than the previously seen load. `future`: the
+ * load time is still to come. `unreadable`: the configured query returned no time.
  */
 export const LOAD_PROBLEMS = ['too_old', 'older', 'future', 'unreadable'] as const;
 export type LoadProblem = (typeof LOAD_PROBLEMS)[number];
 
-/** The text of an alert: counts, streams, codes and commands, and never a key or a value. */
+/** Text of an alert. It contains counts, stream names, codes and commands, but never a key or a value of a row. */
 export interface AlertText {
   title: string;
   details: readonly string[];
   commands: readonly string[];
-  /** Facts that are still to be known when it is over. */
+  /** Sentences that are added to the message when the alert has recovered. */
   afterwards?: readonly string[];
-  /** The run of a `nightly_run`, its name at a monitoring service, and, when it has ended, whether it ended badly. */
+  /** Run of a `nightly_run` alert. `uuid`: id at a monitoring service. `isBad`: set when the run has ended. */
   run?: { id: number; uuid: string; isBad?: boolean };
 }
 
-/** By field, the values that differ: `here` by the mapping, `there` at the service. */
+/** Values that differ, by field name. `here`: values that the mapping produces. `there`: values at the service. */
 export type DriftFields = Record<string, { here: readonly string[]; there: readonly string[] }>;
 
-/** The parts in which the two sides of a booking differ: `here` in the mirror, `there` at the service. */
+/** Parts of a booking that differ. `here`: value in the mirror. `there`: value at the service. */
 export type Differences = Partial<
   Record<'begin' | 'end' | 'objects' | 'fields' | 'status', { here: unknown; there: unknown }>
 >;
 
-/** The check of an enumerated column; it is named after its table and column. */
+/** Declares a check constraint that limits a column to `values`. The default name is the table, `_` and the column. */
 const oneOf = (table: string, column: string, values: readonly string[], name = `${table}_${column}`) =>
   check(name, sql.raw(`${column} IN (${values.map((value) => `'${value}'`).join(', ')})`));
-/** An index of those rows alone that fulfil a condition. */
 const partialIndex = (name: string, condition: string, ...on: [ExtraConfigColumn, ...ExtraConfigColumn[]]) =>
   index(name)
     .on(...on)
     .where(sql.raw(condition));
 
-/** The counts of a plan in one stream. */
 export interface PlanCounts {
   create: number;
   update: number;
   retire: number;
   unchanged: number;
-  /** Records that were deferred, failed or in doubt, and are tried again. */
+  /** Records that are sent again because they were deferred, failed or in doubt. */
   retry: number;
-  /** Dead, and their rows have not changed since: not sent. */
+  /** Records not sent because they were given up and their rows have not changed since. */
   dead: number;
-  /** Rows that only changed their key: neither created nor retired. Runs of before have none. */
+  /** Rows of which only the key changed. No object is created or retired for them. Older runs lack this count. */
   moved?: number;
-  /** In a repair: objects that drift, and are checked and sent again. */
+  /** Objects that drift, which a repair run checks and sends again. */
   repair?: number;
   /**
-   * When records that were never accepted meet objects that are nobody's record: how many meet none, an equal one, and one
-   * that would be changed.
+   * Results of looking up existing objects for records that were never accepted. `new`: no object exists. `equal`: the
+   * existing object has the same values. `overwrite`: the write would change an existing object that no record owns.
    */
   new?: number;
   equal?: number;
   overwrite?: number;
-  /** Creates about which the service was not asked: whatever they meet, they are not held. */
+  /** Creates for which the plan did not look up existing objects. No limit on overwriting holds them back. */
   unasked?: number;
-  /** Creates and updates that the declaration of the stream leaves out. */
+  /** Creates and updates that are not sent because the stream's `operations` setting excludes them. */
   left_out?: number;
-  /** Records that differ and that exceptions leave as they are. */
+  /** Records that differ but are not sent because an operator excepted them. */
   excepted?: number;
-  /** It was planned over a load of the mirror with this problem. */
+  /** Problem of the mirror's load at the time of the plan. */
   staleLoad?: LoadProblem;
-  /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
+  /** Records in the planned batches, including held records. Each must have an outcome when the run has ended. */
   inBatches?: number;
 }
 
-/** The part of its streams that a run covers; all of them without one. */
+/** Part of its streams that a run covers. Without a range, the run covers its streams completely. */
 export interface RunRange {
-  /** Keys of the run's one stream. */
+  /** Keys to process. The run then covers exactly one stream. */
   keys?: string[];
-  /** Values of the cursor, as text: from this one on, and before that one. */
+  /** Bounds of the cursor column, as text. `from` is inclusive, `to` is exclusive. */
   from?: string;
   to?: string;
-  /** A condition in SQL over the source's columns. */
   where?: string;
-  /** Records sent at most. */
   limit?: number;
-  /** Sends what is unchanged too. */
+  /** If true, unchanged records are sent too. */
   force?: boolean;
-  /** In a repair: only objects that this verify has seen, since it began (ISO time). */
+  /** For a repair: id and start time (ISO) of a verify run. Only objects that the verify run compared are repaired. */
   verified?: number;
   verifiedSince?: string;
-  /** In a verify: so many records of each stream, chosen at random. */
+  /** For a verify: number of records to check in each stream, chosen at random. */
   sample?: number;
-  /** In a verify: objects that are nobody's record count as drift. */
+  /** For a verify: if true, objects that no record owns count as drift. */
   extras?: boolean;
-  /** In a verify: makes records of objects whose rows have none. */
+  /** For a verify: if true, creates records for existing objects whose rows have no record yet. */
   adopt?: boolean;
 }
 
-/** Numbers and names from which the sentence about a closed gate is made. */
+/** Numbers and names from which the message about a closed gate is built. */
 export interface GateFacts {
-  /** Records the service is believed to hold; of `overwrite`, those that the plan would create. */
+  /** Objects that the service is assumed to hold. For `overwrite`: records that the plan would create. */
   accepted: number;
-  /** Other records of which other runs did the same within a day. */
+  /** Other records that other runs sent with this operation within 23 hours. */
   earlier?: number;
-  /** The limit that is exceeded. */
   limit?: { count: number; percent: number };
-  /** Records that the gate held before: the plan of single keys is weighed together with them. */
+  /** Records that the gate already held. A plan of single keys counts them together with its own keys. */
   held?: number;
-  /** The number that an approval allows, which did not suffice. `isOther`: it is for exactly the keys that were held, and these are others. */
+  /** Records that an insufficient approval permits. `isOther`: other keys were approved than the plan found. */
   approval?: { allowed: number; isOther: boolean };
-  /** The approval stands, and is not used yet: creates or updates of the stream are not sent. */
+  /** Set if an approval is valid but not used yet, because creates or updates of the stream are not sent. */
   waitsForWrites?: true;
-  /** The mirror is another one than before. */
+  /** Explains why the mirror seems to be a different or restored database. */
   mirrorChange?: string;
-  /** The load of the mirror has a problem. */
   load?: LoadFacts;
-  /** Only of a repair: the objects that drift. */
   drift?: DriftSummary;
-  /** Streams that left the configuration and own the objects, with the number of their objects. */
+  /** Number of the objects owned by each stream that is no longer in the configuration. */
   formerStreams?: Record<string, number>;
-  /** Only of `refused`: the number of objects that the service refused, and one of its reasons. */
+  /** For `refused` only: number of refused objects among the sent objects, and code and message of one refusal. */
   refused?: { records: number; sent: number; code: string; message: string };
-  /** Only of a gate of all operations: records held by operation. */
+  /** For a gate of all operations (`*`) only: number of held records by operation. */
   byOperation?: Partial<Record<LimitedOperation, number>>;
-  /** Only of `frozen` and `forbidden`: the reason of the freeze, or the message of the service. */
+  /** For `frozen`: reason of the freeze. For `forbidden`: error message of the service. */
   message?: string;
 }
 
-/** The problem of a load as numbers; times are as they were when it was read. */
+/** Problem of the mirror's load in numbers, as of the time when a plan read the load time. */
 export interface LoadFacts {
   problem: LoadProblem;
-  /** Negative: it is to come. Null: it could not be read. */
+  /** Age of the load. Negative if the load time is in the future. Null if the load time could not be read. */
   ageSeconds: number | null;
   maxHours: number;
-  /** How much older it is than the one that was read before. */
+  /** Number of seconds by which this load is older than the previously seen load. */
   olderSeconds?: number;
-  /** Why it cannot be read. */
+  /** Error message if the load time could not be read. */
   message?: string;
 }
 
-/** The number of objects that drift, by the way they differ. */
 export interface DriftSummary {
   total: number;
   missing: number;
   inactive: number;
   changed: number;
-  /** The field in which all that are changed differ; null: no single one. */
+  /** Name of the field that differs in every `changed` object. Null if no field differs in all of them. */
   commonField: string | null;
 }
 
-/** A gate that a run found closed, as the history of the run keeps it. The gate itself may have opened since. */
+/** Closed gate as a run found it, kept in the history of the run. The gate may have opened since. */
 export interface Hold {
   operation: GatedOperation;
   reason: GateReason;
-  /** Records held. */
   count: number;
   facts: GateFacts;
-  /** With `overwrite`: some of the records, and what would be changed. */
+  /** For `overwrite` only: some of the records, with the values that the write would change. */
   samples?: HeldSample[];
-  /** An operator had rejected exactly these records before. */
+  /** Set if an operator had already rejected exactly these records. */
   isRejected?: true;
 }
 
-/** A change that a write would make at the service: the values it holds, and those it would hold. */
+/** Record whose write would change values at the service. `old`: values there now. `new`: values after the write. */
 export interface HeldSample {
   key: string;
   externalId: string;
   changes: { field: string; old: readonly string[]; new: readonly string[] }[];
 }
-/** By stream and `nameOfGate`. */
+/** Holds by stream name and by gate name (see `nameOfGate`). */
 export type Holds = Record<string, Record<string, Hold>>;
 
-/** A fault of a stream as a whole, whatever its records say. */
+/** Problem of a stream as a whole, in addition to errors of single records. */
 export interface StreamProblem {
-  /** `failed`: it could not be read or planned, or nothing of its last whole run was accepted. */
+  /** `failed` if the stream could not be read or planned, or if its last full run had no accepted record. */
   status: 'failed' | 'partial';
   code: string | null;
   message: string | null;
@@ -356,17 +346,15 @@ export interface StreamProblem {
   since: string;
   runId: number | null;
   runKind: RunKind | null;
-  /** Only a whole run ends it. */
+  /** If true, only a full sync of the stream can clear the problem. */
   isWhole: boolean;
-  /** Records that the run left failed or dead. */
   failed: number;
   dead: number;
 }
 
-/** Records by outcome. */
 export type OutcomeCounts = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
 
-/** Writes that the service accepted, by what they were: of `synced` records. `create`: the record's first one. */
+/** Number of accepted writes by operation. `create` counts the first accepted write of a record. */
 export type AcceptedCounts = Record<'create' | 'update' | 'retire', number>;
 
 export const runs = slotsync.table(
@@ -376,31 +364,30 @@ export const runs = slotsync.table(
     kind: text('kind').$type<RunKind>().notNull(),
     lane: text('lane').notNull(),
     startedBy: text('started_by').$type<StartedBy>().notNull(),
-    /** The streams it covers; none for a reconcile, which covers bookings. */
+    /** Names of the streams that the run covers. Empty for a reconcile run, which compares bookings. */
     streams: text('streams').array().notNull(),
     status: text('status').$type<RunStatus>().notNull(),
-    /** Per stream, what the plan found. */
     plan: jsonb('plan').$type<Record<string, PlanCounts>>().notNull().default({}),
-    /** Per stream, records by outcome; written when the run ends. */
+    /** Outcomes by stream, written when the run ends. */
     counts: jsonb('counts').$type<Record<string, OutcomeCounts>>().notNull().default({}),
-    /** Per stream, what the service accepted; written when the run ends. Null: a run of before. */
+    /** Accepted writes by stream, written when the run ends. Null for runs of older versions. */
     accepted: jsonb('accepted').$type<Record<string, AcceptedCounts>>(),
-    /** Per stream, what its plan and its batches found held. For display only. */
+    /** Gates that the run found closed, by stream. For display only: `gates` has the current state. */
     holds: jsonb('holds').$type<Holds>().notNull().default({}),
-    /** Null: its streams as a whole. */
+    /** Null if the run covers its streams completely. */
     range: jsonb('range').$type<RunRange>(),
-    /** Paused since; nothing of it is sent until it is resumed. */
+    /** Time when the run was paused. Nothing of a paused run is sent. */
     pausedAt: time('paused_at'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
     requestedAt: time('requested_at').notNull().defaultNow(),
     startedAt: time('started_at'),
     finishedAt: time('finished_at'),
-    /** The token of the process that plans it: only that one writes its batches. */
+    /** Token of the process that plans the run. Only the process with this token may write batches of the run. */
     planner: text('planner'),
-    /** Fingerprint of the configuration whose processes work it. Null: it only reads, or a former version started it. */
+    /** Fingerprint of the configuration whose processes work the run. Null if the run only reads, or is an old run. */
     configuration: text('configuration'),
-    /** Per stream, the fingerprint of its declaration when the run was started. */
+    /** Fingerprint of each stream's declaration at the start of the run. */
     fingerprints: jsonb('fingerprints').$type<Record<string, string>>(),
   },
   (table) => [
@@ -420,17 +407,17 @@ export const batches = slotsync.table(
       .notNull()
       .references(() => runs.id, { onDelete: 'cascade' }),
     stream: text('stream').notNull(),
-    /** The batches of a level are queued when those of all lower levels are finished. */
+    /** Level of the batch. The batches of a level are queued when all batches of lower levels have ended. */
     level: smallint('level').notNull(),
-    /** The operation whose limit counts its records. Null: no limit does, and the rows say what is sent. */
+    /** Operation whose limit counts the records. If null, no limit counts them, and each row decides what is sent. */
     operation: text('operation').$type<LimitedOperation>(),
-    /** Does not count towards later limits: it was approved, released before, or is part of the first filling. */
+    /** True if later limits ignore the batch: approved, released earlier, or part of the stream's first load. */
     exempt: boolean('exempt').notNull().default(false),
-    /** While it is under way, those without an outcome: keys that are settled earlier get a finished batch of their own. */
+    /** Keys of the batch. While the batch runs, settled keys are moved from here to a finished batch of their own. */
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
     counts: jsonb('counts').$type<OutcomeCounts>(),
-    /** Writes of it that the service accepted; null: none, or a batch of before. */
+    /** Number of accepted writes of this batch. Null if there were none, or for batches of older versions. */
     accepted: jsonb('accepted').$type<AcceptedCounts>(),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
@@ -446,67 +433,67 @@ export const batches = slotsync.table(
 );
 
 /**
- * A key: the outcome of its latest attempt, and, of the object that it owns, what the service accepted last. The facts of
- * an object (external id, number, hashes, doubt, next look) stand in the one record that owns it, and pass on together.
+ * Records: the outcome of the latest attempt for each key. An object's facts (external id, number, hashes, doubt, next
+ * check) are in the record that owns the object. They move together if another record becomes the owner.
  */
 export const records = slotsync.table(
   'records',
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
-    /** The object that it owns; null: none. No two records own one object. */
+    /** External id of the object that the record owns. Null if it owns none. No two records own the same object. */
     externalId: text('external_id'),
-    /** Its row's external id, where that is not the object that it owns: another record owns it, or nothing was sent yet. */
+    /** External id of the row, if another record owns that object or nothing was sent yet. Otherwise null. */
     rowExternalId: text('row_external_id'),
-    /** The key of the record whose external id changed, since when no row has the external id of this object. */
+    /** Key of the record that owned this object until its row got another external id. No row has the object now. */
     formerKey: keyText('former_key'),
     destinationId: text('destination_id'),
-    /** Hash of the row whose object was accepted last. */
+    /** Hash of the row from which the last accepted object was mapped. */
     sourceHash: hash('source_hash'),
-    /** Hash of the object that was accepted last; null: the service never accepted one; empty: not relied on. */
+    /** Hash of the last accepted object. Null if never accepted. Empty if the object's current content is unknown. */
     objectHash: text('object_hash'),
     /**
-     * Tokens of the values that were accepted last, 8 characters for each field whose rule compares with them, and wishes that the
-     * mirror win once; null: none. streams/field-rules.ts makes and reads them.
+     * First 8 characters of a hash of each accepted value, for fields whose rules compare with it. Also requests of
+     * `slotsync take` that the mirror's value wins once. Null if there is nothing to keep. See streams/field-rules.ts.
      */
     acceptedFields: text('accepted_fields'),
     status: text('status').$type<RecordStatus>().notNull(),
     /**
-     * Hash of the row that was refused. Of a dead record: only a row with another hash is sent again. Of a failed record: the service
-     * refused it while it accepted nothing, or contradicted it, and it is looked at once more.
+     * Hash of the row that the service refused. A dead record is sent again only if the hash of its row differs. A
+     * failed record with this hash is sent once more, because the refusal is not final yet.
      */
     refusedHash: hash('refused_hash'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
-    /** The missing record a deferred one waits for: stream and key as a JSON list. */
+    /** JSON list of the stream and key of the missing record for which a deferred record waits. */
     waitsFor: text('waits_for'),
     waitsSince: time('waits_since'),
-    /** Attempts since it was last accepted. */
+    /** Number of attempts since the service last accepted the record. */
     attempts: integer('attempts').notNull().default(0),
-    /** The service may hold something else than was accepted last: an answer or a worker was lost. */
+    /** True if an answer was lost or a worker died, so that the service may hold other values than accepted last. */
     inDoubt: boolean('in_doubt').notNull().default(false),
-    /** Until then a write whose answer was lost may still be carried out; after it the object is looked at once more. */
+    /** Time of the next check of the object. Until then, a write whose answer was lost may still be executed. */
     checkAfter: time('check_after'),
-    /** When its row was first missing; null again once its object is retired. */
+    /** Time when a plan first found the row missing. Null again when the object has been retired. */
     goneSince: time('gone_since'),
-    /** The time in the column of `graceDays`, of the row that was accepted last; null: none is configured, or the row has none. */
+    /** Value of the `graceDays` column in the row that was accepted last. Null if there is no such column or value. */
     endsAt: time('ends_at'),
-    /** Before its row was first missing, when a whole plan last ended that found it. */
+    /** End of the last full plan that found the row, noted when the row is first found missing. */
     thereUntil: time('there_until'),
-    /** When its row was first seen: a batch was to send it, or a verify has adopted it. */
+    /** Time when a batch was first to send the row, or when a verify created the record for an existing object. */
     firstSeenAt: time('first_seen_at').notNull().defaultNow(),
-    /** The key of a row that was new when its own was found missing, and had the same values; null: none had. */
+    /** Key of a new row with the same values, found when the record's row went missing. Null if there was none. */
     renamedTo: keyText('renamed_to'),
-    /** The batch that may write it now; null: none. */
+    /** Token of the batch that currently may write the record. Null if the record is not claimed. */
     claimedBy: text('claimed_by'),
     claimedUntil: time('claimed_until'),
     runId: big('run_id'),
-    /** The wish to send it again although nothing changed; null: none. The acceptance of the record clears it. */
+    /** Reason to send the record again although its row is unchanged. Cleared when the service accepts the record. */
     resend: text('resend').$type<ResendReason>(),
     resendSince: time('resend_since'),
-    /** The run whose plan made the wish; null: a retry of an operator. */
+    /** Run whose plan requested the resend. Null if an operator requested it with `slotsync retry`. */
     resendRun: big('resend_run'),
-    /** The operation that its last acceptance counted as; null: it counted as none. Limits count each key once by it. */
+    /** Operation that the last accepted write counts as. Limits count a key only once. Null if it does not count. */
     countedAs: text('counted_as').$type<LimitedOperation>(),
     syncedAt: time('synced_at'),
     updatedAt: time('updated_at').notNull().defaultNow(),
@@ -530,22 +517,21 @@ export const records = slotsync.table(
 );
 
 /**
- * The object that a record owns, where its template does not say. A link wins over the template and outlives the
- * record.
+ * Objects of records whose external id template does not determine the object. A link has priority over the template
+ * and remains when the record is deleted.
  */
 export const links = slotsync.table(
   'links',
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
-    /** The object's external id; one that it is still to be given when `assigns_id`. */
+    /** External id of the object. With `assignsId`, the id that the first write will assign. */
     externalId: text('external_id').notNull(),
-    /** The service's number of the object when it was linked. */
     destinationId: text('destination_id'),
-    /** The object has no external id yet: the first write names its number and assigns one. */
+    /** True if the object has no external id yet. The first write identifies it by its number and assigns the id. */
     assignsId: boolean('assigns_id').notNull().default(false),
     linkedBy: text('linked_by').$type<LinkedBy>().notNull(),
-    /** The fields that named the object; null: an operator did. */
+    /** Fields whose values identified the object. Null if an operator chose the object. */
     fields: text('fields').array(),
     linkedAt: time('linked_at').notNull().defaultNow(),
   },
@@ -557,18 +543,18 @@ export const links = slotsync.table(
   ],
 );
 
-/** An object that is not as it should be at the service. The row is deleted when that is corrected. */
+/** Objects at the service that are not as they should be. The row is deleted when the object is correct again. */
 export const drift = slotsync.table(
   'drift',
   {
     stream: text('stream').notNull(),
-    /** Our key; for an object that is nobody's record, `#` and the service's number. */
+    /** Local key. For an object that no record owns: `#` and the service's own id of the object. */
     localKey: keyText('local_key').notNull(),
     externalId: text('external_id'),
     kind: text('kind').$type<DriftKind>().notNull(),
-    /** With `changed`, `inactive` and `stored_otherwise`. */
+    /** Differing fields, for kinds `changed`, `inactive`, `stored_otherwise` and `kept`. */
     fields: jsonb('fields').$type<DriftFields>(),
-    /** When the service was seen to hold it so. */
+    /** Time when the difference was found at the service. */
     seenAt: time('seen_at').notNull(),
   },
   (table) => [
@@ -578,7 +564,7 @@ export const drift = slotsync.table(
   ],
 );
 
-/** The history of drift: one row for each change of what is said of an object. */
+/** History of drift, with one row for each change of an object's drift. */
 export const driftEvents = slotsync.table(
   'drift_events',
   {
@@ -586,11 +572,11 @@ export const driftEvents = slotsync.table(
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
     externalId: text('external_id'),
-    /** Null: it was as it should be. */
+    /** Previous kind of drift. Null if the object was correct. */
     fromKind: text('from_kind').$type<DriftKind>(),
-    /** Null: it is as it should be. */
+    /** New kind of drift. Null if the object is correct now. */
     toKind: text('to_kind').$type<DriftKind>(),
-    /** As in `drift`; where it is as it should be, what differed until it was written. */
+    /** Differing fields as in `drift`. If the object is correct now, the fields that differed until the last write. */
     fields: jsonb('fields').$type<DriftFields>(),
     at: time('at').notNull().defaultNow(),
     runId: big('run_id'),
@@ -601,30 +587,30 @@ export const driftEvents = slotsync.table(
   ],
 );
 
-/** When each stream was last read back from the service as a whole. */
+/** Time of the last complete verify of each stream. */
 export const verifications = slotsync.table('verifications', {
   stream: text('stream').primaryKey(),
-  /** When the last whole pass over its type began. */
+  /** Start of the last complete pass over the stream's type. */
   verifiedAt: time('verified_at').notNull(),
-  /** Objects of its records that were compared then. */
+  /** Number of the stream's objects that the pass compared. */
   objects: big('objects').notNull(),
   runId: big('run_id'),
 });
 
-/** That everything the state held of a key was deleted at an operator's command. The key itself is not kept. */
+/** Proof that an operator had all data of a key deleted. Only a hash of the key is kept. */
 export const removals = slotsync.table('removals', {
   id: big('id').primaryKey().generatedAlwaysAsIdentity(),
   stream: text('stream').notNull(),
   /** SHA-256 of the stream, a line feed and the key, in hexadecimal. */
   keyHash: text('key_hash').notNull(),
   removedAt: time('removed_at').notNull().defaultNow(),
-  /** Rows deleted, by table. */
+  /** Number of deleted rows by table. */
   deleted: jsonb('deleted').$type<Record<string, number>>().notNull(),
 });
 
 /**
- * The right to write an object whose external id does not follow from the key of its record alone: then records of
- * several keys, streams or runs may have its external id. It has a row while a batch has it.
+ * Claims of batches on objects. Needed if records of several keys, streams or runs may have the same external id. A row
+ * exists only while a batch holds the claim.
  */
 export const objectClaims = slotsync.table('object_claims', {
   externalId: text('external_id').primaryKey(),
@@ -633,8 +619,8 @@ export const objectClaims = slotsync.table('object_claims', {
 });
 
 /**
- * The inbox: a key that may differ now. Programs only add rows, so that no writer waits for another; one key may have
- * many rows. They are deleted when the run that took them has ended.
+ * The inbox: keys of rows that may have changed. Programs only insert rows, so that no writer waits for a lock of
+ * another. A key may have several rows. They are deleted when the incremental run that processes them has ended.
  */
 export const changes = slotsync.table(
   'changes',
@@ -643,11 +629,11 @@ export const changes = slotsync.table(
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
     requestedAt: time('requested_at').notNull().defaultNow(),
-    /** The incremental run that took it; null: none yet. */
+    /** Incremental run that processes the change. Null if no run has taken it. */
     runId: big('run_id'),
-    /** An unfinished run that has taken an earlier row of the key: this row is not taken before that run has ended. */
+    /** Unfinished run that processes an earlier change of the same key. This change waits until that run has ended. */
     afterRun: big('after_run'),
-    /** Set when its run failed: it is not taken again before. */
+    /** Earliest time for the next attempt, set after the run of the change failed. */
     notBefore: time('not_before'),
   },
   (table) => [
@@ -655,7 +641,7 @@ export const changes = slotsync.table(
     partialIndex('changes_taken', 'run_id IS NOT NULL', table.runId),
     partialIndex('changes_after', 'after_run IS NOT NULL', table.afterRun),
     index('changes_key').on(table.stream, table.localKey, table.runId),
-    // Other programs write here.
+    // Limits the size, because other programs insert rows too.
     check(
       'changes_size',
       sql.raw(`octet_length(stream) <= ${MAX_ID_BYTES} AND octet_length(local_key) <= ${MAX_ID_BYTES}`),
@@ -664,38 +650,37 @@ export const changes = slotsync.table(
   ],
 );
 
-/** A stream that the state knows, in the configuration or not. Whoever asks whether it was synced whole, or is due, reads this row. */
+/** Known streams, including streams that left the configuration. The only source for sync times and due streams. */
 export const streams = slotsync.table(
   'streams',
   {
     stream: text('stream').primaryKey(),
-    /** That of the declaration with which the stream was last planned whole. */
+    /** Fingerprint of the stream's declaration at its last full plan. */
     fingerprint: text('fingerprint'),
-    /** When a plan last read all of it. */
+    /** Time when a plan last read the complete stream. */
     plannedAt: time('planned_at'),
-    /** When a whole sync of it last ended without a failed record. */
+    /** Time when a full sync of the stream last ended without a failed record. */
     syncedAt: time('synced_at'),
-    /** Needs a whole sync since then; null: it does not. */
+    /** Time when a full sync became necessary. Null if the stream needs none. */
     dueSince: time('due_since'),
     dueReason: text('due_reason').$type<DueReason>(),
-    /** When a whole sync of it was last begun, whatever became of that. */
+    /** Time when a full sync of the stream last began, whether or not it succeeded. */
     attemptedAt: time('attempted_at'),
     problem: jsonb('problem').$type<StreamProblem>(),
-    /** Every row up to this position of the cursor is settled. Text, at full precision; null: it was never polled. */
+    /** Polling position. All rows up to this value have an outcome. Text keeps the precision. Null if never polled. */
     cursor: text('cursor'),
     cursorKey: keyText('cursor_key'),
-    /** The column and the type that the position was read of. */
     cursorColumn: text('cursor_column'),
     cursorType: text('cursor_type'),
     cursorMovedAt: time('cursor_moved_at'),
-    /** A whole plan since this time found nothing to hold although the mirror is another database than before. */
+    /** Time when a full plan last held nothing back although the mirror had become another database. */
     mirrorPassedAt: time('mirror_passed_at'),
-    /** Objects that the service answered and refused since the last whole plan, with the latest reason. */
+    /** Objects that the service answered and refused since the last full plan, and the latest refusal. */
     answered: integer('answered').notNull().default(0),
     refused: integer('refused').notNull().default(0),
     refusedCode: text('refused_code'),
     refusedMessage: text('refused_message'),
-    /** Refusals that an approval allows until the next whole plan. */
+    /** Number of refusals that an approval permits until the next full plan. */
     refusalsAllowed: integer('refusals_allowed').notNull().default(0),
   },
   (table) => [
@@ -704,10 +689,7 @@ export const streams = slotsync.table(
   ],
 );
 
-/**
- * A reason why something of a stream is not sent now, and an operator's answer to it. The row is there while it keeps a key
- * back.
- */
+/** Reasons why records of a stream are held, and the operator's answer. Gates that hold no key are deleted. */
 export const gates = slotsync.table(
   'gates',
   {
@@ -715,26 +697,24 @@ export const gates = slotsync.table(
     operation: text('operation').$type<GatedOperation>().notNull(),
     reason: text('reason').$type<GateReason>().notNull(),
     since: time('since').notNull().defaultNow(),
-    /** The run that closed it, or the last whole sync that met it. An operator names the gate by it; the run may be deleted. */
+    /** Run that closed the gate or last confirmed it. Operators name the gate by this id. The run may be deleted. */
     runId: big('run_id').notNull(),
-    /** Keys that it keeps back, and their digest. */
+    /** Number of keys that the gate holds back, and a digest of these keys. */
     count: integer('count').notNull(),
     digest: text('digest').notNull(),
     facts: jsonb('facts').$type<GateFacts>().notNull(),
     samples: jsonb('samples').$type<HeldSample[]>().notNull().default([]),
-    /** How many an approval allows; null: it is not approved. */
+    /** Number of records that the approval permits. Null if the gate is not approved. */
     allowed: integer('allowed'),
-    /** The approval allows exactly the keys with this digest; null: any keys. */
+    /** Digest of the keys that the operator approved. Null if the approval permits any keys. */
     allowedDigest: text('allowed_digest'),
     approvedAt: time('approved_at'),
     approvedBy: text('approved_by'),
-    /** The run that the approval started. */
     approvedRun: big('approved_run'),
     expiresAt: time('expires_at'),
-    /** When an operator rejected these keys; null: nobody did. */
+    /** Time when an operator rejected these keys. Null if they are not rejected. */
     rejectedAt: time('rejected_at'),
     rejectedBy: text('rejected_by'),
-    /** The reason that the operator gave for the approval or the rejection. */
     answerReason: text('answer_reason'),
   },
   (table) => [
@@ -745,19 +725,19 @@ export const gates = slotsync.table(
   ],
 );
 
-/** A key that a gate keeps back. A whole plan replaces the rows of its streams, a partial plan those of its own keys. */
+/** Held keys. A full plan replaces all rows of its streams, a plan of single keys only the rows of these keys. */
 export const held = slotsync.table(
   'held',
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
-    /** The operation that would be sent. Null: no limit counts it, and its row says what is sent. */
+    /** Operation that would be sent. If null, no limit counts the key, and its row decides what is sent. */
     operation: text('operation').$type<LimitedOperation>(),
-    /** The gate: its operation and its reason. */
+    /** Operation of the gate that holds the key back. With `reason`, it identifies the gate. */
     gate: text('gate').$type<GatedOperation>().notNull(),
     reason: text('reason').$type<GateReason>().notNull(),
     since: time('since').notNull().defaultNow(),
-    /** When a plan last found it so. */
+    /** Time when a plan last found the key held. */
     plannedAt: time('planned_at').notNull().defaultNow(),
   },
   (table) => [
@@ -767,8 +747,8 @@ export const held = slotsync.table(
 );
 
 /**
- * Records that the service accepted, by the hour in which it did. Limits are weighed against the last 23 hours.
- * `unasked`: creates that a plan sent without asking the service what they meet.
+ * Number of accepted records per hour. Limits count the last 23 hours. `unasked` counts creates for which the plan did
+ * not look up existing objects.
  */
 export const sent = slotsync.table(
   'sent',
@@ -784,16 +764,16 @@ export const sent = slotsync.table(
   ],
 );
 
-/** A write that the service accepted. There may be 20 000 in a second, so a row is short, and `history_kinds` has what many have in common. */
+/** Accepted writes. Up to 20 000 are inserted in a second, so `history_kinds` has the values that many rows share. */
 export const history = slotsync.table(
   'history',
   {
     at: time('at').notNull(),
-    /** The type lasts for one run a second during 68 years. */
+    /** A 32-bit id suffices for one run a second over 68 years. */
     runId: integer('run_id').notNull(),
     kindId: integer('kind_id').notNull(),
     localKey: keyText('local_key').notNull(),
-    /** Only with `history: 'values'`. */
+    /** Written values, stored only if the configuration has `history: 'values'`. */
     fieldValues: jsonb('field_values').$type<WrittenField[]>(),
   },
   (table) => [
@@ -803,7 +783,10 @@ export const history = slotsync.table(
   ],
 );
 
-/** A kind of writes. Rows may be equal: with a unique index, one of two batches that add a kind would wait for the other. */
+/**
+ * Values that many rows of `history` share. Duplicates are allowed: with a unique index, batches that insert the same
+ * kind would wait for each other.
+ */
 export const historyKinds = slotsync.table(
   'history_kinds',
   {
@@ -811,10 +794,9 @@ export const historyKinds = slotsync.table(
     stream: text('stream').notNull(),
     operation: text('operation').$type<keyof AcceptedCounts>().notNull(),
     startedBy: text('started_by').$type<StartedBy>().notNull(),
-    /** Names of the fields that were written. */
     fields: text('fields').array().notNull(),
   },
-  // A hash, because a list of many names is too long for other indexes.
+  // A hash index, because a long list of field names exceeds the maximum entry size of a B-tree index.
   (table) => [
     oneOf('history_kinds', 'operation', ['create', 'update', 'retire']),
     oneOf('history_kinds', 'started_by', STARTED_BY),
@@ -822,20 +804,20 @@ export const historyKinds = slotsync.table(
   ],
 );
 
-/** An action of an operator, and its reason. Nothing refers to it, and it is kept longer than what it is about. */
+/** Actions of operators and their reasons. Kept longer than the runs and records that the actions are about. */
 export const actions = slotsync.table(
   'actions',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
     at: time('at').notNull().defaultNow(),
-    /** The operating system's user, or on the page whom a trusted proxy names; null: nobody was named. */
+    /** Operating-system user, or the user whom a trusted proxy names on the page. Null if unknown. */
     by: text('by'),
     via: text('via').$type<ActedVia>().notNull(),
     action: text('action').$type<OperatorAction>().notNull(),
-    /** The object of the action, beside its run: streams, numbers and keys, for people. */
+    /** Streams, numbers and keys that the action affected, as text for people. */
     subject: text('subject'),
     runId: big('run_id'),
-    /** As it was given; null: it was not. */
+    /** Reason as the operator entered it. Null if none was entered. */
     reason: text('reason'),
   },
   (table) => [
@@ -847,87 +829,85 @@ export const actions = slotsync.table(
 );
 
 /**
- * A time in which nothing of its streams is written. Several may apply to one stream. Freezes of the configuration are rows
- * too, so that a process which has loaded another configuration obeys them.
+ * Periods in which nothing of certain streams is written. Several freezes may apply to one stream. Freezes declared in
+ * the configuration are rows too, so that processes with another configuration obey them.
  */
 export const freezes = slotsync.table('freezes', {
   id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-  /** Null: all streams, except those of `exceptStreams`. */
+  /** Names of the frozen streams. If null, all streams except `exceptStreams` are frozen. */
   streams: text('streams').array(),
   exceptStreams: text('except_streams').array().notNull().default([]),
   beginsAt: time('begins_at').notNull().defaultNow(),
   endsAt: time('ends_at').notNull(),
   reason: text('reason').notNull(),
-  /** The operator; null: nobody was named, or the configuration declares it. */
+  /** Operator who started the freeze. Null if unknown, or if the configuration declares the freeze. */
   frozenBy: text('frozen_by'),
   isDeclared: boolean('is_declared').notNull().default(false),
 });
 
-/** A record that is left as it is, because somebody administers its object by hand. */
+/** Records that slotsync does not change, because somebody maintains their objects by hand. */
 export const exceptions = slotsync.table(
   'exceptions',
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
     since: time('since').notNull().defaultNow(),
-    /** Null: until an operator ends it. */
+    /** End of the exception. Null if it lasts until an operator ends it. */
     until: time('until'),
     reason: text('reason').notNull(),
-    /** The operator; null: nobody was named. */
     by: text('by'),
   },
   (table) => [primaryKey({ columns: [table.stream, table.localKey] })],
 );
 
 /**
- * A process that works the queue: a worker, or a command until its run has ended. It renews its row while it lives and
- * deletes it when it stops, so a row that is not renewed is of a process that was killed or is cut off.
+ * Processes that work the queue: a worker, or a command until its run has ended. A process renews its row while it
+ * lives and deletes the row when it stops. A row that is not renewed belongs to a killed or disconnected process.
  */
 export const processes = slotsync.table('processes', {
-  /** Claims begin with it: `records.claimed_by`. */
+  /** Id of the process. The values of `records.claimed_by` begin with this id. */
   id: text('id').primaryKey(),
-  /** `worker`, or the command. */
   command: text('command').notNull(),
   host: text('host').notNull(),
   pid: integer('pid').notNull(),
   startedAt: time('started_at').notNull().defaultNow(),
   seenAt: time('seen_at').notNull().defaultNow(),
-  /** It sends nothing since then, because of the error beside it; null: it sends. */
+  /** Time when the process stopped sending, because of the error in `errorCode`. Null if it is sending. */
   stoppedSince: time('stopped_since'),
   errorCode: text('error_code'),
   errorMessage: text('error_message'),
-  /** Its `API_REQUESTS_PER_SECOND`. The least of all processes counts. */
+  /** Setting `API_REQUESTS_PER_SECOND` of the process. The lowest value of all processes applies. */
   requestsPerSecond: integer('requests_per_second'),
-  /** Fingerprint of its configuration, and of each stream. Null: a process of a former version. */
+  /** Fingerprints of the process's configuration and of each stream. Null for processes of older versions. */
   configuration: text('configuration'),
   fingerprints: jsonb('fingerprints').$type<Record<string, string>>(),
   configurationLoadedAt: time('configuration_loaded_at'),
-  /** Its files differ since then from what was loaded; null: they do not. */
+  /** Time when the configuration files were found to differ from the loaded configuration. Null if they are equal. */
   configurationChangedAt: time('configuration_changed_at'),
 });
 
-/** Requests of all processes by the second in which they were sent, of the last days. A second without any has no row. */
+/** Number of requests of all processes in each second of the last days. Seconds without requests have no row. */
 export const requestSeconds = slotsync.table('request_seconds', {
   second: time('second').primaryKey(),
   requests: integer('requests').notNull(),
-  /** Requests among them that were refused with 429. */
+  /** Number of these requests that the service answered with 429. */
   throttled: integer('throttled').notNull().default(0),
 });
 
-/** A cause that is reported, from when it was first seen until it was over. */
+/** Problems that are reported, from their first detection until they are over. */
 export const alerts = slotsync.table(
   'alerts',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-    /** Names the cause; at most one alert of it is open. */
+    /** Name of the problem. Only one alert of a cause is open at a time. */
     cause: text('cause').notNull(),
     condition: text('condition').$type<AlertCondition>().notNull(),
-    /** As it was when it opened. */
+    /** Message at the time when the alert opened. */
     message: jsonb('message').$type<AlertText>().notNull(),
     openedAt: time('opened_at').notNull().defaultNow(),
-    /** When it was first seen without its cause; null: the cause was there when it was looked at last. */
+    /** Time when an evaluation first no longer found the cause. Null if the last evaluation found it. */
     goneSince: time('gone_since'),
-    /** Null: it is open. */
+    /** Null while the alert is open. */
     recoveredAt: time('recovered_at'),
   },
   (table) => [
@@ -938,7 +918,7 @@ export const alerts = slotsync.table(
   ],
 );
 
-/** A message about an alert to one channel: sent, or to be tried. */
+/** Messages about an alert to one channel, both sent and pending. */
 export const alertMessages = slotsync.table(
   'alert_messages',
   {
@@ -950,13 +930,14 @@ export const alertMessages = slotsync.table(
     event: text('event').$type<AlertEvent>().notNull(),
     createdAt: time('created_at').notNull().defaultNow(),
     attempts: integer('attempts').notNull().default(0),
-    /** It is not tried before: whoever tries it sets this first, so that nobody else does at the same time. */
+    /**
+     * Earliest time of the next attempt. A sender first moves this time forward to keep other processes from sending.
+     */
     nextAt: time('next_at').notNull().defaultNow(),
-    /** Null: not sent, or not to everybody. */
+    /** Time when all recipients had received the message. Null until then. */
     sentAt: time('sent_at'),
-    /** Addresses that still miss it, where others have it; null: all or none do. */
+    /** Addresses that did not receive the message although others did. Null if all or none received it. */
     missing: text('missing').array(),
-    /** Why the last attempt failed. */
     error: text('error'),
   },
   (table) => [
@@ -966,65 +947,61 @@ export const alertMessages = slotsync.table(
   ],
 );
 
-/**
- * Cron schedules, by name: `nightly`, `verify`, and for streams with times of their own their pattern.
- */
+/** Cron schedules. Names are `nightly`, `verify` and the cron patterns of streams with their own schedules. */
 export const schedules = slotsync.table('schedules', {
   name: text('name').primaryKey(),
   pattern: text('pattern').notNull(),
   timezone: text('timezone').notNull(),
-  /** The streams that it syncs. */
   streams: text('streams').array().notNull().default([]),
-  /** So long after an occurrence a newer load of the mirror is waited for. */
+  /** Minutes after a due time for which the sync may wait for a newer load of the mirror. */
   waitMinutes: integer('wait_minutes').notNull().default(0),
-  /** Occurrences before this were not missed. */
+  /** Time when the schedule was registered. Earlier due times do not count as missed. */
   registeredAt: time('registered_at').notNull().defaultNow(),
-  /** The latest occurrence that was started or skipped. */
+  /** Latest due time at which a run was started or skipped. */
   lastDue: time('last_due'),
-  /** The latest occurrence after whose run the bookings were reconciled. */
+  /** Latest due time after whose run the bookings were reconciled. */
   lastReconciled: time('last_reconciled'),
 });
 
-/** The load of the mirror as the last plan of a stream with a `freshness` read it. */
+/** Load of the mirror at the last plan of each stream with a `freshness` setting. */
 export const freshness = slotsync.table(
   'freshness',
   {
     stream: text('stream').primaryKey(),
-    /** When the mirror was loaded; null: that could never be read. */
+    /** Time when the mirror was loaded. Null if it could never be read. */
     loadedAt: time('loaded_at'),
-    /** The latest load that was seen, while the mirror has an older one. */
+    /** Latest load time that was seen, if the mirror now has an older load. */
     olderThan: time('older_than'),
     problem: text('problem').$type<LoadProblem>(),
-    /** Why it cannot be read. */
+    /** Error message if the load time could not be read. */
     message: text('message'),
-    /** Runs hold what they would send because of the problem. */
+    /** True if runs hold back their records because of the problem. */
     holds: boolean('holds').notNull().default(false),
     maxHours: real('max_hours').notNull(),
     readAt: time('read_at').notNull(),
-    /** The load that the last sync of the whole stream saw. */
+    /** Load time of the mirror at the last full sync of the stream. */
     syncedLoadAt: time('synced_load_at'),
   },
   () => [oneOf('freshness', 'problem', LOAD_PROBLEMS)],
 );
 
-/** A booking as both sides were read last: `here` in the mirror, `there` at the service. */
+/** Bookings as last read. Columns with `here` are from the mirror, columns with `there` from the service. */
 export const reservations = slotsync.table(
   'reservations',
   {
-    /** Our key; for a booking that only the service has, `#` and the service's number. */
+    /** Local key. For a booking that exists only at the service: `#` and the service's own id. */
     key: keyText('key').primaryKey(),
     externalId: text('external_id'),
     destinationId: text('destination_id'),
     verdict: text('verdict').$type<Verdict>().notNull(),
-    /** Each difference: `{ here, there }`. */
     differs: jsonb('differs').$type<Differences>(),
-    /** The fault of the booking in the mirror, whatever the service has. */
+    /** Error in the mirror's booking, independent of the service. */
     problem: text('problem'),
     beginHere: time('begin_here'),
     endHere: time('end_here'),
     beginThere: time('begin_there'),
     endThere: time('end_there'),
-    /** Objects and fields of each side; `here` whether it is cancelled, `there` the status. */
+    /** Objects and fields. `here` also tells if the booking is cancelled, `there` also has the status. */
     here: jsonb('here'),
     there: jsonb('there'),
     seenAt: time('seen_at').notNull(),
@@ -1032,7 +1009,7 @@ export const reservations = slotsync.table(
   },
   (table) => [
     oneOf('reservations', 'verdict', VERDICTS, 'reservations_verdict_known'),
-    // As the view `discrepancies`, which counts and lists by it.
+    // Same condition as in the view `discrepancies`, so that PostgreSQL uses this index to count and list its rows.
     partialIndex(
       'reservations_discrepancies',
       "verdict NOT IN ('agrees', 'agrees_cancelled', 'restored_there', 'not_compared') OR problem IS NOT NULL",
@@ -1043,15 +1020,15 @@ export const reservations = slotsync.table(
   ],
 );
 
-/** The history of bookings: one row for each change of a verdict or of what differs. */
+/** History of bookings, with one row for each change of the verdict or of the differences. */
 export const reservationEvents = slotsync.table(
   'reservation_events',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
     key: keyText('key').notNull(),
-    /** Null: the booking was not known before. */
+    /** Previous verdict. Null if the booking was unknown. */
     fromVerdict: text('from_verdict').$type<Verdict>(),
-    /** Null: neither side has it any more. */
+    /** New verdict. Null if the booking no longer exists on either side. */
     toVerdict: text('to_verdict').$type<Verdict>(),
     differs: jsonb('differs').$type<Differences>(),
     at: time('at').notNull().defaultNow(),
@@ -1064,12 +1041,12 @@ export const reservationEvents = slotsync.table(
   ],
 );
 
-/** A single row: how far changes of reservations at the service were read. */
+/** Position up to which changes of reservations at the service were read. The table has a single row. */
 export const reservationsWatermark = slotsync.table(
   'reservations_watermark',
   {
     singleRow: boolean('single_row').primaryKey().default(true),
-    /** Changes up to here were read completely. */
+    /** Time up to which all changes were read. */
     readUpTo: time('read_up_to').notNull(),
     movedAt: time('moved_at').notNull().defaultNow(),
   },
@@ -1081,7 +1058,7 @@ export const cancellations = slotsync.table(
   {
     destinationId: text('destination_id').primaryKey(),
     externalId: text('external_id'),
-    /** The service's number of the reservation it cancels. */
+    /** The service's id of the cancelled reservation. */
     reservation: text('reservation'),
     cancelledAt: time('cancelled_at'),
     begin: time('begin'),
@@ -1095,7 +1072,7 @@ export const cancellations = slotsync.table(
   ],
 );
 
-/** A single row: the service and organization this state belongs to. */
+/** Service and organization to which this state belongs. The table has a single row. */
 export const destination = slotsync.table(
   'destination',
   {
@@ -1103,52 +1080,47 @@ export const destination = slotsync.table(
     baseUrl: text('base_url').notNull(),
     organizationId: text('organization_id').notNull(),
     region: text('region').notNull(),
-    /** Names this state. The queue's keys carry it, so that two states on one Redis never mix. */
+    /** Id of this state. Keys of the queue contain it, so that two states can share one Redis. */
     stateId: uuid('state_id').notNull().defaultRandom(),
     boundAt: time('bound_at').notNull().defaultNow(),
-    /**
-     * Place of the quota and the queue, and its name for people: `state`, or the run id and the database of a Redis. Null: no
-     * process has noted it.
-     */
+    /** Store of the quota and the queue: `state`, or the run id and database of a Redis. Null if not stored yet. */
     quotaPlace: text('quota_place'),
     quotaAddress: text('quota_address'),
-    /** When a request ended last, and how: the HTTP status, `unreachable` or `lost`. Null: none was noted yet. */
+    /** Time and result of the last request: HTTP status, `unreachable` or `lost`. Null before the first request. */
     answeredAt: time('answered_at'),
     answer: text('answer'),
-    /** When a request last ended with 2xx. */
+    /** Time when a request last ended with a 2xx status. */
     succeededAt: time('succeeded_at'),
   },
   () => [check('destination_one_row', sql`single_row`)],
 );
 
-/** The database that is recognized by these columns: `state`, that of these tables, or `mirror`. */
+/** Databases whose identity is checked: `state` has these tables, `mirror` has the source rows. */
 export const DATABASES = ['state', 'mirror'] as const;
 
 /**
- * By what the state's database and the mirror's were recognized last, so that one that was restored, or another one, is
- * noticed. Null: the role may not ask, or the server does not say.
+ * Identity of the state's and the mirror's database when last checked. A difference shows that a database was restored
+ * or replaced. Columns are null if the role may not read them or the server does not have them.
  */
 export const databases = slotsync.table(
   'databases',
   {
     name: text('name').$type<(typeof DATABASES)[number]>().primaryKey(),
-    /** The cluster's. */
     systemId: text('system_id'),
     databaseOid: text('database_oid').notNull(),
-    /** For the state: its table `destination`. */
+    /** For the state only: OID of the table `destination`. */
     tableOid: text('table_oid'),
     timeline: integer('timeline'),
-    /** The most bytes of the write-ahead log that were seen. */
+    /** Highest position of the write-ahead log that was seen, in bytes. */
     walPosition: big('wal_position'),
     seenAt: time('seen_at').notNull().defaultNow(),
-    /** When it was found to be another one, or put back. Of the state: null again after a whole verify. */
+    /** Time when the database was found to be restored or replaced. For the state, a full verify resets it to null. */
     restoredAt: time('restored_at'),
     restoredWhy: text('restored_why'),
   },
   () => [oneOf('databases', 'name', DATABASES)],
 );
 
-/** The checksum of each file in migrations/repeatable as it was applied last. */
 export const repeatableMigrations = slotsync.table('repeatable_migrations', {
   name: text('name').primaryKey(),
   checksum: text('checksum').notNull(),
