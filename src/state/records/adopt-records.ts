@@ -1,19 +1,21 @@
-// Records made again from what the service holds, after the state was lost.
+// Creates records from objects that the service holds, after the state was lost.
 import { query, type Queries } from '../database.js';
 import type { RecordKey } from './outcome-types.js';
 
-/** Hashes as text. */
 export interface AdoptedRecord extends RecordKey {
   externalId: string;
   destinationId: string;
   sourceHash: string;
-  /** Empty: the object is not as its row says. */
+  /** Hash of the object. Empty if the object differs from its row. */
   objectHash: string;
   acceptedFields?: string | null;
   endsAt?: string | undefined;
 }
 
-/** Makes the records that are not there yet, as accepted; returns those that were made. */
+/**
+ * Inserts the records as accepted, without overwriting existing records. Returns the inserted records. `isEqual` is
+ * true if the object equals its row.
+ */
 export async function insertAdopted(
   db: Queries,
   runId: number,

@@ -1,13 +1,13 @@
-// Claims on objects, for those whose external id does not follow from the key of their record alone: records of several
-// keys, streams or runs may represent one of them, and only one batch may write it.
+// Claims on objects. Needed if records of several keys, streams or runs may have an external id, because only one batch
+// may write the object at a time.
 import { randomUUID } from 'node:crypto';
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 
 /**
- * Claims the objects that no other batch has; waits for none. Returns those it got, by external id, with whether the
- * claim of another batch had expired: that batch may have sent a write that is still to be carried out.
+ * Claims the objects that no other batch holds, without waiting. Returns the claimed external ids. `isTakenOver` is
+ * true if the claim of another batch had expired: the service may still execute a write of that batch.
  */
 export async function claimObjects(
   db: Queries,
@@ -30,10 +30,10 @@ export async function claimObjects(
   return new Map(rows.map(({ externalId, isTakenOver }) => [externalId, { isTakenOver }]));
 }
 
-/** A command takes far less, unless the mirror is slow. */
+/** Expiry of a command's claims. Commands finish much earlier unless the mirror is slow. */
 const COMMAND_SECONDS = 60;
 
-/** Lets a command do something to objects while it has the claims on them: on those that no batch has. */
+/** Calls `work` while a command holds claims on the objects that no batch has claimed, then releases the claims. */
 export async function whileClaimed<T>(
   db: Queries,
   command: string,
@@ -41,7 +41,7 @@ export async function whileClaimed<T>(
   work: (
     claimed: { has(externalId: string): boolean },
     token: string,
-    /** In the transaction that relies on the claims: false when a batch took any of them over meanwhile. */
+    /** Renews the claims in the caller's transaction. Returns false if a batch has taken over any of them. */
     renew: (tx: Queries) => Promise<boolean>,
   ) => Promise<T>,
 ): Promise<T> {
@@ -56,7 +56,7 @@ export async function whileClaimed<T>(
   }
 }
 
-/** Prolongs claims. Returns false when another batch took any of them over: then nothing may be sent. */
+/** Renews claims on objects. Returns false if another batch took over any claim. Nothing may be sent then. */
 export async function renewObjectClaims(
   db: Queries,
   { token, seconds }: { token: string; seconds: number },
@@ -69,7 +69,6 @@ export async function renewObjectClaims(
   return renewed.count === externalIds.length;
 }
 
-/** The statement that releases claims. */
 export const releasingObjects = (token: string, externalIds: readonly string[]): SQL[] =>
   externalIds.length === 0
     ? []

@@ -1,5 +1,5 @@
-// A record is claimed before its row is read and settled with its outcome. A claim that was never settled leaves the
-// record in doubt: the service may hold something else than was accepted last, so its object is read back.
+// Claims on records. A batch claims a record before it reads the row, and releases the claim with the outcome. If a
+// claim expires without an outcome, the record is in doubt, and its object is read back.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
@@ -7,37 +7,31 @@ import type { destination, records } from '../schema.js';
 import { isExcepted } from '../exceptions.js';
 import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, WAS_SENT } from './record-state.js';
 
-/** A record as the state knows it when a batch claims it. */
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
   | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash' | 'acceptedFields')
   | ('inDoubt' | 'waitsSince' | 'errorCode' | 'errorMessage' | 'refusedHash' | 'resend')
 > & {
-  /**
-   * A write whose answer was lost may still be carried out, also after the next one; or a refusal is not yet to be taken
-   * for the last word.
-   */
+  /** True if a write with a lost answer may still be executed later, or if a refusal is not final yet. */
   isCheckPending: boolean;
-  /** Seconds since the service accepted its object last; null: it never did. */
+  /** Seconds since the service last accepted the record's object. Null if it never did. */
   acceptedSecondsAgo: number | null;
 };
 
-/** A claim of a batch on records of one stream. */
+/** Claim of a batch on records of one stream. */
 export interface Claim {
   token: string;
   stream: string;
-  /** How long it is valid unless renewed. */
   seconds: number;
-  /** How long a write may still be carried out of which nothing is known but that it may have been sent. */
+  /** Seconds for which the service may still execute a write whose answer was lost. */
   lateSeconds: number;
 }
 
 const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${seconds})`;
 
-/** A batch that is gone, or a write whose answer was lost, may have changed the object of a record named r. */
+/** True if an expired batch, or a write with a lost answer, may have changed the object of record `r`. */
 const MAY_BE_WRITTEN = sql`(r.claimed_by IS NOT NULL OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false))`;
 
-/** A record (named r) as a batch has claimed it. */
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
   r.destination_id AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
   r.accepted_fields AS "acceptedFields", r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
@@ -45,13 +39,13 @@ const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "exter
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**
- * Claims the records that no other batch is writing and of which no exception stands; the answer has no others, and none at all
- * where the state belongs to another service or organization by now. One whose claim has expired may have been
- * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
- * doubt from here on.
- * `externalIds`, by key: those of the template. Records that the service has never accepted own these objects from here on,
- * where no other record does, or those that they are linked to: such an object belongs to no key whose template names it.
- * OFFSET: with statistics of a smaller table the planner would read all of it for each batch of a first load.
+ * Claims records for a batch. Returns the claimed records by key, without excepted records and records that another
+ * batch is writing. Returns an empty map if the state now belongs to another service or organization.
+ *
+ * A record is in doubt afterwards if its previous claim had expired, or if its check is due unless the service refused
+ * it. `externalIds` are the external ids of the template, by key. A record that was never accepted gets its link's
+ * external id, else the template's, unless another record or link has that id. With outdated statistics, `OFFSET 0`
+ * keeps PostgreSQL from scanning the table for each batch of a first load.
  */
 export async function claimRecords(
   db: Queries,
@@ -94,7 +88,7 @@ export async function claimRecords(
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 
-/** Claimed records as they are now: an object may have changed hands before the batch had the claim on it. */
+/** Reads claimed records again, because an object's owner may have changed before the batch claimed the object. */
 export async function readClaimed(db: Queries, { token, stream }: Claim, keys: readonly string[]) {
   const rows = await query<ClaimedRecord>(db)`
     SELECT ${CLAIMED} FROM slotsync.records AS r
@@ -102,22 +96,22 @@ export async function readClaimed(db: Queries, { token, stream }: Claim, keys: r
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 
-/** When a write that may have been sent just now cannot be carried out any more. */
+/** SQL for the time after which the service can no longer execute a write that was sent just now. */
 const lateAfter = ({ lateSeconds }: Pick<Claim, 'lateSeconds'>) =>
   sql`greatest(r.check_after, ${secondsFromNow(lateSeconds)})`;
 
-/** Prolongs a claim. Returns false when another batch took any of it over: then nothing may be sent. */
+/** Renews a claim on records. Returns false if another batch took over any record. Nothing may be sent then. */
 export async function renewClaim(db: Queries, claim: Claim, keys: readonly string[]): Promise<boolean> {
   return updateClaimed(db, claim, keys, sql`claimed_until = ${secondsFromNow(claim.seconds)}`);
 }
 
-/** The statement that releases claims without an outcome. */
+/** Returns the statement that releases claims without writing an outcome. */
 export const releasingClaim = (claim: Pick<Claim, 'token' | 'stream'>, keys: readonly string[]): SQL[] =>
   keys.length === 0 ? [] : [updatingClaimed(claim, keys, sql`claimed_by = NULL, claimed_until = NULL`)];
 
 /**
- * Notes that a write of claimed records was sent, or may have been, and that its answer is not known: they are looked at
- * again, and once more when the write cannot be carried out any more.
+ * Puts claimed records in doubt after the answer to a write was lost. Their objects are read back now, and again when
+ * the service can no longer execute the write.
  */
 export async function doubtRecords(db: Queries, claim: Claim, keys: readonly string[]) {
   const change = sql`in_doubt = true, accepted_fields = ${FIELDS_IN_DOUBT}, check_after = ${lateAfter(claim)}`;

@@ -1,14 +1,14 @@
-// A configuration that says how the service compares external ids finds a state in which rows and people spelled them: each id
-// becomes the form that is compared, once.
+// Converts the external ids of the state to the form that the service compares. Needed when a configuration with such a
+// rule meets a state whose ids are spelled as in the rows.
 import { sql } from 'drizzle-orm';
 import { keySql, type ExternalIdRule } from '../../streams/external-id-rule.js';
 import { anyOf, query, type State } from '../database.js';
 import { WITHOUT_OBJECT } from './record-state.js';
 
 /**
- * Lets the state hold external ids as the rule compares them. Of records whose ids are one by it, the one that was accepted
- * last keeps the object, which is in doubt; the others have none any more. The newest
- * of links whose ids are one gets the key. The others keep their spelling, and their records say what keeps them out.
+ * Converts all external ids to the compared form of `rule`. If ids of several records become equal, the record accepted
+ * last keeps the object, in doubt, and the other records lose it. If ids of several links become equal, only the newest
+ * link is converted, and the records of the other links report the conflict.
  */
 export async function compareIdsBy({ db }: Pick<State, 'db'>, rule: ExternalIdRule): Promise<void> {
   const key = sql.raw(keySql(rule, 'external_id'));

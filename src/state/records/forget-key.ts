@@ -1,5 +1,5 @@
-// Everything the state holds of one key is deleted, with a record that it was. For a person whose data must go: the row in
-// the mirror and the object at the service are the organization's own to remove.
+// Deletes everything that the state holds about the key of a person whose data must be erased, and notes the deletion.
+// The organization itself must delete the row in the mirror and the object at the service.
 import { createHash } from 'node:crypto';
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
@@ -9,19 +9,19 @@ import { isKindOf } from '../history.js';
 import { listFormerObjects } from './read/former-objects.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
-/** Why nothing was deleted: `runId` has the key and has not ended, or a batch is writing the record or its object. */
+/** Reason why nothing was deleted: the unfinished run `runId` has the key, or a batch writes the record or object. */
 export type ForgetRefusal = { refused: 'in_run'; runId: number } | { refused: 'claimed' };
 
 export interface Forgotten {
-  /** Rows deleted, and rows of which the key was taken out, by table. */
+  /** Number of deleted or changed rows, by table. */
   deleted: Record<string, number>;
-  /** The objects it had, which the service may still hold. */
+  /** External ids of the key's objects, which the service may still hold. */
   externalIds: string[];
 }
 
-/** In the place of a message that named the key. */
+/** Replacement for a text that named the deleted key. */
 const CLEARED = 'it named a key that was removed';
-/** The texts about many records. Alerts name no key. */
+/** Text columns that may name a deleted key. Alerts are not listed, because they name no keys. */
 const MESSAGES = [
   ['records', 'error_message'],
   ['batches', 'error_message'],
@@ -34,28 +34,29 @@ const MESSAGES = [
   ['gates', 'answer_reason'],
   ['streams', 'refused_message'],
 ] as const;
-/** The texts within JSON: messages of the service, and reasons of freezes. */
+/** JSON paths of texts that may name a deleted key: messages of the service and reasons of freezes. */
 const IN_JSON = [
   ['gates', 'facts', '{refused,message}'],
   ['gates', 'facts', '{message}'],
   ['streams', 'problem', '{message}'],
 ] as const;
-/** The parts of a run's range that quote values: a condition, and values of the cursor. */
+/** Parts of a run's range that may contain values of rows. */
 const QUOTING = ['where', 'from', 'to'] as const;
 
-/** How `removals` names a key. */
+/** Returns the SHA-256 hash by which `removals` identifies a deleted key. */
 export function hashRemoved({ stream, localKey }: RecordKey): string {
   return createHash('sha256').update(`${stream}\n${localKey}`).digest('hex');
 }
 
 /**
- * Deletes every row of a key and of bookings that name its objects, takes it out of rows about many keys, and clears the
- * messages that name it or its objects. All or nothing. Undefined: the state holds nothing of it.
+ * Deletes all data of a key in one transaction, including bookings that refer to its objects. Removes the key from rows
+ * about many keys, and replaces texts that name the key or its objects. Returns undefined if the state holds nothing
+ * about the key.
  */
 export async function forgetKey(
   db: Queries,
   key: RecordKey,
-  /** Rows of other stores that were deleted with it. */
+  /** Rows already deleted in other stores, by store. */
   elsewhere: Record<string, number> = {},
 ): Promise<Forgotten | ForgetRefusal | undefined> {
   const { stream, localKey } = key;
@@ -100,7 +101,7 @@ export async function forgetKey(
   });
 }
 
-/** The same of one booking. */
+/** Deletes all data of one booking in one transaction. Returns undefined if there is no such booking. */
 export async function forgetBooking(db: Queries, localKey: string): Promise<Forgotten | undefined> {
   return db.transaction(async (tx) => {
     const [booking] = await query<{ externalId: string | null }>(tx)`
@@ -125,12 +126,13 @@ function statementsOfKey(
 ): Statement[] {
   const { stream, localKey } = key;
   const these = sql`${arrayLiteral(keys)}::text[]`;
-  // The values of other objects' fields: references name the object. A number may be any field's value.
+  // References in other objects contain the external id. A key of digits is not searched, because any value may equal
+  // it.
   const values = /^\d+$/.test(localKey) ? externalIds : [localKey, ...externalIds];
   const quoted = sql`${arrayLiteral(values.map((value) => JSON.stringify(value)))}::text[]`;
   const isQuotedIn = (json: SQL) =>
     sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${json}, name) > 0)`;
-  /** A sample of this key, or one that names it. `of`: the stream of the sample, an expression. */
+  /** SQL: `sample` is about the deleted key or names it. `of` is an SQL expression for the stream of the sample. */
   const isSampleOf = (of: SQL) =>
     sql`(${of} = ${stream} AND sample->>'key' = ${localKey} OR ${isQuotedIn(sql`sample::text`)})`;
   const clearFields = (table: string): Statement => [
@@ -172,7 +174,7 @@ function statementsOfKey(
       sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
         WHERE ${stream} = ANY (streams) AND range->'keys' ? ${localKey}`,
     ],
-    // Gates and the holds of runs show some records field by field.
+    // Gates and holds contain sample records with field values.
     [
       'gates',
       sql`UPDATE slotsync.gates SET samples = (
@@ -195,7 +197,9 @@ function statementsOfKey(
 
 const isQuoting = sql.raw(`concat_ws(' ', ${QUOTING.map((part) => `range->>'${part}'`).join(', ')})`);
 
-/** Changes the holds that runs keep as history: those (named g, of a stream s) that fulfil a condition. */
+/**
+ * Returns a statement that changes holds in the history of runs. In both conditions, `g` is a hold and `s` a stream.
+ */
 const updateHolds = (isMeant: SQL, changed: SQL): Statement => [
   'runs',
   sql`UPDATE slotsync.runs SET holds = (
@@ -206,7 +210,7 @@ const updateHolds = (isMeant: SQL, changed: SQL): Statement => [
     WHERE EXISTS (SELECT FROM jsonb_each(holds) AS s, jsonb_each(s.value) AS g WHERE ${isMeant})`,
 ];
 
-/** Clears the messages and the ranges of ended runs that name one of these, in quotes or without. */
+/** Returns statements that replace texts, and range values of ended runs, that contain one of the names. */
 function clearMessages(names: readonly string[]): Statement[] {
   const pattern = patternOf(names);
   const cleared = sql`to_jsonb(${CLEARED}::text)`;
@@ -243,8 +247,8 @@ function clearMessages(names: readonly string[]): Statement[] {
 }
 
 /**
- * A regular expression for a text that names one of these as a whole, also as JSON or an address writes it. PostgreSQL and
- * JavaScript read it alike.
+ * Returns a regular expression for PostgreSQL and JavaScript that finds a name as a whole word, also JSON-escaped or
+ * URL-encoded.
  */
 export function patternOf(names: readonly string[]): string {
   const forms = names
@@ -258,7 +262,7 @@ export function patternOf(names: readonly string[]): string {
     .join('|');
 }
 
-/** Bookings store the objects of both sides as JSON, and their history those of former times. */
+/** Returns statements that delete bookings of these objects and remove the objects from other bookings' history. */
 function statementsOfBookings(externalIds: readonly string[]): Statement[] {
   const quoted = sql`${arrayLiteral(externalIds.map((id) => JSON.stringify(id)))}::text[]`;
   const isNamedIn = (json: string) =>
@@ -272,7 +276,7 @@ function statementsOfBookings(externalIds: readonly string[]): Statement[] {
   ];
 }
 
-/** The bookings (named r) that fulfil a condition, with their history and their cancellations. */
+/** Returns statements that delete the bookings `r` that fulfil `condition`, with their history and cancellations. */
 function deleteBookings(condition: SQL): Statement[] {
   const these = sql`FROM slotsync.reservations AS r WHERE ${condition}`;
   return [
@@ -286,7 +290,7 @@ function deleteBookings(condition: SQL): Statement[] {
   ];
 }
 
-/** Executes the statements in order; returns how many rows each table had of them. */
+/** Executes the statements in order. Returns the number of affected rows, by table. */
 async function execute(tx: Queries, statements: readonly Statement[]): Promise<Record<string, number>> {
   const rows: Record<string, number> = {};
   for (const [table, statement] of statements) {

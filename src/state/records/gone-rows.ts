@@ -1,32 +1,32 @@
-// Records whose row is gone from the mirror: since when, the key that it seems to have now, and the end of those the service
-// never had, or whose stream retires nothing.
+// Records whose row was deleted in the mirror: when the row was first missing, under which new key it seems to exist,
+// and how records end that have no object to retire.
 import { sql } from 'drizzle-orm';
 import type { Stream } from '../../streams/stream.js';
 import { anyOf, query, type Queries } from '../database.js';
 import { FIELDS_IN_DOUBT, MAY_BE_AT_SERVICE, MAY_BE_REPLACED, PLANNED_AT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
-/** A key whose row is gone, and the one that the row seems to have now. */
+/** Key of a deleted row (`from`), and key under which the row seems to exist now (`to`). */
 export interface RenamedRow {
   from: string;
   to: string;
 }
 
-/** Notes that the rows of these keys are gone, those for which it was not noted yet. */
+/** Stores the current time as `gone_since` for records whose row was found missing, unless it is stored already. */
 export async function noteGone(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   await query(db)`
     UPDATE slotsync.records AS r SET gone_since = now(), there_until = ${PLANNED_AT}, renamed_to = NULL
     WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND gone_since IS NULL`;
 }
 
-/** Notes that the rows of these keys are back: the days are counted anew when they are gone again. */
+/** Marks rows as present again. If a row is deleted again, its grace period starts from the beginning. */
 export async function noteBack(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   await query(db)`
     UPDATE slotsync.records SET gone_since = NULL, renamed_to = NULL
     WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
 }
 
-/** Notes the keys that these rows, which are gone, seem to have now. */
+/** Stores the new key of each renamed row in the record of the old key. */
 export async function noteRenamed(
   db: Queries,
   stream: string,
@@ -38,8 +38,8 @@ export async function noteRenamed(
 }
 
 /**
- * The keys among these, whose rows are gone, that had their days of grace: since the row was found missing, or since its end. A
- * preview has not noted that a row is missing.
+ * Returns those keys of deleted rows whose grace period is over. The period starts when the row was found missing, or
+ * at the end date in its row. In a preview of a plan, `gone_since` may still be null.
  */
 export async function readLongGone(db: Queries, { name, graceDays }: Stream, keys: readonly string[]) {
   const isCounted = typeof graceDays === 'number';
@@ -51,7 +51,7 @@ export async function readLongGone(db: Queries, { name, graceDays }: Stream, key
   return new Set(rows.map(({ localKey }) => localKey));
 }
 
-/** Deletes records that the service never had and no batch has claimed. */
+/** Deletes records that the service cannot hold. Records claimed by a batch stay. */
 export async function forgetRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   const forgotten = await query<{ externalId: string | null }>(db)`
     DELETE FROM slotsync.records AS r WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND NOT ${MAY_BE_AT_SERVICE}
@@ -62,14 +62,14 @@ export async function forgetRecords(db: Queries, stream: string, keys: readonly 
   );
 }
 
-/** No write of the object of a record (named r) can be carried out any more. */
+/** True if the service can no longer execute a write of record `r`. */
 const IS_QUIET = sql`(coalesce(r.check_after <= now(), true)
   AND coalesce(r.claimed_until < now() - interval '1 day', true))`;
 
 /**
- * Settles such records, except those that a batch is writing. One whose object was accepted is `synced` as of that time; what
- * was accepted is not relied on, so that its row is sent when it is back. One that was never accepted is forgotten. A doubt
- * stays as long as a write may still be carried out.
+ * Settles records whose rows are deleted and whose stream retires nothing. A record that was accepted becomes `synced`
+ * with an empty object hash, so that its row is sent if it reappears. A record that was never accepted is deleted. A
+ * doubt remains while the service may still execute a write. Records that a batch is writing are skipped.
  */
 export async function abandonRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   const isOfKeys = sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.status <> 'retired'`;

@@ -1,7 +1,6 @@
-// Records are linked to objects. A link and a write of the same object, begun at the same moment, must not both hold: a batch
-// notes the external id of what it writes and looks for links then; a link is inserted and then it is looked for records
-// of that external id. So one of the two sees the other, or each does. Meanwhile the object is claimed, so that no batch
-// writes it by a link that may still be undone.
+// Links records to objects. A concurrent link and write of the same object must not both succeed. A batch stores the
+// external id before it looks for links, and a link is committed before it looks for records, so at least one sees the
+// other. The object stays claimed meanwhile, so that no batch writes it by a link that may be undone.
 import { anyOf, query, type Queries, type State } from '../database.js';
 import { takeObjects } from './transfer-objects.js';
 import { whileClaimed } from './claim-objects.js';
@@ -12,22 +11,22 @@ import { wakeSharers } from './wake-waiting.js';
 
 export type NewLink = Omit<Link, 'linkedAt'>;
 
-/** A link that was not made, and why, as the end of a sentence. */
+/** Link that was not made. `reason` is written as the end of a sentence. */
 export interface RefusedLink {
   link: NewLink;
   reason: string;
 }
 
-/** Links made in one statement, which takes far less than the seconds their objects are claimed for. */
+/** Maximum number of links in one statement. The statement must end long before the claims on the objects expire. */
 const AT_ONCE = 1000;
 
 /**
- * Links keys to objects, where nothing speaks against it: the key has another link, or a record whose object was accepted or
- * may have been sent under another external id; another key is linked to the object, or has a record that has it or is
- * writing it. Records that were never accepted get the external id in the same transaction, so that a worker that dies
- * leaves nothing that contradicts the link. Not within a transaction: a link must be visible to others before it is
- * checked once more. `token`: of a batch that has claimed keys and objects, and has seen that nothing stands under the external
- * ids the keys had before.
+ * Links keys to objects and returns the links made and refused. A link is refused if the key has another link, or may
+ * own another object, or if another key is linked to the object or owns or is writing it.
+ *
+ * Must not run within a transaction, because other processes must see a link before the second check for conflicts.
+ * Records that were never accepted get the external id in the link's transaction. `token` belongs to a batch that has
+ * claimed the keys and objects and found no object of the keys' previous external ids.
  */
 export async function linkRecords(
   { db }: Pick<State, 'db'>,
@@ -84,7 +83,7 @@ async function linkBlock(db: State['db'], links: readonly NewLink[], token: stri
   return { linked: kept.map(({ stream, localKey }) => ({ stream, localKey })), refused };
 }
 
-/** By record, what its record or another one of the object says against a link. */
+/** Returns, by record name, why the key's record or another owner of the object forbids a link. */
 async function findObstacles(db: Queries, links: readonly NewLink[], token: string) {
   if (links.length === 0) return new Map<string, string>();
   const rows = await query<RecordKey & { owner: RecordKey; externalId: string; isOwn: boolean }>(db)`
@@ -117,7 +116,7 @@ async function findObstacles(db: Queries, links: readonly NewLink[], token: stri
   );
 }
 
-/** Why links were not inserted: the key has one, or another key has its object. */
+/** Returns why links could not be inserted: the key has a link, or another key is linked to the object. */
 async function explainConflicts(db: Queries, links: readonly NewLink[]) {
   const reasons = new Map<string, string>();
   const to = await readLinksTo(
@@ -146,8 +145,8 @@ async function explainConflicts(db: Queries, links: readonly NewLink[]) {
 }
 
 /**
- * Records that the service has never accepted own these objects from here on, with all that a retired or former owner knew of
- * them; not those that a batch is writing.
+ * Makes never accepted, linked records the owners of their objects, with all facts that a retired or former owner had.
+ * Skips records that a batch is writing.
  */
 async function noteLinked(tx: Queries, links: readonly NewLink[], token: string): Promise<void> {
   const linked = await query<RecordKey & { externalId: string; owner: RecordKey | null }>(tx)`
@@ -166,7 +165,7 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
     isFormerGone: owner !== null,
   }));
   await takeObjects(tx, takings, { token, lateSeconds: 0, keyed: [] });
-  // Records that were given up because a link was missing are sent by the next run.
+  // Lets the next run send records that were given up because they had no link.
   await query(tx)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL
     FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
@@ -175,8 +174,8 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
 }
 
 /**
- * Undoes the links of these keys; returns what they were. A record whose object the service has accepted is checked by the
- * next run, which finds that its row has another external id now.
+ * Deletes the links of these keys and returns them. The next run checks records whose objects were accepted, and finds
+ * that their rows have other external ids.
  */
 export async function unlinkRecords(db: Queries, stream: string, keys: readonly string[]): Promise<Link[]> {
   return db.transaction(async (tx) => {
@@ -194,7 +193,7 @@ export async function unlinkRecords(db: Queries, stream: string, keys: readonly 
   });
 }
 
-/** Takes back links that were made just now. */
+/** Deletes links after a conflict was found. */
 export async function undoLinks(db: State['db'], links: readonly NewLink[]): Promise<void> {
   if (links.length === 0) return;
   await db.transaction(async (tx) => {
@@ -204,7 +203,7 @@ export async function undoLinks(db: State['db'], links: readonly NewLink[]): Pro
       FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
       WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.object_hash IS NULL
         AND r.external_id = l."externalId"`;
-    // Records that were refused meanwhile, because of a link that is not there any more.
+    // Wakes records that were refused meanwhile because of these links.
     await wakeSharers(
       tx,
       links.map(({ externalId }) => externalId),

@@ -1,38 +1,37 @@
-// Links: the object that a record represents, where its template does not say. A link belongs to the key, not to the record:
-// it is there before the record and outlives it.
+// Links assign an object to a key if the external id template does not determine the object. A link may exist before
+// the record and remains after the record is deleted.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import type { LinkedBy } from '../schema.js';
 import type { RecordKey } from './outcome-types.js';
 
 export interface Link extends RecordKey {
-  /** The external id of the object; one that it does not have yet when `assignsId`. */
+  /** External id of the object. If `assignsId` is true, the first write will assign it. */
   externalId: string;
-  /** The service's number of the object when it was linked. */
   destinationId: string | null;
-  /** The object has no external id yet: the first write names its number and assigns one. */
+  /** True if the object has no external id yet. The first write identifies it by its number and assigns the id. */
   assignsId: boolean;
   linkedBy: LinkedBy;
-  /** The fields that named the object; null: an operator did. */
+  /** Fields whose values identified the object. Null if an operator chose the object. */
   fields: string[] | null;
   linkedAt: Date;
 }
 
-/** The links of these keys, by key. */
+/** Returns the links of these keys, by key. */
 export async function readLinks(db: Queries, stream: string, keys: readonly string[]) {
   if (keys.length === 0) return new Map<string, Link>();
   const links = await selectLinks(db, sql`stream = ${stream} AND local_key = ${anyOf(keys)}`);
   return new Map(links.map((link) => [link.localKey, link]));
 }
 
-/** The links to objects with these external ids, by external id: whichever row the template names, it does not have them. */
+/** Returns links by the external ids of their objects. Rows whose template yields such an id do not own the object. */
 export async function readLinksTo(db: Queries, externalIds: readonly string[]) {
   if (externalIds.length === 0) return new Map<string, Link>();
   const links = await selectLinks(db, sql`external_id = ${anyOf(externalIds)}`);
   return new Map(links.map((link) => [link.externalId, link]));
 }
 
-/** Both in one statement: the links of these keys, and those to objects with these external ids. */
+/** Returns the links of these keys and the links to objects with these external ids, with a single query. */
 export async function readLinksOfAndTo(
   db: Queries,
   stream: string,
@@ -51,7 +50,7 @@ export async function readLinksOfAndTo(
   };
 }
 
-/** The links to objects with these numbers of the service, by number. */
+/** Returns the links to objects with these service ids, by service id. */
 export async function readLinksToNumbers(db: Queries, numbers: readonly string[]) {
   if (numbers.length === 0) return new Map<string, Link>();
   const links = await selectLinks(db, sql`destination_id = ${anyOf(numbers)}`);
@@ -65,9 +64,9 @@ const selectLinks = (db: Queries, condition: SQL) =>
     FROM slotsync.links WHERE ${condition}`;
 
 /**
- * Links keys to objects. Returns those that were linked: not a key that has a link already, nor an object that another key
- * is linked to. Look afterwards whether a record has the object meanwhile, and undo the link then: whoever writes notes the
- * external id before it looks for links.
+ * Inserts links and returns the inserted ones. Skips a key or an object that is linked already. The caller must check
+ * afterwards that no other record owns the object, and otherwise undo the link, because writers store the external id
+ * before they look for links.
  */
 export async function insertLinks(
   db: Queries,
@@ -82,7 +81,6 @@ export async function insertLinks(
     ON CONFLICT DO NOTHING RETURNING stream, local_key AS "localKey"`;
 }
 
-/** Deletes the links of these keys; returns what they were. */
 export async function deleteLinks(db: Queries, stream: string, keys: readonly string[]): Promise<Link[]> {
   if (keys.length === 0) return [];
   const links = [...(await readLinks(db, stream, keys)).values()];
@@ -90,7 +88,7 @@ export async function deleteLinks(db: Queries, stream: string, keys: readonly st
   return links;
 }
 
-/** The statement that notes that the objects of these links have their external ids now. */
+/** Returns the statement that marks the external ids of linked objects as assigned. */
 export const notingAssigned = (stream: string, keys: readonly string[]): SQL => sql`
   UPDATE slotsync.links SET assigns_id = false
   WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND assigns_id`;

@@ -1,5 +1,5 @@
-// Moves a record to another key, with the object that it owns: the object follows the row to which an operator says it belongs.
-// What is checked in the mirror before: sync/operator/rename-key.ts.
+// Moves a record and its object to another key, because an operator says that the row was renamed.
+// sync/operator/rename-key.ts checks the rows in the mirror first.
 import type { SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { isKindOf } from '../history.js';
@@ -10,19 +10,19 @@ import { checkAgain, PLANNED_AT } from './record-state.js';
 import { letGo } from './transfer-objects.js';
 import { wakeArrived } from './wake-waiting.js';
 
-/** Why a record was not renamed. `other`: whose object it is. */
+/** Reason why a record was not moved. `other`: record that has the object. */
 export type RenameRefusal =
   | { refused: 'claimed' | 'never_accepted' }
-  /** `has_object`: both records were accepted while both rows were in the mirror. */
+  /** `has_object`: both keys have accepted objects from a time when both rows existed. */
   | { refused: 'has_object' | 'linked'; externalId: string }
   | { refused: 'in_doubt' }
   | { refused: 'taken'; externalId: string; other: RecordKey };
 
 export interface Renamed {
   externalId: string;
-  /** The template makes another external id of the new row, so that the record is linked to the object. */
+  /** True if the template yields another external id for the new key, so that a link to the object was made. */
   isLinked: boolean;
-  /** The object that the record of the new key had: no row has it any more. */
+  /** External id of the object that the new key's record owned. No row has it any more. */
   former: string | undefined;
 }
 
@@ -30,7 +30,7 @@ interface Renaming {
   stream: string;
   from: string;
   to: string;
-  /** The external id that the template makes of the new key's row; undefined: none that can be sent. */
+  /** External id that the template yields for the new key's row. Undefined if that id cannot be sent. */
   templateId: string | undefined;
 }
 
@@ -39,28 +39,28 @@ interface LockedRecord {
   externalId: string;
   destinationId: string | null;
   isAccepted: boolean;
-  /** When its row was first seen, in seconds since 1970. */
+  /** Time when the row was first seen, in seconds since 1970. */
   firstSeenAt: number;
   /**
-   * When its row was last seen, in seconds since 1970: a whole plan found it, or its object was accepted. Null: that is not
-   * known of a retired record.
+   * Time when a full plan last found the row or the service last accepted the object, in seconds since 1970. Null for
+   * retired records.
    */
   thereUntil: number | null;
-  /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
+  /** True while a batch is writing the record. An expired claim does not count. */
   isClaimed: boolean;
-  /** A batch is writing it, or is gone with its claim. */
+  /** True if the record has a claim, even an expired one. */
   hasClaim: boolean;
-  /** A write of it may have been sent, or may still be. */
+  /** True if the service may have executed, or may still execute, a write of unknown result. */
   inDoubt: boolean;
 }
 
-/** No batch may send for these records any more: whatever one has sent is in doubt by then. */
+/** Makes `letGo` treat every claim as another batch's. An empty token matches no batch. */
 const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
 
 /**
- * Changes the key of a record, with what waits for it and what was seen of it, and lets it be checked again. What a run has
- * made for the new key meanwhile is kept as an object whose row is gone. All or nothing. The objects of both must be
- * claimed: then no batch begins to write them meanwhile under another key.
+ * Moves a record to another key in one transaction, with its links, history and waiting records, and schedules a check
+ * of its object. If a run already created an object for the new key, that object is kept as an object without a row.
+ * The caller must hold claims on both objects, so that no batch writes them under another key meanwhile.
  */
 export async function moveRecord(
   db: Queries,
@@ -78,17 +78,17 @@ export async function moveRecord(
     const former = replaced?.isAccepted ? replaced.externalId : undefined;
     if (former !== undefined && replaced && replaced.firstSeenAt <= (record.thereUntil ?? 0))
       return { refused: 'has_object', externalId: former };
-    // The claim of a batch that is gone says nothing of when what it has sent may still be carried out.
+    // An expired claim does not tell until when the service may still execute the batch's write.
     if (replaced && (former === undefined ? replaced.inDoubt : replaced.hasClaim))
       return { refused: 'in_doubt' };
     const links = await readLinks(tx, stream, [from, to]);
     const otherLink = links.get(to);
-    // The link by which a rename gave it the object that it has now goes with that object.
+    // If a previous rename linked the new key to its current object, that link is removed together with the object.
     if (otherLink && (otherLink.linkedBy !== 'rename' || otherLink.externalId !== former))
       return { refused: 'linked', externalId: otherLink.externalId };
     const other = await findLinkedKey(tx, renaming, { externalId, destinationId });
     if (other) return { refused: 'taken', externalId, other };
-    // A batch that claims the new key from here on waits for this transaction, and gets the record as it is then.
+    // The inserted row makes batches that claim the new key wait for this transaction.
     if (!replaced && !(await insertRecord(tx, stream, to))) return { refused: 'claimed' };
 
     if (former !== undefined) {
@@ -128,7 +128,7 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
     FROM slotsync.records AS r WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 }
 
-/** Another key that is linked to the object. */
+/** Returns a key other than the old key that is linked to the object. */
 async function findLinkedKey(
   tx: Queries,
   { stream, from }: Renaming,
@@ -141,7 +141,7 @@ async function findLinkedKey(
   return links.find((link) => link && (link.stream !== stream || link.localKey !== from));
 }
 
-/** Returns false when another transaction has inserted it meanwhile. */
+/** Inserts an empty record. Returns false if another transaction inserted it meanwhile. */
 async function insertRecord(tx: Queries, stream: string, localKey: string): Promise<boolean> {
   const inserted = await query(tx)`
     INSERT INTO slotsync.records (stream, local_key, status) VALUES (${stream}, ${localKey}, 'pending')
@@ -149,7 +149,7 @@ async function insertRecord(tx: Queries, stream: string, localKey: string): Prom
   return inserted.count > 0;
 }
 
-/** Moves every row of the old key to the new one; rows of the new one are replaced. */
+/** Moves every row of the old key to the new key, replacing rows of the new key. */
 async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<void> {
   const [name, former] = [to, from].map((localKey) => recordName({ stream, localKey }));
   await query(tx)`DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${to}`;
@@ -169,7 +169,7 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
     ON CONFLICT (stream, local_key) DO UPDATE SET since = excluded.since, until = excluded.until, reason = excluded.reason, by = excluded.by`;
   await query(tx)`
     UPDATE slotsync.history SET local_key = ${to} WHERE local_key = ${from} AND ${isKindOf(stream)}`;
-  // Changes that a run has taken stay with the run.
+  // Changes that a run has already taken keep the old key.
   await query(tx)`
     UPDATE slotsync.changes SET local_key = ${to}
     WHERE stream = ${stream} AND local_key = ${from} AND run_id IS NULL`;

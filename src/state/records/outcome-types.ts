@@ -1,8 +1,7 @@
-// Outcomes: the result of an attempt for each record.
+// Types and error codes of outcomes, which are the results of attempts to sync single records.
 import type { WrittenField } from '../../streams/destination-object.js';
 import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
 
-/** A record: its stream, and its key in it. */
 export interface RecordKey {
   stream: string;
   localKey: string;
@@ -11,78 +10,77 @@ export interface RecordKey {
 interface Reason {
   code: string;
   message: string;
-  /** The missing record that it waits for, or waited for until it was given up. */
+  /** Missing record that this record waits for, or waited for until it was given up. */
   waitsFor?: RecordKey;
 }
 
-/** A refusal that counts only when the service says the same once more. */
+/** Refusal that becomes final only if the service refuses the record a second time. */
 interface SecondLook {
-  /** Hash of the row that was refused. */
+  /** Hash of the refused row. */
   sourceHash: string;
-  /** It is sent once more then; undefined: at the time that was set before. */
+  /** Seconds until the record is sent again. Undefined if the time was already set by an earlier outcome. */
   secondLookAfterSeconds: number | undefined;
 }
 
-/** `changedId`: its external id is another one now, in its row or at the service; records that refer to it wait. */
+/** Loss of a dead record's object. `changedId`: external id before and now. Records that refer to the record wait. */
 interface Loss {
   changedId?: { former: string; now: string };
-  /** The stream that keeps its object from here on. */
+  /** Stream that keeps the record's object from now on. */
   keptBy?: string | undefined;
 }
 
-/** The object that the service has accepted. Hashes are of the row and of the object. */
+/** Result of an accepted write. `sourceHash` is the hash of the row, `objectHash` the hash of the object. */
 interface Acceptance {
-  /** The operation that the service accepted, if one was sent. */
+  /** Operation that the service accepted. Undefined if nothing was sent. */
   operation?: keyof AcceptedCounts | undefined;
-  /** The fields that it changed, or sent unread; for the history. */
+  /** Changed fields, for the history. All sent fields if the object was not read before. */
   written?: readonly WrittenField[];
-  /** When the row ends, by the column of `graceDays`: a time as PostgreSQL reads it. */
+  /** Value of the row's `graceDays` column, as text that PostgreSQL parses as a time. */
   endsAt?: string | undefined;
   destinationId?: string | undefined;
   sourceHash: string;
   objectHash: string;
-  /** `accepted_fields` of the record from here on; null: none. Of a retirement they stay. */
+  /** New value of `accepted_fields`. Null clears the column. A retirement keeps the old value. */
   acceptedFields?: string | null | undefined;
-  /** The object has got its external id by this write, or by one before: its link says so no more. */
+  /** True if the object has received its external id, so that its link no longer needs to assign one. */
   assigned?: boolean | undefined;
 }
 
-/** The outcome of one record. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | ({ outcome: 'synced' | 'unchanged'; retired?: boolean } & Acceptance)
-  /** With an acceptance: the service has the object without the reference. */
+  /** With the fields of `Acceptance`: the service accepted the object without the missing reference. */
   | ({ outcome: 'deferred' } & Reason & (Acceptance | { objectHash?: never }))
-  /** `isUnanswered`: a write was sent, and may be carried out. */
+  /** `isUnanswered`: a write was sent, and the service may still execute it. */
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<SecondLook> &
       Omit<Reason, 'waitsFor'>)
   | ({ outcome: 'dead'; sourceHash: string } & Loss & Reason)
-  /** Its row is gone, and the service never had it or another record has its object, or its create is left out: the record is deleted. */
+  /** The row is deleted, and there is no object to retire. The record is deleted too. */
   | { outcome: 'forgotten' }
-  /** Its row is gone, and this batch may not retire it, or an exception leaves it as it is: the next plan decides. */
+  /** The row is deleted, but this batch may not retire the object. The next plan decides. */
   | { outcome: 'skipped' }
 );
 
-/** Returns true for an outcome whose object the service holds as accepted, written now or before. */
+/** Returns true if the service holds the object as accepted, by this write or an earlier one. */
 export const isAcceptance = (outcome: Outcome): boolean =>
   'objectHash' in outcome && outcome.objectHash !== undefined;
 
-/** Returns true for an outcome that the service's acceptance of a write has made. */
+/** Returns true if the service accepted a write in this attempt. */
 export const isSent = (outcome: Outcome): boolean =>
   outcome.outcome === 'synced' || ('operation' in outcome && outcome.operation !== undefined);
 
-/** Code of records that are sent without a reference to their own stream, because the other record waits for them. */
+/** Error code: sent without its reference to a record of the same stream, because both records wait for each other. */
 export const REFERENCE_CIRCLE = 'reference_circle';
-/** Code of a deferred retirement: its object has reservations that have not ended. */
+/** Error code: the retirement waits, because the object has reservations that have not ended. */
 export const STILL_RESERVED = 'still_reserved';
-/** Code of a deferred retirement: creates or updates of its stream are not done in the run. */
+/** Error code: the retirement waits, because the run did not complete its stream's creates and updates. */
 export const RETIREMENT_POSTPONED = 'retirement_postponed';
-/** Code of records that are not sent because several rows have one external id. */
+/** Error code: not sent, because several rows have the same external id. */
 export const EXTERNAL_ID_SHARED = 'external_id_shared';
-/** Code of records that are not sent because an object of another type has their external id. */
+/** Error code: not sent, because an object of another type has the external id. */
 export const EXTERNAL_ID_TAKEN = 'external_id_taken';
-/** Code of records of whose objects the service answered something else than was sent. */
+/** Error code: the service's answer contradicts the object that was sent. */
 export const ANSWER_CONTRADICTS = 'answer_contradicts';
-/** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
+/** Prefix of the code of a refused retirement. Sent again only if the row reappears or an operator retries. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 
@@ -95,17 +93,17 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 
 export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 };
 
-/** A record's name: stream and key as a JSON list, as in `waits_for`. */
+/** Returns the stream and key of a record as a JSON list, as stored in `waits_for`. */
 export function recordName({ stream, localKey }: RecordKey): string {
   return JSON.stringify([stream, localKey]);
 }
 
-/** Messages come from mapping functions and from the service: made short, and without what jsonb cannot hold. */
+/** Limits a message of a mapping function or the service to text that PostgreSQL can store. */
 export function storable(message: string): string {
   return message.slice(0, 2000).replaceAll('\0', '').toWellFormed();
 }
 
-/** JSON that jsonb takes: an answer of the service may hold what PostgreSQL does not store. */
+/** Returns JSON that a `jsonb` column accepts. Answers of the service may contain NUL or lone surrogates. */
 export function toStorableJson(value: unknown): string {
   return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
 }

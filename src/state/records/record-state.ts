@@ -1,86 +1,81 @@
-// The states of a record, and the changes that several writers make. docs/architecture.md draws them.
+// States of a record, and SQL that several writers share. docs/architecture.md has a diagram.
 //
-// `status` is what people see. These states stand beside it, in other columns:
+// `status` is the state that people see. Other columns hold further states:
 //
 //   claimed          claimed_by         a batch may be writing the object; the claim expires at claimed_until
-//   in doubt         in_doubt           a write may have been sent, and its answer is not known: the object is read back
-//   late write       check_after        until then a write without an answer may still be carried out
+//   in doubt         in_doubt           the answer to a write was lost: the object is read back
+//   late write       check_after        until then the service may still execute a write whose answer was lost
 //   second answer    refused_hash,      of a failed record: refused while the service accepted nothing, and sent once more
-//                    check_after        at that time; nothing is in doubt
+//                    check_after        at that time; the object is not in doubt
 //   given up         refused_hash       of a dead record: only a row with another hash is sent
-//   not relied on    object_hash = ''   the object was accepted, and what it holds is not known: its row is sent
-//   former           former_key         it keeps an object that no row has since the external id of a record changed
+//   not relied on    object_hash = ''   the object was accepted, but its content is unknown: the row is sent
+//   former           former_key         the record keeps an object that lost its row when an external id changed
 //
-// Writers, each a file beside this one: claim-records and settle-records for a batch, settle-records (`failRecords`) also for
-// rows that a plan does not send and for a batch out of attempts, transfer-objects where an object gets another owner,
-// link-records, move-record, retry-records, forget-key and gone-rows where the row is gone, adopt-records after the state was
-// lost, wake-waiting when a reference arrives.
+// Each writer is a file of this folder. Batches use claim-records and settle-records. Its `failRecords` also serves
+// plans and batches out of attempts. For other events: transfer-objects (change of owner), link-records, move-record,
+// retry-records, forget-key, gone-rows (deleted rows), adopt-records (lost state), wake-waiting (arrived references).
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 
-/** Code of a dead record whose row has another external id than the object that it owns. */
+/** Error code of a dead record whose row has another external id than the object that the record owns. */
 export const EXTERNAL_ID_CHANGED = 'external_id_changed';
 
-/** The same where the object has another external id at the service, or none any more. */
+/** Error code of a dead record whose object now has another external id, or none, at the service. */
 export const EXTERNAL_ID_CHANGED_THERE = 'external_id_changed_there';
 
-/** A condition on a record named r. `text`: for statements that take no parameters. */
+/** Builds an SQL condition on a record named `r`. Its `text` can be used in statements without parameters. */
 const condition = (text: string) => Object.assign(sql.raw(`(${text})`), { text: `(${text})` });
 
-/** The service accepted its object, or a write of it was sent without an answer. TypeScript: `wasSent`. */
+/** SQL: the service accepted the object, or the answer to a write was lost. In TypeScript: `wasSent`. */
 export const WAS_SENT = condition('r.object_hash IS NOT NULL OR r.in_doubt');
 
 export const wasSent = ({ objectHash, inDoubt }: { objectHash: string | null; inDoubt: boolean }): boolean =>
   objectHash !== null || inDoubt;
 
-/** The service may hold its object, or is about to: a batch may be writing it. Readers return it as `mayBeAtService`. */
+/** SQL: the service may hold the object, or a batch may be sending it. Queries return this as `mayBeAtService`. */
 export const MAY_BE_AT_SERVICE = condition(`${WAS_SENT.text} OR r.claimed_by IS NOT NULL`);
 
-/** No batch may write it. */
+/** SQL: no batch may write the record. */
 export const IS_FREE = condition('r.claimed_by IS NULL OR r.claimed_until < now()');
 
-/**
- * The service refused it while it accepted nothing. When its check is due it is sent once more, and nothing about its object
- * is in doubt for that.
- */
+/** SQL: refused while the service accepted nothing. The record is sent once more. Its object is not in doubt. */
 export const AWAITS_SECOND_ANSWER = condition("r.status = 'failed' AND r.refused_hash IS NOT NULL");
 
 /**
- * Records that refer to it may be sent. A record whose row has another external id than it owns, or whose object has another one at
- * the service, has not arrived: an operator decides which object it represents.
+ * SQL: records that refer to record `r` may be sent. After a change of external id they must wait, because an operator
+ * decides which object belongs to record `r`.
  */
 export const HAS_ARRIVED = condition(`r.object_hash IS NOT NULL AND NOT (r.status = 'dead'
   AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false))`);
 
 /**
- * The service accepted its object while an earlier write without an answer may still be carried out. A record in doubt is another
- * matter: what its accepted fields say was dropped when the write was lost, or its object is only checked again.
+ * SQL: the service accepted the object, but may still execute an earlier write whose answer was lost. Records in doubt
+ * are excluded, because their accepted fields were already dropped or no write was lost.
  */
 export const MAY_BE_REPLACED = condition(
   `r.check_after IS NOT NULL AND NOT r.in_doubt AND NOT ${AWAITS_SECOND_ANSWER.text}`,
 );
 
-/** It keeps an object that no row has since the external id of a record changed, and no operator has decided about it. */
+/** SQL: the record keeps an object that lost its row by a change of external id. No operator has decided yet. */
 export const IS_FORMER = condition(
   "r.former_key IS NOT NULL AND r.source_hash IS NULL AND r.status <> 'retired'",
 );
 
-/** When a whole plan of its stream last ended; null: none has. */
+/** SQL: time when a full plan of the record's stream last ended. Null if none has. */
 export const PLANNED_AT = sql`(SELECT s.planned_at FROM slotsync.streams AS s WHERE s.stream = r.stream)`;
 
 const IN_SYNC = "('synced', 'retired')";
 
-/** Without the name of the record: it is not in sync. */
+/** SQL: the record is not in sync. Used in queries with a single table. */
 export const UNSETTLED = sql.raw(`status NOT IN ${IN_SYNC}`);
 
-/** The record that a record with this name in the statement waits for, as JSON of a `RecordKey`; null: it waits for none. */
+/** SQL: record that record `name` waits for, as the JSON of a `RecordKey`. Null if it waits for no record. */
 export const waitsFor = (name: string): SQL =>
   sql.raw(`CASE WHEN ${name}.waits_for IS NOT NULL AND ${name}.status NOT IN ${IN_SYNC}
     THEN jsonb_build_object('stream', ${name}.waits_for::jsonb->0, 'localKey', ${name}.waits_for::jsonb->1) END`);
 
 /**
- * Columns with facts of the object that a record owns. They pass on with the object as they are (transfer-objects.ts), and a record
- * without an object has none of them.
+ * Columns with facts about a record's object. A new owner receives them unchanged. They are null without an object.
  */
 const OBJECT_FACTS = [
   'external_id',
@@ -90,58 +85,59 @@ const OBJECT_FACTS = [
   'synced_at',
 ] as const;
 
-/** The columns of `OBJECT_FACTS` in a statement. `of`: the name of the record there, with a point. */
+/** SQL list of the columns in `OBJECT_FACTS`. `of` is a table alias with a trailing dot. */
 export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));
 
 /**
- * New value of `accepted_fields` for a record (named r) after a write whose answer is unknown. The service may hold the values of that
- * write, and a field rule must not take them for a person's. streams/field-rules.ts marks the tokens that stay.
+ * SQL: new `accepted_fields` of record `r` after a lost answer. The service may hold the written values now, and a
+ * field rule must not mistake them for a person's. streams/field-rules.ts marks the tokens that remain.
  */
 export const FIELDS_IN_DOUBT = sql.raw(
   `nullif(array_to_string(ARRAY(SELECT t[1] FROM regexp_matches(r.accepted_fields, '[+!].{7}', 'g') AS t), ''), '')`,
 );
 
-/** A record (named r) after it lost its object. If its row has another external id, the next run sends it. */
+/** SQL assignments for a record `r` that lost its object. If its row has another id, the next run sends the row. */
 export const WITHOUT_OBJECT = sql`${sql.raw(OBJECT_FACTS.map((column) => `${column} = NULL`).join(', '))},
   source_hash = NULL, in_doubt = false, check_after = NULL, updated_at = now(),
   refused_hash = CASE WHEN r.error_code IS DISTINCT FROM ${EXTERNAL_ID_CHANGED} THEN r.refused_hash END,
   status = CASE WHEN r.status IN ('synced', 'retired') THEN 'pending' WHEN r.error_code = ${EXTERNAL_ID_CHANGED} THEN 'failed'
     ELSE r.status END`;
 
-/** Records of one stream. */
 export interface RecordKeys {
   stream: string;
   keys: readonly string[];
 }
 
 /**
- * Lets the objects of records be read back by the next run although their rows have not changed, also those that a batch is
- * writing. Not those that the service cannot hold: they are sent anyway, and in doubt they would count as objects of ours,
- * which are overwritten without asking.
+ * Puts records in doubt, so that the next run reads their objects back although their rows are unchanged. Skips records
+ * that the service cannot hold, because in doubt they would count as our objects, which may be overwritten without
+ * approval.
  */
 export async function checkAgain(db: Queries, records: RecordKeys): Promise<void> {
   if (records.keys.length > 0) await query(db)`${checkingAgain(records)}`;
 }
 
-/** The same of records whose objects the write of another record has changed. */
+/** Puts records in doubt after the write of another record may have changed their objects. */
 export async function doubtObjects(db: Queries, records: RecordKeys): Promise<void> {
   if (records.keys.length > 0) await query(db)`${doubtingLost(records, MAY_BE_AT_SERVICE)}`;
 }
 
-/** The same of records whose number another record has as well: neither has one before the service answers it anew. */
+/** Puts records in doubt and clears their service ids, because another record has the same service id. */
 export async function doubtNumber(db: Queries, records: RecordKeys): Promise<void> {
   await doubtObjects(db, records);
   await query(db)`UPDATE slotsync.records SET destination_id = NULL
     WHERE stream = ${records.stream} AND local_key = ${anyOf(records.keys)}`;
 }
 
-/** The statement of `checkAgain`. What was accepted of fields stays known: no write of the object was lost. */
+/** Returns the statement of `checkAgain`. Accepted field values are kept, because no write was lost. */
 export const checkingAgain = ({ stream, keys }: RecordKeys): SQL => sql`
   UPDATE slotsync.records AS r SET ${CHECK_AGAIN},
     accepted_fields = CASE WHEN ${MAY_BE_REPLACED} THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END
   WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${MAY_BE_AT_SERVICE}`;
 
-/** The statement that does so for those of which two batches may have written the object. `isLost`: a condition on a record named r. */
+/**
+ * Returns a statement that puts records in doubt, if two batches may have written them. `isLost`: condition on `r`.
+ */
 export const doubtingLost = ({ stream, keys }: RecordKeys, isLost: SQL): SQL => sql`
   UPDATE slotsync.records AS r SET ${CHECK_AGAIN}, accepted_fields = ${FIELDS_IN_DOUBT}
   WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isLost}`;

@@ -1,5 +1,5 @@
-// The wish to send a record again although nothing of it has changed. It stays with the record until the service has accepted it or
-// given it up, whatever becomes of the run that made it.
+// Wishes: orders to send a record again although its row is unchanged. A wish ends only when the service accepts the
+// record or the record is given up.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
@@ -11,11 +11,11 @@ export interface Wish {
   stream: string;
   keys: readonly string[];
   reason: ResendReason;
-  /** The run whose plan makes it. */
+  /** Run whose plan makes the wish. */
   runId: number;
 }
 
-/** Notes the wish of a run's plan for those of these keys that have a record. */
+/** Stores a wish of a run's plan in the records of these keys. Keys without a record are ignored. */
 export async function wishAgain(tx: Queries, { stream, keys, reason, runId }: Wish): Promise<void> {
   if (keys.length === 0) return;
   await query(tx)`
@@ -24,8 +24,9 @@ export async function wishAgain(tx: Queries, { stream, keys, reason, runId }: Wi
 }
 
 /**
- * An operator's wish that the mirror wins once in some fields; `text` is their `takeText`. The record goes into the inbox. A batch
- * that writes the record would settle it without the wish, so the wish waits for its end. Call it in a transaction.
+ * Stores an operator's wish that the mirror's values win once in some fields (`text`, from `takeText`), and adds the
+ * key to the inbox. Refuses while a batch is writing the record, because the batch's outcome would end the wish unused.
+ * Must be called in a transaction.
  */
 export async function takeFields(
   tx: Queries,
@@ -45,7 +46,7 @@ export async function takeFields(
   return 'taken';
 }
 
-/** An operator cancelled the run: the records that it has not sent are not wanted again. */
+/** Removes the wishes of a cancelled run from records that the run has not sent. */
 export async function withdrawWishes(tx: Queries, runId: number): Promise<void> {
   await query(tx)`
     UPDATE slotsync.records SET resend = NULL, resend_since = NULL, resend_run = NULL

@@ -1,4 +1,4 @@
-// An operator's retry of records that were given up, and what becomes of the objects that they let go of.
+// Retries records on an operator's order, and retires the objects that they no longer own.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { IS_EXCEPTED, isExcepted } from '../exceptions.js';
@@ -7,17 +7,17 @@ import { isWanted, type FailureFilter } from './read/failure-filter.js';
 import type { RecordKey } from './outcome-types.js';
 import { AWAITS_SECOND_ANSWER, EXTERNAL_ID_CHANGED, IS_FORMER, IS_FREE } from './record-state.js';
 
-/** Records of one stream or of all, with these keys or with any, and with this status and code if they are given. */
+/** Filter for records to retry. Fields that are undefined, and an empty list of keys, match all records. */
 export interface ChosenRecords extends Pick<FailureFilter, 'stream' | 'status' | 'code'> {
   keys: readonly string[];
 }
 
-/** A record that is sent again, with the code it was given up with. */
+/** Record that will be sent again, with its last error code. */
 export interface RetriedRecord extends RecordKey {
   code: string | null;
 }
 
-/** A record, and the objects that it no longer represents. */
+/** Record, and the objects that it no longer owns. */
 export interface FormerObjects extends RecordKey {
   externalIds: string[];
 }
@@ -25,18 +25,15 @@ export interface FormerObjects extends RecordKey {
 const isChosen = ({ keys, ...filter }: ChosenRecords) =>
   sql`(${isWanted(filter)} AND ${keys.length === 0 ? sql`true` : sql`r.local_key = ${anyOf(keys)}`})`;
 
-/**
- * Its row has another external id than the object that it owns. A batch that has claimed it may still send: then it
- * keeps the object.
- */
+/** SQL: the row of a dead record has another external id than the object that the record owns. */
 const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
   AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
-/** No batch may be sending for it, and no exception leaves its object as it is. */
+/** SQL: no batch may be sending the record, and no exception protects its object. */
 const MAY_LET_GO = sql`(${IS_FREE} AND NOT ${IS_EXCEPTED})`;
-/** No batch may send for these records any more: whatever one has sent is in doubt by then. */
+/** Makes `letGo` treat every claim as another batch's. An empty token matches no batch. */
 const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
 
-/** The chosen records that own an object which their rows do not represent any more. */
+/** Locks and returns the chosen records that own an object with another external id than their rows. */
 async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
   return query<RecordKey>(tx)`
     SELECT r.stream, r.local_key AS "localKey" FROM slotsync.records AS r
@@ -44,9 +41,9 @@ async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<
 }
 
 /**
- * Lets dead and failed records be sent again by the next run; without keys all of them. One whose external id changed lets
- * go of the object it had, which a record of its own keeps: the next run creates the new one. Returns those that were
- * changed.
+ * Lets the next run send dead and failed records again. Without keys, all records of the filter are retried. A record
+ * whose external id changed loses its old object to a record `#former …`, and the next run creates the new object.
+ * Returns the changed records.
  */
 export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RetriedRecord[]> {
   return db.transaction(async (tx) => {
@@ -63,8 +60,9 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
 }
 
 /**
- * Lets former objects be retired by the next plan, through every guard and limit: those that the chosen records had, and
- * those that they still own. Leaves what a batch has claimed. Returns those that were changed; a second call finds none.
+ * Lets the next plan retire former objects, subject to all gates and limits. Includes objects that the chosen records
+ * still own under another external id. Skips what a batch has claimed. Returns the changed records. A second call
+ * returns none.
  */
 export async function retireFormer(
   db: Queries,

@@ -1,4 +1,4 @@
-// The outcome of claimed records: the one place that writes what the service accepted.
+// Writes the outcomes of claimed records. Only this file stores what the service accepted.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { mendingDrift } from '../drift/write-drift.js';
@@ -10,15 +10,14 @@ import { EXTERNAL_ID_SHARED, isAcceptance, recordName, storable, type Outcome } 
 import { AWAITS_SECOND_ANSWER, doubtingLost, FIELDS_IN_DOUBT, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
-/** Outcomes of claimed records. */
 export interface Settled {
   token: string;
   outcomes: readonly Outcome[];
-  /** Others may wait for them. */
+  /** True if other streams may have records that wait for these records. */
   isReferredTo: boolean;
-  /** The part of the writes among them that is kept. */
+  /** Rule that selects the writes to keep in the history. */
   history?: HistoryRule | undefined;
-  /** Statements that let records be checked which refer to one of these that represents another object now, or none. */
+  /** Statements that schedule checks of records that refer to a record whose object changed or went. */
   checks?: readonly SQL[] | undefined;
 }
 
@@ -28,8 +27,8 @@ const hasRecord = ({ outcome }: Outcome) => outcome !== 'forgotten' && outcome !
 const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => localKey);
 
 /**
- * The columns of a record (named r) that its outcome (named o) sets. `accepted`, `ended`, `sent` and `shared` stand beside the
- * outcome in the statement of `writeOutcomes`.
+ * SQL for the columns of record `r` that outcome `o` sets. The statement of `writeOutcomes` defines `accepted`,
+ * `ended`, `sent` and `shared`.
  */
 const SET_BY_OUTCOME = {
   status: sql`CASE WHEN NOT accepted OR o.outcome = 'deferred' THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END`,
@@ -53,14 +52,14 @@ const SET_BY_OUTCOME = {
   resend: sql`CASE WHEN NOT ended THEN r.resend END`,
   resend_since: sql`CASE WHEN NOT ended THEN r.resend_since END`,
   resend_run: sql`CASE WHEN NOT ended THEN r.resend_run END`,
-  // The second look that a refusal asked for: the service has accepted the object since.
+  // An acceptance ends a pending second attempt after a refusal.
   check_after: sql`CASE WHEN NOT (accepted AND ${AWAITS_SECOND_ANSWER} AND NOT r.in_doubt)
     THEN greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")) END`,
 };
 
 /**
- * Queries of one statement: `given` has the outcomes as JSON by key, `written` writes them and releases the claims. It has
- * no key whose claim another batch took over.
+ * Returns two queries of a statement. `given` holds the outcomes as JSON by key. `written` writes them, releases the
+ * claims and returns the written keys. Keys whose claim another batch took over are not written.
  */
 export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
@@ -69,9 +68,9 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs, histo
     ...SET_BY_OUTCOME,
     counted_as: sql`CASE WHEN sent THEN ${countedAs} ELSE r.counted_as END`,
   };
-  // An object of so many keys would cost more to make than its text.
+  // The JSON is concatenated as text, because a JavaScript object with many keys is slower to build.
   const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`).join(',')}}`;
-  // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
+  // Each row looks up its own outcome. PostgreSQL would execute a join with the list as a nested loop.
   return sql`given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
     UPDATE slotsync.records AS r SET (${sql.raw(Object.keys(columns).join(', '))}) = (
         SELECT ${sql.join(Object.values(columns), sql`, `)}
@@ -91,15 +90,15 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs, histo
     RETURNING r.local_key)`;
 }
 
-/** The row was not written by this transaction. */
+/** SQL: this transaction did not write the row of record `r`. */
 const IS_LOST = sql`r.xmin <> pg_current_xact_id()::xid`;
-/** A row of drift, named d, is not about such a record. */
+/** SQL: no record in doubt belongs to the drift row `d`. */
 const IS_CERTAIN = sql`NOT EXISTS (SELECT FROM slotsync.records AS r
   WHERE r.stream = d.stream AND r.local_key = d.local_key AND r.in_doubt)`;
 
 /**
- * The statements that follow those of `writeOutcomes`, in the same transaction. Records whose claim another batch
- * took over are in doubt, and sent again: two batches may have written them.
+ * Returns the statements that follow `writeOutcomes` in the same transaction. If another batch took over a claim, the
+ * record is in doubt, because two batches may have written its object.
  */
 export function followOutcomes({
   token,
@@ -131,8 +130,8 @@ export function followOutcomes({
 }
 
 /**
- * Records whose objects were accepted or seen to be equal just now, and those that are gone: nothing of them drifts. A
- * record that is unchanged without a look at the service has no number.
+ * Selects records whose drift can be deleted: accepted, read and found equal, or deleted. Without a `destinationId`, an
+ * unchanged object was not read from the service.
  */
 function seenInSync(outcomes: readonly Outcome[]) {
   const seen = outcomes.filter(
@@ -150,7 +149,7 @@ function seenInSync(outcomes: readonly Outcome[]) {
   };
 }
 
-/** An outcome as the statement reads it. */
+/** Returns an outcome as a row for the SQL statement. */
 function toRow(outcome: Outcome, history: HistoryRule = {}) {
   if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
     const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields, endsAt } =
@@ -183,8 +182,8 @@ interface Failure {
 }
 
 /**
- * Writes the failures of records of a stream: the next run tries them again. Those with a `deadHash` are given up
- * until their row has another hash.
+ * Writes failures of records that have no claim. The next run retries them. A failure with a `deadHash` is retried only
+ * when the hash of the row changes.
  */
 export async function failRecords(
   db: Queries,

@@ -1,6 +1,5 @@
-// An object changes hands. What is known of an object stands in the one record that owns it. When another record is to be
-// written to it, all of that passes on: external id, number, what was accepted last, the doubt and the pending look. The
-// former owner has no object afterwards. An object that no row has any more is kept by a record of its own.
+// Moves an object to another owner. All facts about an object (external id, number, accepted hashes, doubt, next check)
+// are in the record that owns it and move together. A record of its own keeps an object that no row has any more.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { formerKey } from '../../streams/local-key.js';
@@ -10,22 +9,22 @@ import { recordName, type RecordKey } from './outcome-types.js';
 import { FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, objectFacts, WITHOUT_OBJECT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
-/** A record that is to own an object. */
+/** Record that is to become the owner of an object. */
 export interface Taking extends RecordKey {
   externalId: string;
-  /** The record that owns the object now. */
+  /** Current owner of the object. */
   from?: RecordKey | undefined;
-  /** The row of that record is gone, so that the record goes as well. */
+  /** True if the current owner's row is deleted. The owner is deleted too then. */
   isFormerGone?: boolean;
 }
 
-/** The facts of an object by their columns in `records`, as JSON, which keeps times at full precision. */
+/** Facts about an object by column of `records`. JSON keeps times at full precision. */
 interface ObjectFacts {
   external_id: string;
   object_hash: string | null;
 }
 
-/** The facts of the object of a record named r. What a batch that is gone may have sent leaves the object in doubt, whoever owns it. */
+/** SQL: facts about the object of record `r`. The object is in doubt if another batch may have written it. */
 const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) => sql`(
   SELECT to_jsonb(f) || CASE WHEN coalesce(r.claimed_by <> ${token}, false) OR ${MAY_BE_REPLACED}
     THEN jsonb_build_object('accepted_fields', ${FIELDS_IN_DOUBT}) ELSE '{}' END
@@ -36,15 +35,17 @@ const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) =
 
 const recordset = (rows: readonly object[]) => sql`jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)`;
 
-/** Rows as records are: by the columns of the table. */
+/** SQL: rows with the columns of the table `records`. */
 const recordsOf = (rows: readonly object[]) =>
   sql`jsonb_populate_recordset(NULL::slotsync.records, ${JSON.stringify(rows)}::jsonb)`;
 
 /**
- * Lets records own objects, with all that is known of them. Returns those that could: not where the object has another owner
- * by now, or its owner is being written under a claim on its key alone. Call it in a transaction, with the right to write
- * every object in it. `keyed`: streams whose claims on keys are their claims on objects. `lateSeconds`: how long
- * a write may be carried out that a batch which is gone may have sent.
+ * Makes records the owners of objects, with all known facts. Returns the successful takings. A taking fails if the
+ * object has another owner by now, or if a batch is writing the owner under a claim on its key only. Must be called in
+ * a transaction, with the right to write every object.
+ *
+ * `keyed`: streams in which a claim on a key includes the object. `lateSeconds`: seconds for which the service may
+ * still execute a write of an expired batch.
  */
 export async function takeObjects(
   tx: Queries,
@@ -84,14 +85,15 @@ export async function takeObjects(
   return takings.filter((taking) => names.has(recordName(taking)));
 }
 
-/** The former owners have no object any more. Those whose rows are gone go, and the others are sent as their rows say. */
+/** Takes the objects from their former owners. Deletes owners whose rows are deleted, and queues all other owners. */
 async function removeOwners(tx: Queries, passed: readonly Taking[], token: string): Promise<void> {
   const owners = passed.map(({ from, isFormerGone = false }) => ({ ...from, isFormerGone }));
   const formerOwners = sql`${recordset(owners)} AS t(stream text, "localKey" text, "isFormerGone" boolean)`;
   await query(tx)`
     DELETE FROM slotsync.records AS r USING ${formerOwners}
     WHERE r.stream = t.stream AND r.local_key = t."localKey" AND t."isFormerGone"`;
-  // A batch whose claim has expired must not settle what it wrote as its own; the batch that takes keeps its claims.
+  // A batch with an expired claim must not settle its write as its own. The batch that takes the objects keeps its
+  // claims.
   const left = await query<RecordKey & { isOurs: boolean }>(tx)`
     UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT},
       (claimed_by, claimed_until) = (SELECT r.claimed_by, r.claimed_until WHERE r.claimed_by = ${token})
@@ -103,9 +105,9 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
 }
 
 /**
- * Takes their objects from records whose rows have other external ids now. Each object is kept by a record of its own, with all that is
- * known of it. It counts as an object whose row is gone, and its key goes into the inbox; `undecided`: nothing is planned of
- * it before an operator decides. `keptBy`: the stream that keeps the object, by default its own. Call it in a transaction that has locked or claimed the records.
+ * Takes the objects from records whose rows have other external ids now. A new record `#former …` of the stream
+ * `keptBy` keeps the object. It counts as a record whose row is deleted. If `undecided`, nothing is planned for it
+ * until an operator decides. Must be called in a transaction that has locked or claimed the records.
  */
 export async function letGo(
   tx: Queries,

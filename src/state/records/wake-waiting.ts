@@ -1,7 +1,6 @@
-// Records that wait for a reference are sent automatically when it has arrived, and those that shared an external id when
-// the other row has gone. They go into the inbox with each outcome, except in a nightly or commanded sync, which has them
-// in its plan; when a sync or a backfill ends, those follow that it did not send as well. A run sends those of its own
-// records that wait for one of their own stream: runs/send-again.ts.
+// Adds waiting records to the inbox when their reference has arrived, or when the row that shared their external id is
+// deleted. Every batch does so, except in a `sync`, whose plan includes these records. The end of a sync or backfill
+// adds what it did not send. runs/send-again.ts sends records that wait for their own stream.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { addChanges, CHANGES_CHANNEL } from '../inbox/add-changes.js';
@@ -9,8 +8,8 @@ import { EXTERNAL_ID_SHARED, isAcceptance, recordName, type Outcome } from './ou
 import { HAS_ARRIVED } from './record-state.js';
 
 /**
- * Queries after `waiting`, which names records and the `parent` and `parent_key` that each refers to: `arrived` are those whose
- * reference has arrived. No lock is waited for: a reference that is being written counts as arrived, and costs one more look.
+ * SQL after a query `waiting` with `parent` and `parent_key`. `arrived` are the waiting records whose reference has
+ * arrived. A locked parent counts as arrived, which costs at most one extra attempt.
  */
 const ARRIVED = sql`absent AS MATERIALIZED (
       SELECT r.stream, r.local_key, ${HAS_ARRIVED} AS has_arrived FROM slotsync.records AS r
@@ -30,8 +29,8 @@ interface Written {
 }
 
 /**
- * Statements that put into the inbox the records that waited for these, if others may refer to them (`isReferredTo`), and
- * those of these whose reference has arrived meanwhile.
+ * Returns statements that add to the inbox the records that waited for these records (if `isReferredTo`), and those of
+ * these records whose reference arrived meanwhile.
  */
 export function wakingWaiting({ isReferredTo, ...written }: Written & { isReferredTo: boolean }): SQL[] {
   return [
@@ -41,12 +40,12 @@ export function wakingWaiting({ isReferredTo, ...written }: Written & { isReferr
   ];
 }
 
-/** Puts what the query `woken` names into the inbox, as the end of a statement; see `addChanges`. */
+/** SQL: adds the records of the query `woken` to the inbox and notifies workers, like `addChanges`. */
 const ADD_WOKEN = sql`added AS (
       INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM woken RETURNING 1)
     SELECT pg_notify(${CHANGES_CHANNEL}, '') FROM added LIMIT 1`;
 
-/** External ids whose record has lost its row, or the row its external id: another row may represent the object now. */
+/** Returns external ids that a record lost, because another row may own these objects now. */
 function freedIds(outcomes: readonly Outcome[]): string[] {
   return outcomes.flatMap((outcome) => {
     if (outcome.outcome === 'dead') return outcome.changedId?.former ?? [];
@@ -55,7 +54,7 @@ function freedIds(outcomes: readonly Outcome[]): string[] {
   });
 }
 
-/** Puts the records into the inbox that were not sent because they shared one of these external ids. */
+/** Adds records to the inbox that were refused because they shared one of these external ids. */
 export async function wakeSharers(db: Queries, externalIds: readonly string[]): Promise<void> {
   await queryTogether(db, wakingSharers(externalIds));
 }
@@ -72,7 +71,10 @@ function wakingSharers(externalIds: readonly string[]): SQL[] {
   ];
 }
 
-/** Records that waited for these. One that was given up because its reference never came is deferred again now that it came. */
+/**
+ * Returns statements that wake the records that waited for these records. Records given up for lack of the reference
+ * become deferred again.
+ */
 function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
   const arrived = outcomes.filter(isAcceptance).map(({ localKey }) => recordName({ stream, localKey }));
   if (arrived.length === 0) return [];
@@ -91,7 +93,7 @@ function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
   ];
 }
 
-/** Records that begin to wait where their reference has arrived meanwhile, by another run: then that run has not woken them. */
+/** Wakes records that just began to wait although another run accepted their reference meanwhile. */
 function wakingLate({ stream, runId, outcomes }: Written): SQL[] {
   const waiting = outcomes.flatMap((outcome) =>
     outcome.outcome === 'deferred' && outcome.waitsFor && outcome.waitsFor.stream !== stream
@@ -113,9 +115,8 @@ function isOutsideSync(runId: number): SQL {
 }
 
 /**
- * Puts into the inbox the records that wait for a record the service has accepted by now; one that was given up because its
- * reference never came is deferred again. What
- * waits in the inbox already is left there.
+ * Adds records to the inbox whose reference was accepted meanwhile, unless they are there already. Records given up for
+ * lack of the reference become deferred again.
  */
 export async function wakeArrived(tx: Queries): Promise<void> {
   const woken = await query<{ stream: string; keys: string[] }>(tx)`
