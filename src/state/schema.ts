@@ -659,7 +659,7 @@ export const streams = slotsync.table(
     fingerprint: text('fingerprint'),
     /** Time when a plan last read the complete stream. */
     plannedAt: time('planned_at'),
-    /** Time when a full sync of the stream last ended without a failed record. */
+    /** Time when a full sync of the stream last ended with everything sent. */
     syncedAt: time('synced_at'),
     /** Time when a full sync became necessary. Null if the stream needs none. */
     dueSince: time('due_since'),

@@ -1,4 +1,3 @@
-// Queries of the table of drift.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { RecordKey } from '../records/outcome-types.js';
@@ -7,9 +6,9 @@ import type { drift, DriftKind, DriftSummary } from '../schema.js';
 export type DriftRow = RowOf<typeof drift>;
 
 const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
-/** Kinds that a repair sends again. */
+/** SQL: kinds of drift that a repair corrects by sending the object again. */
 export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
-/** Kinds that are noted and no drift: the service stores a value in its own way, an object belongs to no record, or fields are kept. */
+/** Kinds that are no drift: the service's own form of a value, an object without a record, or a kept value. */
 const NO_DRIFT: readonly DriftKind[] = ['stored_otherwise', 'extra', 'kept'];
 const IS_NO_DRIFT = sql.raw(`IN (${NO_DRIFT.map((kind) => `'${kind}'`).join(', ')})`);
 export const isDrift = (kind: DriftKind): boolean => !NO_DRIFT.includes(kind);
@@ -25,18 +24,16 @@ export interface DriftCount {
   count: number;
 }
 
-/** Objects that drift, by stream and kind. */
 export async function countDrift(db: Queries): Promise<DriftCount[]> {
   return query<DriftCount>(db)`
     SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
 }
 
-/** Lists the drift by stream and key, at most `limit`. */
 export async function listDrift(db: Queries, limit: number): Promise<DriftRow[]> {
   return query<DriftRow>(db)`SELECT ${ALL} FROM slotsync.drift ORDER BY stream, local_key LIMIT ${limit}`;
 }
 
-/** Lists the drift that a verify has seen, by stream and key: after a row, at most `limit`. */
+/** Returns up to `limit` drifting objects that a verify run found, ordered by stream and key, after `after`. */
 export async function listDriftSeenBy(
   db: Queries,
   runId: number,
@@ -50,7 +47,7 @@ export async function listDriftSeenBy(
     ORDER BY stream, local_key LIMIT ${limit}`;
 }
 
-/** The drift of one object; undefined: it is as it should be, or was never compared. */
+/** Returns the drift of one object. Undefined if the object is correct or was never compared. */
 export async function readDriftOf(
   db: Queries,
   { stream, localKey }: RecordKey,
@@ -60,14 +57,14 @@ export async function readDriftOf(
   return row;
 }
 
-/** Finds which of these keys drift. */
+/** Returns those of these keys whose objects drift. */
 export async function readDriftingKeys(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<{ localKey: string }>(db)`
     SELECT local_key AS "localKey" FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
   return new Set(rows.map(({ localKey }) => localKey));
 }
 
-/** Objects of records of which an earlier verify said that they drift, and that this one could not compare. */
+/** Counts objects that an earlier verify found drifting and that this verify run could not compare. */
 export async function countNotComparedAgain(db: Queries, runId: number): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.drift AS d
@@ -76,25 +73,25 @@ export async function countNotComparedAgain(db: Queries, runId: number): Promise
   return count;
 }
 
-/** Since the run began; one verify runs at a time. */
+/** SQL: seen since the run began. Only one verify runs at a time. */
 const isSeenBy = (runId: number): SQL =>
   sql`seen_at >= (SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
 
-/** A record whose drift is to be repaired. */
+/** Record whose drift a repair corrects. */
 export interface Repairable {
   localKey: string;
-  /** Its object is to be made inactive again. */
+  /** True if the repair must make the object inactive again. */
   isRetired: boolean;
   kind: DriftKind;
 }
 
-/** Selects the drift of a stream: all of it, or what was seen since an ISO time. */
+/** Selects the drift of a stream. If `seenSince` (ISO time) is set, only drift seen since then. */
 export interface DriftChoice {
   stream: string;
   seenSince?: string | undefined;
 }
 
-/** The records whose drift can be repaired, in the order of their keys: those after `after`, at most `most`. */
+/** Returns up to `most` records whose drift can be repaired, ordered by key, beginning after `after`. */
 export async function listRepairable(
   db: Queries,
   choice: DriftChoice,
@@ -107,12 +104,12 @@ export async function listRepairable(
     WHERE ${isChosen(choice)} AND ${after === undefined ? sql`true` : sql`d.local_key > ${after}`} ORDER BY d.local_key LIMIT ${most}`;
 }
 
-/** Objects of a stream that a repair would send again. */
+/** Counts the objects of a stream that a repair would send again. */
 export async function countRepairable(db: Queries, stream: string): Promise<number> {
   return (await summarizeDrift(db, { stream })).total;
 }
 
-/** Summarizes the drift of a stream: how many drift, and in which one field all of those that are changed. */
+/** Counts the drifting objects of a stream by kind, and finds the field in which all changed objects differ. */
 export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<DriftSummary> {
   return queryOne<DriftSummary>(db)`
     WITH chosen AS MATERIALIZED (SELECT kind, fields FROM slotsync.drift AS d WHERE ${isChosen(choice)})
@@ -128,11 +125,11 @@ export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<
 const isChosen = ({ stream, seenSince }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND d.seen_at >= ${seenSince ?? '-infinity'}::text::timestamptz`;
 
-/** A value that is stored otherwise was never mended, and is found once. */
+/** SQL: number of objects that began to drift, and number that ceased. Ignores kinds that are no drift. */
 const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE NOT to_kind ${IS_NO_DRIFT})::int AS found,
   count(*) FILTER (WHERE to_kind IS NULL AND NOT from_kind ${IS_NO_DRIFT})::int AS mended`;
 
-/** Changes that a run made to what is said of objects. */
+/** Counts objects that a run found drifting, and objects whose drift the run ended. */
 export async function countDriftEvents(
   db: Queries,
   runId: number,
@@ -143,7 +140,7 @@ export async function countDriftEvents(
       AND at >= (SELECT requested_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
 }
 
-/** Changes in a period to what is said of objects: those that were found to drift, and those that were mended. */
+/** Counts objects that were found drifting in a period, and objects whose drift ended in it. */
 export async function countDriftChanges(
   db: Queries,
   from: Date,

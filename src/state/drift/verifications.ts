@@ -1,10 +1,10 @@
-// When each stream was last read back from the service as a whole.
+// Stores when each stream was last completely compared with the service.
 import { query, type Queries, type RowOf } from '../database.js';
 import type { verifications } from '../schema.js';
 
 export type Verification = RowOf<typeof verifications>;
 
-/** Notes a whole pass over a stream: what it says holds for when its run began. */
+/** Stores a completed verify of a stream. Its result is valid for the time when the run began. */
 export async function noteVerified(
   db: Queries,
   { runId, stream, objects }: { runId: number; stream: string; objects: number },
@@ -16,7 +16,7 @@ export async function noteVerified(
       run_id = excluded.run_id`;
 }
 
-/** The last whole pass over each stream that had one. */
+/** Returns the last complete verify of each stream that had one. */
 export async function listVerifications(db: Queries): Promise<Verification[]> {
   return query<Verification>(db)`
     SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"

@@ -1,30 +1,30 @@
-// The table of drift: one row for each object that is not as it should be, and one in the history for each change of what
-// is said of an object. A row goes when its object was seen as it should be, or when a write of it was accepted.
+// Writes the table `drift`, with one row for each object that is not correct at the service, and its history
+// `drift_events`. A row is deleted when the object is found correct or a write of the object is accepted.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { DriftFields, DriftKind } from '../schema.js';
 
-/** An object that drifts, as it was compared. */
+/** Result of comparing an object that drifts. */
 export interface DriftingObject {
   localKey: string;
   externalId: string | undefined;
   kind: DriftKind;
   fields: DriftFields | undefined;
-  /** When its record was written last, as it was compared; undefined: it is nobody's record. */
+  /** Time of the record's last change when the object was compared. Undefined if no record owns the object. */
   writtenAt: string | undefined;
 }
 
-/** The run that has found it, and the stream. */
+/** Stream of the drift, and run that found it. */
 export interface DriftSource {
   runId: number;
   stream: string;
 }
 
 /**
- * The service was sent these values before, in the last write of the object that drifted, and holds the others again: it
- * stores something else than it accepts. Seen as it should be since then by a whole pass, somebody has changed it. Of a row
- * `g` of what was compared.
+ * SQL: the service stores another value than it accepts. True if the object `g` differs in the same values as before
+ * its last write, and no complete verify found it correct in between. Otherwise, somebody has changed the object at the
+ * service.
  */
 const isStoredOtherwise = (stream: string): SQL => sql`
   g.fields IS NOT NULL AND EXISTS (
@@ -35,8 +35,8 @@ const isStoredOtherwise = (stream: string): SQL => sql`
         AND NOT EXISTS (SELECT FROM slotsync.verifications AS v WHERE v.stream = ${stream} AND v.verified_at > e.at)))`;
 
 /**
- * Writes what drifts, and each change of what is said to the history. Leaves out records that were written since they were
- * compared, or are being written: what was seen of their objects is out of date. Returns how many were written, by kind.
+ * Writes drifting objects and each change of their drift. Skips records that were written since the comparison or are
+ * being written now, because the comparison is outdated. Returns the number of written rows, by kind.
  */
 export async function writeDrift(
   db: Queries,
@@ -75,21 +75,21 @@ export async function writeDrift(
   return Object.fromEntries(rows.map(({ kind, count }) => [kind, count]));
 }
 
-/** Records whose objects are as they should be. */
+/** Records whose objects are correct again. */
 interface Mended {
   keys: readonly string[];
-  /** Extra objects that have become somebody's record. */
+  /** External ids of `extra` objects that now belong to a record. */
   externalIds?: readonly string[];
-  /** Keys of which a write was accepted, so the history keeps what differed until then. */
+  /** Keys whose write was accepted. The history keeps the fields that differed until then. */
   written?: readonly string[];
 }
 
-/** Notes what does not drift any more. */
+/** Deletes the drift of objects that are correct again. */
 export async function mendDrift(db: Queries, source: DriftSource, mended: Mended): Promise<void> {
   if (mended.keys.length > 0) await query(db)`${mendingDrift(source, mended)}`;
 }
 
-/** The statement that does so. `isMeant`: a condition on a row of drift, named d. */
+/** Returns the statement that deletes the drift of correct objects. `isMeant` is a condition on the drift row `d`. */
 export function mendingDrift(
   { runId, stream }: DriftSource,
   { keys, externalIds = [], written = [] }: Mended,
@@ -101,8 +101,7 @@ export function mendingDrift(
 }
 
 /**
- * After a whole pass over a stream: deletes what is said of records that are gone, and of objects of no record that it has
- * not met as such.
+ * Deletes outdated drift after a full verify of a stream: drift of deleted records, and `extra` objects not seen again.
  */
 export async function deleteOutdatedDrift(db: Queries, { runId, stream }: DriftSource): Promise<void> {
   const startedAt = sql`(SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
@@ -115,7 +114,7 @@ export async function deleteOutdatedDrift(db: Queries, { runId, stream }: DriftS
   );
 }
 
-/** Deletes what is said of objects of streams other than these: they are not verified any more. */
+/** Deletes the drift of all streams outside `streams`, because they are no longer verified. */
 export async function deleteDriftOfOthers(db: Queries, runId: number, streams: readonly string[]) {
   await deleteDrift(db, runId, sql`NOT stream = ${anyOf(streams)}`);
 }

@@ -1,5 +1,4 @@
-// An operator's two answers to a closed gate. Each locks the gate, so that it gets one answer, whoever answers at the same
-// moment, on the page or in a shell.
+// Approves or rejects closed gates. Locks each gate, so that only one of several simultaneous answers succeeds.
 import { sql } from 'drizzle-orm';
 import { UsageError } from '../../errors/errors.js';
 import { noteAction, type Actor } from '../actions.js';
@@ -8,14 +7,16 @@ import { readRun } from '../runs/read-runs.js';
 import { GATE_REASONS, GATED_OPERATIONS } from '../schema.js';
 import { nameOfGate, readGates, type Gate } from './gates.js';
 
-/** The gates that an operator names: of a run, of one stream, of one operation or one reason. */
+/** Filter of gates by stream, operation and reason (`gate`). */
 export interface GateChoice {
   stream?: string | undefined;
   operation?: string | undefined;
   gate?: string | undefined;
 }
 
-/** The closed gates that a run met last and that the choice names. Throws UsageError when it names no gate, or all are approved. */
+/**
+ * Returns a run's unapproved gates that match the filter. Throws UsageError if no gate matches or all are approved.
+ */
 export async function chooseGates(
   db: Queries,
   runId: number,
@@ -61,17 +62,15 @@ async function explainNothing(db: Queries, runId: number): Promise<UsageError> {
 
 export interface GivenApproval {
   actor: Actor;
-  /** The run that it starts. */
   runId: number;
-  /** These keys alone are allowed. */
+  /** True if only the keys that the gate holds now are approved. */
   exactly: boolean;
-  /** Hours after which it expires. */
   hours: number;
 }
 
 /**
- * Notes an approval of these gates, as they were shown. Call it in the transaction that starts the run. Throws UsageError when
- * one was answered, or keeps other keys, since it was shown.
+ * Stores an approval of the gates that were shown to the operator. Must be called in the transaction that starts the
+ * run. Throws UsageError if a gate was answered, or holds other keys, since it was shown.
  */
 export async function approveGates(
   tx: Queries,
@@ -89,7 +88,10 @@ export async function approveGates(
   await noteAction(tx, actor, 'approve', { runId: shown[0]?.runId, subject: nameGates(shown) });
 }
 
-/** Notes a rejection of the gates that are chosen: they stay closed, and concern nobody until their keys change. */
+/**
+ * Rejects the chosen gates and returns them. They stay closed without asking again until their keys change. Throws
+ * UsageError if a gate was answered meanwhile.
+ */
 export async function rejectGates(
   db: Queries,
   runId: number,
@@ -110,12 +112,12 @@ export async function rejectGates(
   });
 }
 
-/** A run was cancelled: the approval that started it is withdrawn, and the gate may be approved again. */
+/** Withdraws the approval that started a cancelled run. The gates can then be approved again. */
 export async function withdrawApprovals(tx: Queries, runId: number): Promise<void> {
   await query(tx)`UPDATE slotsync.gates SET ${NOT_APPROVED} WHERE approved_run = ${runId}::bigint`;
 }
 
-/** The columns of a gate after its approval has ended. */
+/** SQL assignments that clear the approval of a gate. */
 export const NOT_APPROVED = sql.raw(
   'allowed = NULL, allowed_digest = NULL, approved_at = NULL, approved_by = NULL, approved_run = NULL, expires_at = NULL',
 );
@@ -129,6 +131,6 @@ const changedMeanwhile = ({ stream, ...gate }: Gate) =>
     { remedy: 'Look again: slotsync status' },
   );
 
-/** `staff: retire 199`. */
+/** Example: `staff: retire 199`. */
 const nameGates = (gates: readonly Gate[]) =>
   gates.map((gate) => `${gate.stream}: ${nameOfGate(gate)} ${gate.count}`).join(', ');

@@ -1,5 +1,5 @@
-// A gate that closes while a run is sent: too much was refused, the stream was frozen, or the service forbids a kind of request.
-// Batches that were not begun leave the run, and their keys are held. Batches that are being sent end as usual.
+// Closes a gate while a run sends: too much was refused, the stream was frozen, or the service forbids a kind of
+// request. The gate takes the keys of batches that were not begun. Batches in flight end as usual.
 import { query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { LimitedOperation } from '../schema.js';
@@ -7,11 +7,11 @@ import { markDue } from '../streams.js';
 import { nameOfGate } from './gates.js';
 import { holdBatches, recountGates, type ClosedGate } from './held.js';
 
-/** Closes a gate of a stream, and lets it keep what its run has not begun to send. Returns how many keys it has taken. */
+/** Closes a gate of a stream and holds the keys that its run has not begun to send. Returns their number. */
 export async function closeGate(db: Queries, stream: string, gate: ClosedGate): Promise<number> {
   const { runId, operation, reason, facts } = gate;
   return db.transaction(async (tx) => {
-    // A run that is cancelled or takes a step waits, and the other way round.
+    // Locks the run, so that its cancelling or its next step waits for this transaction.
     const [run] = await query(tx)`
       SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
     if (!run) return 0;

@@ -1,4 +1,4 @@
-// The end of the plan of a stream: what it keeps back leaves the run, and its gates stand as the plan found them.
+// Ends the plan of a stream. Gates take held keys from the run's batches, and gates without keys are deleted.
 import { anyOf, query, type Queries } from '../database.js';
 import type { DueReason, Hold, LimitedOperation } from '../schema.js';
 import { markDue, notePlannedWhole, type StreamStanding } from '../streams.js';
@@ -6,31 +6,29 @@ import { NOT_APPROVED } from './answers.js';
 import { nameOfGate } from './gates.js';
 import { holdBatches, recountGates, releaseReplaced } from './held.js';
 
-/** The plan of one stream, as far as its gates go by it. */
 export interface StreamPlan {
   stream: string;
   runId: number;
   isWhole: boolean;
-  /** The stream's facts before the plan began to read the mirror. */
+  /** Facts about the stream from before the plan read the mirror. */
   standing: StreamStanding;
-  /** The keys that the plan was asked for; undefined: all of the stream, or those of the run's range. */
+  /** Keys that the plan was to cover. If undefined, the whole stream or the run's range. */
   keys: readonly string[] | undefined;
-  /** By `nameOfGate`. */
+  /** Holds by gate name (see `nameOfGate`). */
   holds: Readonly<Record<string, Hold>>;
-  /** Operations whose approvals stand, because the plan could not use them. */
+  /** Operations whose approvals remain valid, because the plan could not use them. */
   unused: readonly LimitedOperation[];
   exempt: readonly LimitedOperation[];
-  /** Hash of the declaration. */
   fingerprint: string;
-  /** Rows that are gone, which only a whole sync retires. */
+  /** Number of deleted rows whose objects only a full sync may retire. */
   gone: number;
-  /** It left rows out for want of room. */
+  /** True if `--limit` made the plan leave out rows. */
   isLimited: boolean;
 }
 
 /**
- * Ends the plans of streams, in the transaction that ends the planning of their run; its batches are written. Returns, by
- * stream, how many of its records gates keep back now, and which of these gates an operator has rejected.
+ * Ends the plans of streams, in the transaction that ends the planning of their run, after the batches were written.
+ * Returns, by stream, the number of held records and the gates that an operator has rejected.
  */
 export async function endStreamPlans(
   tx: Queries,
@@ -57,7 +55,7 @@ export async function endStreamPlans(
   return held;
 }
 
-/** Why a stream needs a whole sync after this plan; undefined: it does not. */
+/** Returns why the stream needs a full sync after this plan. Undefined if it needs none. */
 function dueAfter({ holds, isLimited, gone }: StreamPlan): DueReason | undefined {
   if (Object.values(holds).some(({ reason }) => reason === 'frozen')) return 'frozen';
   if (isLimited) return 'limited';
@@ -66,7 +64,7 @@ function dueAfter({ holds, isLimited, gone }: StreamPlan): DueReason | undefined
 
 interface KeptBack {
   records: number;
-  /** Names of gates. */
+  /** Names of rejected gates. */
   rejected: ReadonlySet<string>;
 }
 
@@ -78,7 +76,7 @@ async function keepBack(tx: Queries, plan: StreamPlan): Promise<KeptBack> {
       WHERE run_id = ${runId}::bigint AND stream = ${stream} AND operation = ${anyOf(exempt)}`;
   const held = Object.values(holds);
   let records = 0;
-  // A gate of all operations takes every batch: it comes first.
+  // A gate of all operations comes first, because it takes every batch.
   for (const hold of held.toSorted((a, b) => Number(b.operation === '*') - Number(a.operation === '*'))) {
     const batches = { runId, stream, ...(hold.operation !== '*' && { operations: [hold.operation] }) };
     for (const part of await holdBatches(tx, batches, hold)) records += part.records;
@@ -101,7 +99,7 @@ async function keepBack(tx: Queries, plan: StreamPlan): Promise<KeptBack> {
   return { records, rejected: new Set(rejected.map(nameOfGate)) };
 }
 
-/** A whole plan uses the approvals that it found, or ends them; only one that it could not use yet stands. */
+/** Ends the approvals that a full plan found, used or not. Approvals that could not be used yet remain. */
 async function endApprovals(tx: Queries, { stream, standing, unused }: StreamPlan): Promise<void> {
   if (standing.gates.every(({ allowed }) => allowed === null)) return;
   const kept = unused.flatMap((operation) => [operation, '*']);

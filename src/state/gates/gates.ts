@@ -1,19 +1,17 @@
-// Gates: the reasons why something of a stream is not sent now, as readers see them. A gate has a row for as long as it keeps a
-// key back. sync/limits/decide.ts decides when one closes.
+// Gates: reasons why records of a stream are not sent now. A gate has a row only while it holds a key.
+// sync/limits/decide.ts decides when a gate closes.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { REPAIRED } from '../drift/read-drift.js';
 import type { GatedOperation, GateFacts, GateReason, HeldSample } from '../schema.js';
 
-/** An operator's consent to what a gate keeps back. */
+/** Operator's consent to send the records that a gate holds. */
 export interface Approval {
-  /** Records that it allows. */
   allowed: number;
-  /** Exactly these keys; null: any. */
+  /** Digest of the approved keys. Null if any keys may be sent. */
   digest: string | null;
   at: Date;
   by: string | null;
-  /** The run that it started. */
   runId: number | null;
   expiresAt: Date;
 }
@@ -23,25 +21,24 @@ export interface Gate {
   operation: GatedOperation;
   reason: GateReason;
   since: Date;
-  /** The run that closed it, or the last whole sync that met it. */
+  /** Run that closed the gate, or last full sync that found it closed. */
   runId: number;
-  /** Keys that it keeps back, and their digest. */
+  /** Number of keys that the gate holds, and their digest. */
   count: number;
   digest: string;
   facts: GateFacts;
   samples: HeldSample[];
-  /** Null: nobody approved the gate, or the approval has expired. */
+  /** Null if no operator has approved the gate or the approval has expired. */
   approval: Approval | null;
-  /** When an operator rejected exactly these keys; null: nobody did. */
+  /** Time when an operator rejected exactly these keys. Null if they are not rejected. */
   rejectedAt: Date | null;
   rejectedBy: string | null;
-  /** The first of its keys. */
   firstKeys: string[];
 }
 
 const FIRST_KEYS = 5;
 
-/** Reasons that an operator may overrule. The others end when their cause does. */
+/** Reasons that an operator may overrule. Gates with other reasons open only when their cause has ended. */
 const APPROVABLE: ReadonlySet<GateReason> = new Set([
   'limit',
   'stale',
@@ -51,11 +48,11 @@ const APPROVABLE: ReadonlySet<GateReason> = new Set([
 ]);
 export const isApprovable = ({ reason }: Pick<Gate, 'reason'>): boolean => APPROVABLE.has(reason);
 
-/** The answer of an operator; null: nobody has answered the gate, or its keys have changed since. */
+/** Returns the operator's answer. Null if there is no answer, or if the keys have changed since. */
 export const answerOf = ({ approval, rejectedAt }: Pick<Gate, 'approval' | 'rejectedAt'>) =>
   approval ? 'approved' : rejectedAt ? 'rejected' : null;
 
-/** Nobody has answered it, or its keys have changed since. What a freeze keeps back waits for nobody. */
+/** Returns true if the gate has no answer for its current keys. Never true for a freeze. */
 export const waitsForOperator = ({
   reason,
   approval,
@@ -63,11 +60,11 @@ export const waitsForOperator = ({
 }: Pick<Gate, 'reason' | 'approval' | 'rejectedAt'>): boolean =>
   reason !== 'frozen' && approval === null && rejectedAt === null;
 
-/** The name of a gate within its stream: the operation, or of a gate of all operations the reason. */
+/** Returns a gate's name within its stream: its operation, or its reason if it closes all operations. */
 export const nameOfGate = ({ operation, reason }: Pick<Gate, 'operation' | 'reason'>): string =>
   operation === '*' ? reason : operation;
 
-/** The gates of all streams, or of one stream or run. A repair is held only while anything drifts. */
+/** Returns the gates of all streams, or of one stream or run. Omits gates of repairs if nothing drifts any more. */
 export async function readGates(
   db: Queries,
   { stream, runId }: { stream?: string | undefined; runId?: number | undefined } = {},
@@ -88,7 +85,7 @@ export async function readGates(
     ORDER BY g.run_id DESC, g.stream, g.operation, g.reason`.then((rows) => rows.map(withDates));
 }
 
-/** JSON has its times as text. */
+/** Converts the times of an approval, which JSON contains as text. */
 function withDates({ approval, ...gate }: Gate): Gate {
   if (!approval) return { ...gate, approval };
   return {

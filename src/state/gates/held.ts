@@ -1,11 +1,9 @@
-// The keys that gates keep back. A key that is held is in no batch: its row says which gate keeps it, and a later plan reads it
-// from the mirror again.
+// Keys that gates hold back. A held key is in no batch. A later plan reads its row from the mirror again.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { GatedOperation, GateFacts, GateReason, HeldSample, LimitedOperation } from '../schema.js';
 
-/** A gate, and what a run found about it. */
 export interface ClosedGate {
   operation: GatedOperation;
   reason: GateReason;
@@ -14,18 +12,21 @@ export interface ClosedGate {
   samples?: readonly HeldSample[] | undefined;
 }
 
-/** A digest of a set of keys, whatever their order. Two hashes of 64 bits and the count: keys are no secrets, and nobody forges them. */
+/**
+ * SQL digest of a set of keys in any order. Cryptography is not needed, because keys are not secret and nobody forges
+ * them.
+ */
 export const digestOf = (key: SQL): SQL =>
   sql`concat_ws(' ', count(*), sum(hashtextextended(${key} COLLATE "C", 0)), sum(hashtextextended(${key} COLLATE "C", 1)))`;
 
-/** A batch `b` that a process works on: it has claimed the first of its keys. */
+/** SQL: a process is working on batch `b`, because one of its first keys is claimed for the batch. */
 const IS_IN_FLIGHT = sql`EXISTS (SELECT FROM slotsync.records AS r
   WHERE r.stream = b.stream AND r.local_key = ANY (b.keys[1:3]) AND r.claimed_until > now()
     AND r.claimed_by LIKE '% batch ' || b.id || ' %')`;
 
 /**
- * Takes the keys of batches that are not in flight out of the run, and lets a gate keep them. `operations`: of these batches
- * alone. Returns how many keys there were, by operation.
+ * Moves the keys of batches that are not in flight from the run to a gate. `operations` restricts this to batches of
+ * these operations. Returns the number of moved keys, by operation.
  */
 export async function holdBatches(
   tx: Queries,
@@ -51,13 +52,13 @@ export async function holdBatches(
     SELECT operation, sum(cardinality(keys))::int AS records FROM moved GROUP BY operation`;
 }
 
-/** The row of `held` is a deactivation whose row is gone: only a whole plan decides about it. */
+/** SQL: the row of `held` is a deactivation of a deleted row. Only a full plan decides about it. */
 const IS_GONE = sql`(operation IS NOT DISTINCT FROM 'retire' AND EXISTS (SELECT FROM slotsync.records AS r
   WHERE r.stream = held.stream AND r.local_key = held.local_key AND r.gone_since IS NOT NULL))`;
 
 /**
- * Deletes the rows that a plan has replaced: after a whole plan all that were written before it began to read, after another
- * one those of its own keys. Call it when the plan has held what it holds. Returns how many there were.
+ * Deletes held rows that a plan has replaced. A full plan replaces all rows older than its start, other plans replace
+ * the rows of their keys. Must be called after the plan has stored what it holds. Returns the number of deleted rows.
  */
 export async function releaseReplaced(
   tx: Queries,
@@ -81,8 +82,8 @@ export async function releaseReplaced(
 }
 
 /**
- * Brings the gates of a stream in line with the keys they keep: those of `closed` are closed or go on, and one that keeps no
- * key is open, so its row goes. A rejection ends when the keys have changed. Returns those of `closed` that are rejected still.
+ * Updates the gates of a stream to match the held keys. Gates of `closed` are closed, and gates without keys are
+ * deleted. A rejection ends if the keys have changed. Returns the gates of `closed` that remain rejected.
  */
 export async function recountGates(
   tx: Queries,
@@ -133,7 +134,6 @@ const REJECTED_STILL = (isSame: SQL, name: string) => sql`
   rejected_at = CASE WHEN ${isSame} THEN ${sql.raw(name)}.rejected_at END,
   rejected_by = CASE WHEN ${isSame} THEN ${sql.raw(name)}.rejected_by END`;
 
-/** A held key, as people see it. */
 export interface HeldKey {
   stream: string;
   localKey: string;
@@ -145,7 +145,7 @@ export interface HeldKey {
 
 const HELD_KEY = sql.raw('stream, local_key AS "localKey", operation, gate, reason, since');
 
-/** A page of the keys that one gate keeps back, in the order of the keys: at most `limit`, from the first one after `after`. */
+/** Returns a page of the keys that one gate holds, ordered by key: at most `limit` keys, beginning after `after`. */
 export function listHeldKeys(
   db: Queries,
   { stream, operation, reason }: Pick<ClosedGate, 'operation' | 'reason'> & { stream: string },
@@ -158,7 +158,7 @@ export function listHeldKeys(
     ORDER BY local_key LIMIT ${limit}`;
 }
 
-/** The keys, of these of a stream, that are held. */
+/** Returns those of these keys that are held, by key. */
 export async function findHeld(
   db: Queries,
   stream: string,
@@ -170,7 +170,7 @@ export async function findHeld(
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 
-/** The digest of the keys that a run has planned for an operation of a stream, as a gate would have it. */
+/** Returns the digest of keys that a run has planned for an operation, comparable to the digest of a gate. */
 export async function digestPlanned(
   db: Queries,
   { runId, stream, operation }: { runId: number; stream: string; operation: LimitedOperation },

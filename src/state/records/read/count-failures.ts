@@ -1,5 +1,5 @@
-// Records that are not in sync, counted for the list of causes: those that wait for no other record, and those that are
-// waited for.
+// Counts records that are not in sync, for the list of causes. Records that wait for another record are counted at the
+// record for which they wait.
 import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../../text/sql-text.js';
 import { query, type Queries } from '../../database.js';
@@ -9,24 +9,22 @@ import { IS_SENT_AGAIN } from './count-records.js';
 import { isWanted, NOT_IN_SYNC, SINCE, type FailureFilter } from './failure-filter.js';
 import { recordName, type RecordKey } from '../outcome-types.js';
 
-/** A record (named r) waits for another record. */
+/** SQL: record `r` waits for another record. */
 const WAITS = sql`r.waits_for IS NOT NULL`;
 
-/** Records of one stream that wait for no other, with the same status and code. */
+/** Records of one stream with the same status and error code, without records that wait for another record. */
 export interface FailureGroup {
   stream: string;
   status: RecordStatus;
   code: string | null;
   records: number;
-  /** How many of them the filter names. */
   matching: number;
-  /** How many of the failed ones are in the inbox to be sent again. */
+  /** Number of failed records that are in the inbox, to be sent again. */
   inInbox: number;
-  /** Different messages. */
   messages: number;
   attempts: number;
   since: Date;
-  /** The first keys, those that the filter names before the others. */
+  /** First keys in alphabetical order, beginning with keys that match the filter. */
   keys: string[];
 }
 
@@ -53,16 +51,16 @@ export async function countFailures(
     FROM counted AS c`;
 }
 
-/** A record that is waited for, and the records of one stream that wait for it directly. */
+/** Record for which other records wait directly. The waiting records are counted for one stream. */
 export interface WaitedFor extends RecordKey {
-  /** Null: the state has no record of the key. */
+  /** Null if the state has no record of the key. */
   status: RecordStatus | null;
   code: string | null;
-  /** The record that it waits for itself. */
+  /** Record for which this record itself waits. */
   waitsFor: RecordKey | null;
   waitingStream: string;
   waiting: number;
-  /** How many of them the filter names. */
+  /** Number of the waiting records that match the filter. */
   matching: number;
   since: Date;
 }
@@ -85,7 +83,7 @@ export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise
         WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
 }
 
-/** The codes of records that are not in sync. */
+/** Returns all error codes of records that are not in sync. */
 export async function listFailureCodes(db: Queries): Promise<string[]> {
   const rows = await query<{ code: string }>(db)`
     SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
@@ -93,7 +91,7 @@ export async function listFailureCodes(db: Queries): Promise<string[]> {
   return rows.map(({ code }) => code);
 }
 
-/** Why these records are not in sync, by `recordName`. */
+/** Returns the error messages of these records, by `recordName`. */
 export async function readMessages(
   db: Queries,
   wanted: readonly RecordKey[],

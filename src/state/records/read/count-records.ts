@@ -1,11 +1,10 @@
-// How many records there are: by status, not in sync, at the service.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, WAS_SENT } from '../record-state.js';
 import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failure-filter.js';
 
-/** A record (named r) failed, and is in the inbox, for example after an operator's retry. */
+/** SQL: record `r` failed and is in the inbox, for example after an operator's retry. */
 export const IS_SENT_AGAIN = sql`(r.status = 'failed' AND EXISTS (
   SELECT FROM slotsync.changes AS c WHERE c.stream = r.stream AND c.local_key = r.local_key))`;
 
@@ -15,21 +14,21 @@ export interface RecordCount {
   count: number;
 }
 
-/** Records by stream and status, without former objects. */
+/** Counts records by stream and status, without former objects. */
 export async function countRecords(db: Queries): Promise<RecordCount[]> {
   return query<RecordCount>(db)`
     SELECT stream, status, count(*)::int AS count FROM slotsync.records AS r WHERE NOT ${IS_FORMER}
     GROUP BY stream, status ORDER BY stream, status`;
 }
 
-/** Records that are not in sync, those that the filter names. */
+/** Counts the records that are not in sync and match the filter. */
 export async function countUnsettled(db: Queries, filter: FailureFilter = {}): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}`;
   return count;
 }
 
-/** The streams that have records. */
+/** Returns the names of all streams that have records. */
 export async function listRecordedStreams(db: Queries): Promise<string[]> {
   const rows = await query<{ stream: string }>(db)`
     WITH RECURSIVE names AS (
@@ -40,7 +39,7 @@ export async function listRecordedStreams(db: Queries): Promise<string[]> {
   return rows.map(({ stream }) => stream);
 }
 
-/** Whether the service is believed to hold any object of a stream. */
+/** Returns true if the service is assumed to hold an object of the stream. */
 export async function hasAccepted(db: Queries, stream: string): Promise<boolean> {
   const { found } = await queryOne<{ found: boolean }>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records AS r
@@ -48,7 +47,7 @@ export async function hasAccepted(db: Queries, stream: string): Promise<boolean>
   return found;
 }
 
-/** Records of a stream that the service is believed to hold, without retired ones. */
+/** Counts the stream's records whose objects the service is assumed to hold, without retired records. */
 export async function countAccepted(db: Queries, stream: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r
@@ -56,7 +55,7 @@ export async function countAccepted(db: Queries, stream: string): Promise<number
   return count;
 }
 
-/** Records whose objects are checked again, and when the last of them is. */
+/** Counts records whose objects will be read again. `latest` is the time of the last of these checks. */
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
   return queryOne<{ count: number; latest: Date | null }>(db)`
     SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records AS r

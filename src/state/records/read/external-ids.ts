@@ -1,11 +1,11 @@
-// From records to external ids. From external ids to records: owners.ts.
+// Finds external ids of records. owners.ts finds the records of external ids.
 import { query, type Queries } from '../../database.js';
 import { recordName, type RecordKey } from '../outcome-types.js';
 import { HAS_ARRIVED } from '../record-state.js';
 
 /**
- * External ids of the objects that rows refer to, by stream and key of their records: those the service has accepted, and
- * of which nothing is to be decided.
+ * Returns a function that yields the external id of a referenced record. It yields undefined if the service has not
+ * accepted the record, or if an operator must decide about its object.
  */
 export async function readExternalIds(db: Queries, wanted: readonly RecordKey[]) {
   if (wanted.length === 0) return () => undefined;

@@ -1,10 +1,9 @@
-// The records that an operator looks for by a text that may be a key or an external id.
 import { anyOf, query, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { listRecordedStreams } from './count-records.js';
 import type { RecordKey } from '../outcome-types.js';
 
-/** Records of every stream whose key or external id is the text. */
+/** Finds records of all streams whose key or external id equals the text that an operator searches for. */
 export async function findRecords(db: Queries, text: string, limit: number) {
   const streams = await listRecordedStreams(db);
   return query<RecordKey & { externalId: string | null; status: RecordStatus }>(db)`

@@ -1,9 +1,9 @@
-// Objects that no row has since the external id of a record changed: each is kept by a record of its own.
+// Former objects lost their row when the external id of their record changed. A record of its own keeps each.
 import { anyOf, query, queryOne, type Queries } from '../../database.js';
 import type { RecordKey } from '../outcome-types.js';
 import { IS_FORMER } from '../record-state.js';
 
-/** Former objects that nobody has decided about. Of one stream when given. */
+/** Counts former objects about which no operator has decided, optionally of one stream only. */
 export async function countFormerObjects(db: Queries, stream?: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r
@@ -11,7 +11,7 @@ export async function countFormerObjects(db: Queries, stream?: string): Promise<
   return count;
 }
 
-/** Streams with former objects, other than these. */
+/** Returns the streams outside `streams` that have former objects. */
 export async function listOtherFormerStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
   const rows = await query<{ stream: string }>(db)`
     SELECT DISTINCT stream FROM slotsync.records AS r
@@ -19,7 +19,7 @@ export async function listOtherFormerStreams(db: Queries, streams: readonly stri
   return rows.map(({ stream }) => stream);
 }
 
-/** The objects that records of these keys had before, retired ones too, with the record that keeps each. */
+/** Returns former objects of these keys, including retired objects, with the record that keeps each object. */
 export async function listFormerObjects(db: Queries, stream: string, keys: readonly string[]) {
   if (keys.length === 0) return [];
   return query<RecordKey & { externalId: string; formerKey: string; isUndecided: boolean }>(db)`

@@ -1,4 +1,4 @@
-// The records that are not in sync, and why.
+// Lists the records that are not in sync, with the reasons.
 import { sql } from 'drizzle-orm';
 import { query, type Queries, type RowOf } from '../../database.js';
 import type { records } from '../../schema.js';
@@ -10,14 +10,14 @@ import type { RecordKey } from '../outcome-types.js';
 type RecordColumn =
   'externalId' | 'status' | 'errorCode' | 'errorMessage' | 'attempts' | 'runId' | 'updatedAt';
 export interface Failure extends RecordKey, Pick<RowOf<typeof records>, RecordColumn> {
-  /** Since when it is as it is; of one that failed, its last attempt. */
+  /** Time since when the record is in its status. For a failed record, time of the last attempt. */
   since: Date;
   waitsFor: RecordKey | null;
-  /** It failed, and is in the inbox to be sent again. */
+  /** True if the record failed and is in the inbox, to be sent again. */
   isInInbox: boolean;
 }
 
-/** The records that the filter names, by stream and key: so many behind `after`. */
+/** Returns up to `limit` records that match the filter, ordered by stream and key, beginning after `after`. */
 export async function listFailures(
   db: Queries,
   { limit, after, ...filter }: FailureFilter & { limit: number; after?: RecordKey | undefined },

@@ -1,4 +1,4 @@
-// Records that own an object: what was accepted of it last, and whether anything may have been sent since.
+// Reads records that own an object: what the service accepted last, and if anything may have been sent since.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../../database.js';
@@ -6,7 +6,6 @@ import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, MAY_BE_AT_SERVICE } from '../record-state.js';
 import type { RecordKey } from '../outcome-types.js';
 
-/** Hashes as text. */
 export interface OwnerRecord extends RecordKey {
   externalId: string;
   destinationId: string | null;
@@ -14,23 +13,21 @@ export interface OwnerRecord extends RecordKey {
   sourceHash: string | null;
   objectHash: string | null;
   acceptedFields: string | null;
-  /** It keeps an object that no row has since the external id of a record changed: the key of that record. */
+  /** Key of the record that owned this object before its external id changed. Null unless this is a former object. */
   formerKey: string | null;
-  /** The same, and no operator has decided about the object. */
+  /** True if the object is a former object about which no operator has decided. */
   isFormer: boolean;
-  /** The service may hold its object, or is about to: a batch may be writing it. */
+  /** True if the service may hold the object, or if a batch may be sending it. */
   mayBeAtService: boolean;
-  /** No batch is writing it, nothing about it is in doubt, and no late write is waited for. */
+  /** True if no batch is writing the record, the object is not in doubt, and no late write can still be executed. */
   isSettled: boolean;
-  /** Seconds since anything about it was written. */
   quietSeconds: number;
-  /** When that was, by the clock of the database: seconds since 1970. */
+  /** Time of the last change by the clock of the database, in seconds since 1970. */
   writtenSeconds: number;
-  /** The same as text at full precision. */
+  /** Time of the last change as text at full precision. */
   writtenAt: string;
 }
 
-/** Columns of a row of `records` (named r). */
 const OWNER = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
   r.destination_id AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
   r.object_hash AS "objectHash", r.accepted_fields AS "acceptedFields", r.former_key AS "formerKey", ${IS_FORMER} AS "isFormer", ${MAY_BE_AT_SERVICE} AS "mayBeAtService",
@@ -39,7 +36,7 @@ const OWNER = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externa
   extract(epoch FROM r.updated_at)::float8 AS "writtenSeconds",
   r.updated_at::text AS "writtenAt"`;
 
-/** The record that owns each of these objects, by external id. */
+/** Returns the records that own these objects, by external id. */
 export async function readOwners(db: Queries, externalIds: readonly string[]) {
   if (externalIds.length === 0) return new Map<string, OwnerRecord>();
   const rows = await query<OwnerRecord>(db)`
@@ -47,18 +44,18 @@ export async function readOwners(db: Queries, externalIds: readonly string[]) {
   return new Map(rows.map((row) => [row.externalId, row]));
 }
 
-/** The records of these keys that have an external id. */
+/** Returns the records of these keys that own an object. */
 export async function readOwnersByKey(db: Queries, stream: string, keys: readonly string[]) {
   return readByKey(db, sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)}`, keys.length);
 }
 
-/** The records of a stream that have an external id, in the order of their keys: those after `after`, at most `most`. */
+/** Returns up to `most` records of a stream that own an object, ordered by key, beginning after `after`. */
 export async function listOwners(db: Queries, stream: string, after: string | undefined, most: number) {
   const isAfter = after === undefined ? sql`true` : sql`r.local_key > ${after}`;
   return readByKey(db, sql`r.stream = ${stream} AND ${isAfter}`, most);
 }
 
-/** So many records of a stream whose objects are to be as they were accepted last, chosen at random. */
+/** Returns up to `count` random records of a stream in status `synced` that own an object. */
 export async function sampleOwners(db: Queries, stream: string, count: number): Promise<OwnerRecord[]> {
   return query<OwnerRecord>(db)`
     SELECT ${OWNER} FROM slotsync.records AS r
@@ -66,13 +63,10 @@ export async function sampleOwners(db: Queries, stream: string, count: number): 
     ORDER BY random() LIMIT ${count}`;
 }
 
-/** Records read for one number at most. Without a limit PostgreSQL expects hundreds, and compiles the statement (JIT) for 0.1 s. */
+/** Maximum number of records per service id. Without a limit, PostgreSQL expects hundreds and spends 0.1 s on JIT. */
 const MOST_OWNERS = 10;
 
-/**
- * The records whose objects have these numbers at the service, or may have. Each number is looked up in the index; more than ten
- * records of one number are not read.
- */
+/** Returns records whose objects have, or may have, these ids of the service. Uses the index for each id. */
 export async function readOwnersByNumber(db: Queries, numbers: readonly string[]): Promise<OwnerRecord[]> {
   if (numbers.length === 0) return [];
   return query<OwnerRecord>(db)`
@@ -81,7 +75,7 @@ export async function readOwnersByNumber(db: Queries, numbers: readonly string[]
       LIMIT ${MOST_OWNERS}) AS r`;
 }
 
-/** Keys of the records of a stream whose object has this number at the service. */
+/** Returns the keys of a stream's records whose object has this id of the service. */
 export async function listKeysByNumber(
   db: Queries,
   stream: string,

@@ -1,4 +1,5 @@
-// Marks: what a plan or a poll has to know of a record, as one short text. sync/object/decide-operation.ts reads them.
+// Marks: short texts with everything that a plan or a poll needs to know about a record.
+// sync/object/decide-operation.ts parses them.
 import { sql } from 'drizzle-orm';
 import { encodeColumn, escapeColumn } from '../../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../../text/sql-text.js';
@@ -12,10 +13,10 @@ import {
 import { AWAITS_SECOND_ANSWER, WAS_SENT } from '../record-state.js';
 
 /**
- * The mark of a row of `records` (named r), in SQL: of a record that is exactly as accepted its source hash alone;
- * otherwise `status:a|n:hash`, where `a` says that the service may hold the object, with `:gone` behind it when its row
- * was seen to be gone. The common case comes first and costs nothing but its hash. A former object that an operator has
- * not decided about reads as retired: nothing is planned of it.
+ * SQL for the mark of record `r`. The mark of a record in sync is only its source hash, because this is the most
+ * frequent case. Other marks are `status:a:hash` or `status:n:hash`, where `a` means that the service may hold the
+ * object. `:gone` is appended if the row is deleted. A former object without an operator's decision is marked as
+ * retired, so that nothing is planned for it.
  */
 export const MARK = `CASE
     WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL AND r.resend IS NULL
@@ -38,8 +39,8 @@ export const MARK = `CASE
   END`;
 
 /**
- * `(key, mark)` of a stream, or of these keys of it, in the byte order of the key: blocks of COPY lines, latin1. A stream is
- * read over a connection of its own, which is why plans take turns; a few keys need none.
+ * Yields blocks of COPY lines (latin1) with key and mark, ordered by the bytes of the key. A complete stream is read
+ * over a separate connection, so plans take turns. Single `keys` are read over `state.db`.
  */
 export async function* readPlanMarks(
   state: State,

@@ -1,21 +1,21 @@
-// A poll asks of the keys it reads: their records, and what already waits for them.
+// Reads the state of polled keys: their records, and what the inbox and the gates hold of them.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../../database.js';
 import { isExcepted } from '../../exceptions.js';
 import { MARK } from './plan-marks.js';
 
-/** A key that was polled, as the state knows it. */
+/** State of a polled key. */
 export interface PolledRecord {
   localKey: string;
-  /** See plan-marks.ts. Null: there is no record. */
+  /** Mark of the record, see plan-marks.ts. Null if there is no record. */
   mark: string | null;
-  /** It waits in the inbox. */
+  /** True if the key is in the inbox. */
   isWaiting: boolean;
-  /** True while a gate or an exception keeps the record back. */
+  /** True if a gate holds the record or an exception protects it. */
   isHeld: boolean;
 }
 
-/** These keys as the state knows them, by key. */
+/** Returns the state of polled keys, by key. */
 export async function readPolledRecords(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<PolledRecord>(db)`
     WITH wanted AS (

@@ -1,14 +1,13 @@
-// Rows that seem to have another key now: a plan found one gone and a new one with the same values, and no operator has said
-// that they are the same.
+// Rows whose key seems to have changed: a plan found a deleted and a new row with the same values.
 import { query, type Queries } from '../../database.js';
 import type { RenamedRow } from '../gone-rows.js';
 
-/** Who has not renamed by then does not mean to. */
+/** Days for which an unconfirmed rename is offered. Later, the operator probably does not want it. */
 const OFFERED_DAYS = 30;
 
 export type OfferedRename = RenamedRow & { stream: string };
 
-/** The latest ones whose former row is still gone and whose new one is not. Of one stream, and gone since a time, when given. */
+/** Returns unconfirmed renames, latest first. Optionally of one stream, or of rows deleted after `since`. */
 export async function listRenamedRows(db: Queries, stream?: string, since?: Date): Promise<OfferedRename[]> {
   return query<OfferedRename>(db)`
     SELECT r.stream, r.local_key AS "from", r.renamed_to AS "to"

@@ -1,41 +1,37 @@
-// Says of a state where every record is in sync whether there are any, and whether everything was sent.
+// Tells if the state has records and if everything was sent. Used when no record has failed.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../../database.js';
 import { readRestored, type Restored } from '../../restored-databases.js';
 import { isFrozen } from '../../freezes.js';
 import type { DueReason } from '../../schema.js';
 
-/** A stream that needs a whole sync, and since when. */
 export interface DueStream {
   stream: string;
   since: Date;
   reason: DueReason;
 }
 
-/** Nothing is known at all when `isPlanned` is false and there is no record. */
 export interface Knowledge {
   hasRecords: boolean;
-  /** A plan has read all of a stream. */
   isPlanned: boolean;
-  /** Records that unfinished runs have planned and not sent yet, the latest run first. */
+  /** Number of planned but unsent records of each unfinished run, latest run first. */
   underWay: { runId: number; records: number }[];
-  /** Keys that gates keep back. */
   held: number;
-  /** Objects of records that a verify saw to hold something else than was accepted, and that nothing has mended since. */
+  /** Number of objects found to differ from the last accepted write and not repaired since. */
   drifting: number;
-  /** Streams that are due, without those of an unfinished whole sync and those that are frozen. */
+  /** Due streams, except frozen streams and streams of an unfinished full sync. */
   due: DueStream[];
-  /** The state was restored: what was sent since its backup is not known. Null: it was not, or a verify has compared all. */
+  /** Set if the state was restored from a backup, so that later writes are unknown. Null after a full verify. */
   restored: Restored | null;
 }
 
-/** Answers for a stream, or for all. `configured`: no other stream is due, because no run plans it. */
+/** Reads the facts about one stream, or about all. No run plans streams outside `configured`, so they are not due. */
 export async function readKnowledge(
   db: Queries,
   { stream, configured }: { stream?: string | undefined; configured?: readonly string[] | undefined } = {},
 ): Promise<Knowledge> {
   const isOf = (column: string) => (stream === undefined ? sql`true` : sql`${sql.raw(column)} = ${stream}`);
-  // Repairs say nothing of rows.
+  // Held repairs are not counted, because they are not about rows.
   const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned' | 'held' | 'drifting'>>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records WHERE ${isOf('stream')}) AS "hasRecords",
       EXISTS (SELECT FROM slotsync.streams WHERE planned_at IS NOT NULL AND ${isOf('stream')}) AS "isPlanned",

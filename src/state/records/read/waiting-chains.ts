@@ -1,4 +1,4 @@
-// The records that others wait for, and those that they wait for themselves, up to the ends of these chains.
+// Follows chains of records that wait for each other, up to the record at the end of each chain.
 import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../../text/sql-text.js';
 import { query, type Queries } from '../../database.js';
@@ -6,20 +6,19 @@ import type { RecordStatus } from '../../schema.js';
 import { UNSETTLED, waitsFor } from '../record-state.js';
 import { recordName, type RecordKey } from '../outcome-types.js';
 
-/** A record that is waited for. */
 export interface ChainLink extends RecordKey {
-  /** Null: the state has no record of the key. */
+  /** Null if the state has no record of the key. */
   status: RecordStatus | null;
   code: string | null;
   message: string | null;
   waitsFor: RecordKey | null;
 }
 
-/** Looked up one by one: a join would read every record. */
+/** Looks up each record separately, because a join would read the whole table. */
 const RECORD_OF_KEY = sql`LATERAL (SELECT * FROM slotsync.records AS waited
   WHERE waited.stream = w.stream AND waited.local_key = w.local_key LIMIT 1) AS r`;
 
-/** These records and, once each, all that they wait for, also through others. */
+/** Returns these records and, once each, all records for which they wait directly or indirectly. */
 export async function readChainLinks(db: Queries, records: readonly RecordKey[]): Promise<ChainLink[]> {
   if (records.length === 0) return [];
   const streams = arrayLiteral(records.map(({ stream }) => stream));
@@ -39,7 +38,7 @@ export async function readChainLinks(db: Queries, records: readonly RecordKey[])
 
 export type Waiting = Awaited<ReturnType<typeof readWaiting>>;
 
-/** The records that wait for this key, by stream, the most first: how many, since when, and the key of one. */
+/** Counts the records that wait for this key, by stream, largest number first. `example` is the key of one record. */
 export function readWaiting(db: Queries, key: RecordKey) {
   return query<{ stream: string; records: number; since: Date | null; example: string }>(db)`
     SELECT r.stream, count(*)::int AS records, min(r.waits_since) AS since, min(r.local_key) AS example
@@ -47,18 +46,17 @@ export function readWaiting(db: Queries, key: RecordKey) {
     GROUP BY r.stream ORDER BY records DESC, r.stream`;
 }
 
-/** The end of chains of waiting. */
+/** Record at the end of chains of waiting records. */
 export interface End extends RecordKey {
-  /** `absent`: the state has no record of the key; `cycle`: records that wait for each other, the key is that of one. */
+  /** `absent`: the state has no record of the key. `cycle`: records wait for each other. The key is that of one. */
   status: RecordStatus | 'absent' | 'cycle';
   code: string | null;
-  /** The records that are the end: several in a cycle. */
   members: readonly RecordKey[];
 }
 
 type Link = Omit<ChainLink, 'message'>;
 
-/** Finds the end of a record's chain, and the number of steps to it. The chains are to be whole. */
+/** Returns a function that finds the end of a record's chain and the steps to it. Throws if `links` lacks a record. */
 export function createFollower(links: readonly Link[]) {
   const byName = new Map(links.map((link) => [recordName(link), link]));
   const places = new Map<string, { end: End; steps: number }>();
