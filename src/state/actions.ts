@@ -1,32 +1,31 @@
-// Who did what, when and why: an operator's decision is asked about months later. What happened automatically is not here.
+// Log of operators' actions: who did what, when and why. Automatic events are not logged here.
 import { and, desc, eq, gte, lt } from 'drizzle-orm';
 import { UsageError } from '../errors/errors.js';
 import type { Queries } from './database.js';
 import type { RecordKey } from './records/outcome-types.js';
 import { actions, type ActedVia, type OperatorAction } from './schema.js';
 
-/** The person who acts. */
 export interface Actor {
-  /** Null: nobody is named. */
+  /** Name of the operator. Null if unknown. */
   by: string | null;
   via: ActedVia;
   reason?: string | undefined;
 }
 
-/** The object of an action. */
+/** Run, stream or records that an action is about. */
 export interface ActionSubject {
   runId?: number | undefined;
-  /** Streams, numbers and keys, for people. */
+  /** Streams, numbers and keys, as text for people. */
   subject?: string | undefined;
 }
 
 export type NotedAction = typeof actions.$inferSelect;
 
-/** Keys that are named one by one. */
+/** Maximum number of keys that the text about an action names. */
 const MOST_KEYS = 5;
 export const LONGEST_REASON = 1000;
 
-/** A reason as it is noted; undefined: none was given. Throws UsageError when it is too long. */
+/** Returns the trimmed reason of an action, or undefined if the text is empty. Throws UsageError if it is too long. */
 export function requireReason(text: string | undefined): string | undefined {
   const reason = text?.trim().replaceAll('\0', '');
   if ((reason?.length ?? 0) > LONGEST_REASON)
@@ -36,7 +35,7 @@ export function requireReason(text: string | undefined): string | undefined {
   return reason || undefined;
 }
 
-/** Notes what an operator did. Call it in the transaction that does it. */
+/** Logs an operator's action. Must be called in the transaction that performs the action. */
 export async function noteAction(
   tx: Queries,
   { by, via, reason }: Actor,
@@ -47,8 +46,8 @@ export async function noteAction(
 }
 
 /**
- * Does what an operator asked for and notes it, in one transaction. `subjectOf` says of the result what it was about; of
- * `undefined` nothing is noted, because nothing was done.
+ * Performs an operator's action and logs it in one transaction. `subjectOf` derives the logged subject from the result.
+ * If it returns undefined, nothing was done and nothing is logged.
  */
 export async function actAs<T>(
   db: Queries,
@@ -64,10 +63,9 @@ export async function actAs<T>(
   });
 }
 
-/** The subjects of an action on several runs. */
 export const toRuns = (ids: readonly number[]): ActionSubject[] => ids.map((runId) => ({ runId }));
 
-/** The subjects of an action on records, one for each stream: `rooms 'R1', 'R2' and 10 more`. */
+/** Describes the records of an action, one subject for each stream. Example: `rooms 'R1', 'R2' and 10 more`. */
 export function toRecords(keys: readonly RecordKey[]): ActionSubject[] {
   const streams = [...new Set(keys.map(({ stream }) => stream))];
   return streams.map((name) => {
@@ -84,7 +82,7 @@ interface ActionFilter {
   limit: number;
 }
 
-/** The newest first. */
+/** Returns up to `limit` actions, newest first. */
 export async function listActions(
   db: Queries,
   { runId, from, to, limit }: ActionFilter,

@@ -1,11 +1,10 @@
-// Alerts and the messages about them. An alert is open once for each cause; whoever sends a message claims it first, by
-// moving the time of its next attempt: claimMessages says when a message is sent again.
+// Alerts and their messages. At most one alert of a cause is open. A process claims a message before sending it, by
+// moving the time of the next attempt forward.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
 import type { AlertCondition, AlertEvent, AlertText, alerts } from './schema.js';
 
-/** A cause that is there now. */
 export interface AlertCause {
   cause: string;
   condition: AlertCondition;
@@ -14,18 +13,16 @@ export interface AlertCause {
 
 export type Alert = RowOf<typeof alerts>;
 
-/** A message to be sent now. */
 export interface DueMessage {
   id: number;
-  /** Names the evaluation that decided on it: the microsecond of its transaction. */
+  /** Start of the transaction that created the message, in microseconds since 1970. Identifies the evaluation. */
   decidedAt: string;
   event: AlertEvent;
-  /** The addresses that miss it; null: nobody has it. */
+  /** Addresses that have not received the message. Null if no address has received it. */
   missing: string[] | null;
   alert: Alert;
 }
 
-/** An open alert, with what became of its messages by channel. */
 export interface OpenAlert extends Alert {
   messages: {
     channel: string;
@@ -36,11 +33,11 @@ export interface OpenAlert extends Alert {
   }[];
 }
 
-/** An alert of another condition, or a message, that could not be sent for this long is not tried any more. */
+/** Days after which an unsent message is no longer tried. */
 const TRY_DAYS = 3;
 const WIDEST_GAP_MINUTES = 60;
 
-/** Opens an alert unless one of the same cause is open, with a message to each channel. Its id, if it was opened. */
+/** Opens an alert with a message to each channel, unless one of the same cause is open. Returns its id if opened. */
 export async function openAlert(
   db: Queries,
   { cause, condition, message }: AlertCause,
@@ -59,14 +56,14 @@ export async function openAlert(
   return row?.id;
 }
 
-/** Adds a message to each channel, for an open alert that has none: whoever opened it knew no channel. */
+/** Creates messages for an open alert that has none, because its process had no channels configured. */
 export async function addMessages(db: Queries, id: number, channels: readonly string[]): Promise<void> {
   await query(db)`
     INSERT INTO slotsync.alert_messages (alert_id, channel, event)
     SELECT ${id}::bigint, channel, 'opened' FROM jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
 }
 
-/** Notes whether the cause of an open alert is there: it may come back before the alert is over. */
+/** Stores if the cause of an open alert still exists. It may return before the alert recovers. */
 export async function noteCause(db: Queries, id: number, isThere: boolean): Promise<void> {
   await query(db)`
     UPDATE slotsync.alerts SET gone_since = CASE WHEN NOT ${isThere} THEN now() END
@@ -74,8 +71,8 @@ export async function noteCause(db: Queries, id: number, isThere: boolean): Prom
 }
 
 /**
- * Ends an alert when its cause has been gone for this long, with a message to each channel that has, or was to have, one about
- * its beginning, and to `channels`. That one is not sent any more where it was not yet: the one about its end says everything.
+ * Closes an alert whose cause has been absent for `afterMinutes`, with a message to `channels` and each channel of the
+ * alert. Unsent messages about the opening are deleted, because the new message contains everything.
  */
 export async function recoverAlert(
   db: Queries,
@@ -102,11 +99,10 @@ export async function recoverAlert(
     WHERE m.alert_id = r.id AND m.event = 'opened' AND m.sent_at IS NULL`;
 }
 
-/** The open alerts, the oldest first. */
 export const listOpenAlerts = (db: Queries): Promise<OpenAlert[]> =>
   listAlerts(db, sql`recovered_at IS NULL AND condition <> 'nightly_run'`);
 
-/** Nightly runs of which a channel has not taken the start or the end, although it was tried. */
+/** Returns alerts of nightly runs whose start or end could not be sent to a channel so far. */
 export const listUnsentNightly = (db: Queries): Promise<OpenAlert[]> =>
   listAlerts(
     db,
@@ -125,8 +121,8 @@ function listAlerts(db: Queries, isMeant: SQL): Promise<OpenAlert[]> {
 }
 
 /**
- * Claims what is due for a channel: it is due again after a minute, then after gaps that double up to an hour, unless it is
- * noted as sent. So a message that was claimed by a process that died is sent by another.
+ * Claims the due messages of a channel. A claimed message is due again after one minute, then after doubling intervals
+ * of up to an hour, so that another process sends it if this process dies.
  */
 export async function claimMessages(db: Queries, channel: string, limit: number): Promise<DueMessage[]> {
   const rows = await query<
@@ -155,15 +151,16 @@ export async function claimMessages(db: Queries, channel: string, limit: number)
 }
 
 /**
- * Notes how the sending of claimed messages ended. `problem`: why they were not sent; null: they were. `missing`: the
- * addresses that miss them, where others have them.
+ * Stores the result of sending claimed messages. `problem` is the error, or null on success. `missing` lists addresses
+ * that failed although others succeeded.
  */
 export async function noteAttempt(
   db: Queries,
   ids: readonly number[],
   { problem, missing }: { problem: string | null; missing: readonly string[] | null },
 ): Promise<void> {
-  // Messages that another process has sent meanwhile count. In the order in which an evaluation ends alerts: no deadlock.
+  // Skips messages that another process has sent meanwhile. Locks in the same order as closing an alert, to prevent
+  // deadlocks.
   await query(db)`
     UPDATE slotsync.alert_messages SET error = ${problem}, missing = ${missing && arrayLiteral(missing)}::text[],
       sent_at = CASE WHEN ${problem === null} THEN now() END

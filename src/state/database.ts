@@ -1,4 +1,4 @@
-// The state database: one client, typed tables, and one place where its failures are named.
+// Connection to the state database: one client, typed tables, and the translation of errors to SlotsyncError.
 import { Column, is, sql, type Query, type SQL } from 'drizzle-orm';
 import {
   PgDatabase,
@@ -22,14 +22,13 @@ import { inTransaction, type Transaction } from '../connections/transactions.js'
 import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 
-/** Longer than a statement of a large state takes, such as one over a million held records. */
+/** Statement timeout. Exceeds the longest statement of a large state, such as one over a million held records. */
 const STATEMENT_SECONDS = 600;
-/** For a statement over all rows of a table. */
+/** Statement timeout for statements that read all rows of a table. */
 export const LONG_STATEMENT_SECONDS = 1800;
 
-/** Numbers of types in PostgreSQL. */
 const TIMESTAMPTZ = 1184;
-/** The lists that statements of the state answer, and what their elements are: text, names, and numbers of three types. */
+/** OIDs of array types that queries return (text, name, three integer types), and parsers of their elements. */
 const ARRAYS: readonly (readonly [type: number, element: (text: string) => unknown])[] = [
   [1009, String],
   [1003, String],
@@ -38,14 +37,14 @@ const ARRAYS: readonly (readonly [type: number, element: (text: string) => unkno
   [1022, Number],
 ];
 
-/** A database or an open transaction in it. Whatever fails throws a SlotsyncError `state_…`. */
+/** Database or open transaction. All of its failures throw a SlotsyncError with a code `state_…`. */
 export type Queries = PgDatabase<PostgresJsQueryResultHKT>;
 
 export type State = ReturnType<typeof openState>;
 
 /**
- * Opens the state; `duty` is what the server lists its connections by. Nothing connects before the first query. Transactions wait for a free connection, so none may wait
- * inside for a query outside of it.
+ * Opens the state. It connects at the first query. `duty` is part of the connection's `application_name`. A transaction
+ * must not wait for a query outside of it, because transactions may occupy all connections.
  */
 export function openState({
   url,
@@ -56,13 +55,13 @@ export function openState({
   url: SettingText;
   connections?: number;
   duty?: string;
-  /** How long a statement may take. The connection counts as silent a minute later. */
+  /** Maximum duration of a statement. One minute later, the client treats the connection as broken. */
   statementSeconds?: number;
 }) {
   const answerWithinMs = (statementSeconds + 60) * 1000;
   const client = connectPostgres(url, duty, { max: connections }, { answerWithinMs });
   for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
-  // A statement that needs microseconds asks for ::text.
+  // A Date has milliseconds. Queries that need microseconds select `::text`.
   client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);
   const db = queriesOver(client, answerWithinMs);
   const copies = openCopies(() => connectPostgres(url, 'plan', {}, { answerWithinMs: LONG_ANSWER_MS }));
@@ -70,7 +69,7 @@ export function openState({
     db,
     client,
     url,
-    /** The lines of `COPY … TO STDOUT` in blocks, read over a connection beside those of the queries. */
+    /** Yields the lines of `COPY … TO STDOUT` in blocks, read over a separate connection. */
     async *copy(statement: string): AsyncGenerator<string[]> {
       try {
         yield* copies.read(statement);
@@ -78,19 +77,17 @@ export function openState({
         throw asStateError(error);
       }
     },
-    /** Connects for the next `copy`. */
     prepareCopy: copies.prepare,
     close: async () => void (await Promise.all([client.end({ timeout: 2 }), copies.close()])),
   };
 }
 
-/** No statement can hold this character otherwise. */
+/** Marks parameters in a statement. No statement can contain this character otherwise. */
 const MARK = '\0';
 
 /**
- * Statements are sent with their parameters as literals of unknown type, of which the server decides as it does of parameters.
- * Without prepared statements the driver would first ask it for the types, which is a round trip for each statement, and nothing
- * could be sent behind it meanwhile. So drizzle marks the places of parameters unmistakably.
+ * Inserts parameters as literals of unknown type, whose types PostgreSQL infers. With real parameters, the driver would
+ * first ask for their types. That costs a round trip for each statement and prevents pipelining.
  */
 class Dialect extends PgDialect {
   override escapeParam(at: number): string {
@@ -104,7 +101,6 @@ function writeParameters({ sql: statement, params }: Query): string {
   return statement.replace(PARAMETER, (_, at: string) => literals[Number(at)] ?? 'NULL');
 }
 
-/** A parameter as drizzle's columns and our statements give it. */
 type Value = string | number | bigint | boolean | null | undefined;
 
 const PARAMETER = new RegExp(`${MARK}(\\d+)${MARK}`, 'g');
@@ -112,32 +108,31 @@ const PARAMETER = new RegExp(`${MARK}(\\d+)${MARK}`, 'g');
 function literalOf(value: Value): string {
   if (value === null || value === undefined) return 'NULL';
   const text = String(value);
-  // It would end the statement in the middle.
+  // The character would end the statement.
   if (text.includes(MARK)) throw Object.assign(new Error('a text has the character 0'), { code: NO_TEXT });
   return quoteLiteral(text);
 }
 
-/** PostgreSQL's code of a text that it cannot store. */
+/** SQLSTATE of a text that PostgreSQL cannot store. */
 const NO_TEXT = '22021';
 
 type Sending = Pick<postgres.Sql, 'unsafe'>;
 
-/** The place where statements are sent: any connection of a client, or a transaction. */
+/** Target of statements: any connection of a client, or a transaction. */
 interface Place {
   send<T>(statement: (sql: Sending) => PromiseLike<T>): Promise<T>;
   begin<T>(work: (inner: Transaction) => Promise<T>): Promise<T>;
 }
 
 /**
- * The limits of a transaction at the server. One that rests for longer is ended, because its connection may be closed without
- * the server's hearing of it: otherwise its locks would stay for hours. A statement ends a minute before the client takes the
- * connection for silent, so that its failure has a reason. Nothing that counts as a query, before which a transaction may
- * still choose its isolation level.
+ * Returns the statement that limits a transaction at the server. An idle transaction ends after a minute, because its
+ * client may be gone unnoticed and its locks would remain for hours. The statement timeout is a minute shorter than the
+ * client's, so that the failure has a reason. `SET LOCAL` is no query, so the isolation level can still be set.
  */
 const limitTransaction = (answerWithinMs: number) =>
   `SET LOCAL idle_in_transaction_session_timeout = '1min'; SET LOCAL statement_timeout = ${answerWithinMs - 60_000}`;
 
-/** drizzle's queries over a client. drizzle's own session would throw errors that hold the statement and its values. */
+/** Returns a Drizzle database over a client. Drizzle's own session would throw errors that contain values. */
 export function queriesOver(client: postgres.Sql, answerWithinMs = LONG_ANSWER_MS): Queries {
   const limits = limitTransaction(answerWithinMs);
   const session = new Session({
@@ -145,7 +140,7 @@ export function queriesOver(client: postgres.Sql, answerWithinMs = LONG_ANSWER_M
     begin: (work) =>
       waitWhileFull(() =>
         inTransaction(client, (tx) => {
-          // Not waited for: it is sent together with the first statement.
+          // Not awaited, so that the driver sends this statement together with the first one.
           tx.send((within) => within.unsafe(limits)).catch(() => undefined);
           return work(tx);
         }),
@@ -154,7 +149,6 @@ export function queriesOver(client: postgres.Sql, answerWithinMs = LONG_ANSWER_M
   return new PgDatabase(dialect, session, undefined);
 }
 
-/** Sends statements, and names their failures. */
 class Session extends PgSession<PostgresJsQueryResultHKT> {
   readonly #place: Place;
 
@@ -175,7 +169,7 @@ class Session extends PgSession<PostgresJsQueryResultHKT> {
     });
   }
 
-  /** Names a failure of the transaction itself. An error of the work passes unchanged. */
+  /** Runs a transaction. Translates its own failures to SlotsyncError, but not errors that `work` throws. */
   override async transaction<T>(
     work: (tx: OpenTransaction) => Promise<T>,
     config?: PgTransactionConfig,
@@ -224,7 +218,6 @@ class Statement<T extends PreparedQueryConfig> extends PgPreparedQuery<T> {
   }
 }
 
-/** A row of a typed query, whose fields are columns and expressions. */
 function toObject(fields: SelectedFieldsOrdered, row: readonly unknown[]) {
   const values = fields.map(({ path, field }, at) => {
     const value = row[at];
@@ -233,24 +226,24 @@ function toObject(fields: SelectedFieldsOrdered, row: readonly unknown[]) {
   return Object.fromEntries(values) as Record<string, unknown>;
 }
 
-/** PostgreSQL's code of a statement that took too long, or that somebody has cancelled. */
+/** SQLSTATE of a statement that was cancelled, by a timeout or by a person. */
 const CANCELLED = '57014';
 
-/** PostgreSQL's codes of failures that an operator mends: each has a remedy of its own. */
+/** SQLSTATEs of failures that an operator can correct, with our error codes, which have their own remedies. */
 const OWN_CODES: Readonly<Record<string, ErrorCode>> = {
   42501: 'state_rights',
   25006: 'state_read_only',
   [CANCELLED]: 'state_timeout',
 };
 
-/** Whether a statement of the state names a table that is not there. */
+/** Returns true if a statement failed because a table does not exist. */
 export const isNoTable = (error: unknown) =>
   error instanceof SlotsyncError && error.facts['sqlstate'] === '42P01';
 
-/** The failure as a SlotsyncError `state_…`. `statement`: where it is known. */
+/** Translates a failure to a SlotsyncError with a code `state_…`. `statement` is the failed statement, if known. */
 export function asStateError(thrown: unknown, statement = ''): unknown {
   if (thrown instanceof SlotsyncError) return thrown;
-  // drizzle wraps the driver's error in one whose message holds the parameters.
+  // Drizzle wraps the driver's error in an error whose message contains the parameters.
   const error = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   const code = codeOf(error);
   const fault = readConnectionFault(error);
@@ -263,7 +256,7 @@ export function asStateError(thrown: unknown, statement = ''): unknown {
   );
 }
 
-/** The kind of a statement and its tables, such as `UPDATE of runs, batches`. It holds no value. */
+/** Returns the kind and tables of a statement, without values. Example: `UPDATE of runs, batches`. */
 function describeStatement(statement: string): string {
   const [kind = 'SELECT'] =
     /\b(INSERT|UPDATE|DELETE)(?=( INTO| FROM)?\s+"?slotsync\b)/i.exec(statement) ?? [];
@@ -271,28 +264,28 @@ function describeStatement(statement: string): string {
   return [kind.toUpperCase(), [...new Set(tables)].join(', ')].filter(Boolean).join(' of ');
 }
 
-/** Runs a statement: `query<Row>(db)\`SELECT …\``. The rows are as it names its columns. */
+/** Executes a statement: `query<Row>(db)\`SELECT …\``. Its column aliases name the fields of a row. */
 export function query<T>(db: Pick<Queries, 'execute'>) {
   return async (strings: TemplateStringsArray, ...values: unknown[]) =>
     (await db.execute(sql(strings, ...values))) as unknown as T[] & { count: number };
 }
 
 /**
- * Runs statements as one transaction in a single round trip, which keeps no connection from others, and returns the rows of
- * each that answers any: SELECT, or with RETURNING. PostgreSQL carries out what one message holds as a whole or not at all.
- * None may need what another one answers.
+ * Executes statements as one transaction in a single round trip. Returns the rows of each statement that has rows. No
+ * statement can use the result of another.
  */
 export async function queryTogether(
   db: Pick<Queries, 'execute'>,
   statements: readonly SQL[],
 ): Promise<Record<string, unknown>[][]> {
   if (statements.length === 0) return [];
-  // The driver has one answer for statements without rows and the one before them: the first has rows, and is left out.
+  // The driver merges a result without rows into the previous result. The leading `SELECT` avoids that for the first
+  // statement, and its result is removed.
   const answers = (await db.execute(sql.join([sql`SELECT`, ...statements], sql.raw(';\n')))) as unknown;
   return 'command' in (answers as object) ? [] : (answers as Record<string, unknown>[][]).slice(1);
 }
 
-/** Runs a statement that always answers one row, as aggregates do. */
+/** Executes a statement that always returns one row, such as an aggregate. */
 export function queryOne<T>(db: Pick<Queries, 'execute'>) {
   return async (...statement: Parameters<ReturnType<typeof query<T>>>) => {
     const [row] = await query<T>(db)(...statement);
@@ -301,23 +294,25 @@ export function queryOne<T>(db: Pick<Queries, 'execute'>) {
   };
 }
 
-/** The time by which everything in the state is dated and due, since the clocks of hosts differ. In a transaction: its beginning. */
+/** Returns the database's time, which dates everything in the state. In a transaction, this is its start. */
 export async function readClock(db: Pick<Queries, 'execute'>): Promise<Date> {
   return (await queryOne<{ now: Date }>(db)`SELECT now() AS now`).now;
 }
 
-/** How long ago it was, by the clock of this host that dated it: an interval that is right also where the clock is not. */
+/**
+ * Returns the age of a time as an interval. Both times are by this host's clock, so the age is correct even if the
+ * clock is wrong.
+ */
 export const agoOf = (time: Date, now = Date.now()) => `${Math.max(0, now - time.getTime())} milliseconds`;
 
 /**
- * `= ANY (…)` of these texts or numbers. The planner sees how many there are and takes the index; for `IN (SELECT …)` over
- * a JSON list it would read the whole table.
+ * Returns `ANY (…)` for a list of values, for which PostgreSQL uses the index. For `IN (SELECT …)` over a JSON list, it
+ * would scan the table.
  */
 export function anyOf(values: readonly (string | number)[], type: 'text' | 'bigint' = 'text'): SQL {
   return sql`ANY (${arrayLiteral(values.map(String))}::${sql.raw(type)}[])`;
 }
 
-/** The rows of a table as `query` reads them: hashes are cast to text. */
 export type RowOf<Table extends { $inferSelect: object }> = {
   [Column in keyof Table['$inferSelect']]: ReadAs<Table['$inferSelect'][Column]>;
 };

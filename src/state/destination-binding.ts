@@ -1,6 +1,5 @@
-// The service and organization that this state belongs to. A production key must never meet the state of a test environment:
-// what was accepted would be wrong for every record. The state is bound once it knows something of the service, so what was
-// typed wrong before can be corrected.
+// Binds the state to a service and an organization, because with another one all accepted values would be wrong. The
+// binding is final as soon as the state has facts from the service. Until then, settings can be corrected.
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'drizzle-orm';
@@ -15,8 +14,8 @@ type BoundDestination = typeof destination.$inferSelect;
 export type Binding = Pick<BoundDestination, 'baseUrl' | 'organizationId' | 'region'>;
 
 /**
- * Notes this destination in a state that knows of no service yet, or confirms it. Returns the state's id. Throws UsageError
- * where another one is bound, or is noted and a process is at work.
+ * Binds a state without facts from a service to this destination, or confirms the binding. Returns the state's id.
+ * Throws UsageError if the state is bound elsewhere, or a process is working with another destination.
  */
 export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding): Promise<string> {
   const { baseUrl, organizationId, region } = wanted;
@@ -24,7 +23,7 @@ export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding
   const first = sql`
     INSERT INTO slotsync.destination (base_url, organization_id, region)
     VALUES (${baseUrl}, ${organizationId}, ${region}) ON CONFLICT DO NOTHING`;
-  // Waits for a process that binds the state to another one just now.
+  // The lock waits for a process that is binding the state now.
   const known = sql`
     SELECT base_url AS "baseUrl", organization_id AS "organizationId", state_id AS "stateId"
     FROM slotsync.destination FOR UPDATE`;
@@ -44,7 +43,7 @@ export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding
   });
 }
 
-/** The bound destination; undefined when nothing is bound yet. Throws UsageError when it is another than wanted. */
+/** Returns the destination if it is finally bound. Throws UsageError if another destination is bound. */
 export async function confirmDestination(
   state: State,
   wanted: Binding,
@@ -56,7 +55,7 @@ export async function confirmDestination(
 }
 
 /**
- * Throws `destination_changed` where the state was bound to another destination while this process, taken for ended, slept.
+ * Throws `destination_changed` if the state was bound elsewhere, which is possible while this process is suspended.
  */
 export async function requireBinding(state: Pick<State, 'db'>, wanted: Binding): Promise<void> {
   const bound = await readBinding(state);
@@ -68,7 +67,7 @@ export async function requireBinding(state: Pick<State, 'db'>, wanted: Binding):
 const isSame = (bound: Binding, wanted: Binding) =>
   bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId;
 
-/** Whether the state knows anything of a service: a write was accepted, or may have been, or something was read there. */
+/** Returns true if the state has facts from a service: a write that may have been accepted, or anything read there. */
 export async function isBound(db: Pick<Queries, 'execute'>): Promise<boolean> {
   const { known } = await queryOne<{ known: boolean }>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records AS r WHERE ${WAS_SENT} OR r.claimed_by IS NOT NULL)
@@ -93,19 +92,19 @@ function refusal(bound: Binding, wanted: Binding, working: readonly string[] = [
   });
 }
 
-/** Place of quota and queue. The id tells the place from every other, the address is for people. */
+/** Store of the quota and queue. `id` identifies the store, `address` is its name for people. */
 export interface QuotaPlace {
   id: string;
   address: string;
 }
 
-/** Processes note within this time that their Redis was restarted, and that requests were answered. */
+/** Time within which processes store a restarted Redis and the time of the last answer. */
 const PLACE_NOTED_WITHIN_MS = 12_000;
 const LOOK_AGAIN_MS = 1000;
 
 /**
- * Notes where this process counts the quota. Throws UsageError while another process than `own` counts it in another
- * place, because two counts allow twice the quota. A state that knows no destination yet notes nothing.
+ * Stores where this process counts the quota. Throws UsageError if a process other than `own` counts elsewhere, because
+ * two counters would allow twice the quota. Stores nothing without a bound destination.
  */
 export async function claimQuotaPlace(
   { db }: Pick<State, 'db'>,
@@ -124,7 +123,7 @@ export async function claimQuotaPlace(
       await moveQuotaPlace(db, noted.id, place);
       continue; // another process may have noted its place meanwhile
     }
-    // A Redis that was restarted has another run id; a place of another kind stays what it is.
+    // Waiting helps only between two Redis ids, because a restarted Redis has another run id.
     const isSettled = working.length > 0 && (noted.id === 'state' || place.id === 'state');
     if (isSettled || performance.now() >= until)
       throw new UsageError(
@@ -138,7 +137,7 @@ export async function claimQuotaPlace(
   }
 }
 
-/** Notes a place instead of `from`, unless a process has noted another one meanwhile. */
+/** Replaces the store `from`, unless another process has replaced it meanwhile. */
 export async function moveQuotaPlace(
   db: Queries,
   from: string | null,
@@ -149,7 +148,7 @@ export async function moveQuotaPlace(
     WHERE quota_place IS NOT DISTINCT FROM ${from}`;
 }
 
-/** The destination that is noted, if any command has noted one. */
+/** Returns the bound destination. Undefined if no command has bound the state yet. */
 export async function readBinding({ db }: { db: Queries }): Promise<BoundDestination | undefined> {
   const [bound] = await db.select().from(destination);
   return bound;

@@ -1,5 +1,5 @@
-// Exceptions: records that are left as they are, because somebody administers their objects by hand. A row is the decision of an
-// operator about one key. It stands until its time, or until an operator ends it. The time is the database's.
+// Exceptions: records that slotsync leaves unchanged, because somebody maintains their objects by hand. An exception
+// lasts until its end time (database clock) or until an operator ends it.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
@@ -11,28 +11,28 @@ import type { exceptions } from './schema.js';
 
 export type Exception = RowOf<typeof exceptions>;
 
-/** An exception `e` stands. */
+/** SQL: exception `e` is in force. */
 const STANDS = sql.raw('(e.until IS NULL OR e.until > now())');
 
 const ALL = sql.raw('e.stream, e.local_key AS "localKey", e.since, e.until, e.reason, e.by');
 
-/** SQL condition: an exception of a key stands. `stream` and `key`: expressions. */
+/** SQL: an exception of the key is in force. `stream` and `key` are SQL expressions. */
 export const isExcepted = (stream: SQL, key: SQL): SQL =>
   sql`EXISTS (SELECT FROM slotsync.exceptions AS e WHERE e.stream = ${stream} AND e.local_key = ${key} AND ${STANDS})`;
 
-/** SQL condition: an exception of a record `r` stands. */
+/** SQL: an exception of record `r` is in force. */
 export const IS_EXCEPTED = isExcepted(sql`r.stream`, sql`r.local_key`);
 
-/** SQL condition: somebody has made an exception of a record of a batch `b` since the claim with this token. */
+/** SQL: a record of batch `b` was excepted after it was claimed with this token. */
 export const hasClaimedExcepted = (token: string): SQL => sql`EXISTS (
   SELECT FROM slotsync.exceptions AS e JOIN slotsync.records AS c ON c.stream = e.stream AND c.local_key = e.local_key
   WHERE e.stream = b.stream AND e.local_key = ANY (b.keys) AND ${STANDS} AND c.claimed_by = ${token})`;
 
-/** A list, as JSON, of the keys of a stream whose exceptions stand. `stream`: an expression. */
+/** SQL: JSON list of a stream's keys with an exception in force. `stream` is an SQL expression. */
 export const exceptedKeys = (stream: SQL): SQL =>
   sql`coalesce((SELECT jsonb_agg(e.local_key) FROM slotsync.exceptions AS e WHERE e.stream = ${stream} AND ${STANDS}), '[]')`;
 
-/** The exceptions that stand, by stream and key: of a stream, or of some of its keys. */
+/** Returns the exceptions in force, ordered by stream and key. */
 export async function listExceptions(
   db: Queries,
   { stream, keys }: { stream?: string; keys?: readonly string[] } = {},
@@ -44,7 +44,7 @@ export async function listExceptions(
     ORDER BY e.stream, e.local_key`;
 }
 
-/** The exceptions, of these records, that stand: by `recordName`. */
+/** Returns the exceptions in force of these records, by `recordName`. */
 export async function findExceptions(
   db: Queries,
   records: readonly RecordKey[],
@@ -64,10 +64,7 @@ export const countExceptions = (db: Queries, stream?: string): Promise<{ stream:
     SELECT e.stream, count(*)::int AS count FROM slotsync.exceptions AS e
     WHERE ${STANDS} AND e.stream = coalesce(${stream ?? null}::text, e.stream) GROUP BY e.stream`;
 
-/**
- * Lets records be left as they are from now on. One that stands keeps its beginning, and gets the time and the reason. What gates
- * keep back of these keys, and what was said of their objects, goes.
- */
+/** Excepts records from now on, and deletes their drift and held rows. An exception in force keeps its start. */
 export async function exceptRecords(
   tx: Queries,
   given: Pick<Exception, 'stream' | 'until' | 'reason' | 'by'> & { keys: readonly string[] },
@@ -85,12 +82,12 @@ export async function exceptRecords(
   if (held.count > 0) await recountGates(tx, stream);
 }
 
-/** Deletes exceptions whose time is over, as a query that returns their keys: what changed meanwhile is sent by the inbox. */
+/** Query that deletes expired exceptions and returns their keys, which the caller adds to the inbox. */
 export const ENDING_EXPIRED = sql.raw(
   'DELETE FROM slotsync.exceptions WHERE until <= now() RETURNING stream, local_key',
 );
 
-/** Ends exceptions: their keys, and those that wait for their objects, go into the inbox. Returns the keys that had one. */
+/** Ends exceptions. Adds their keys, and records that wait for their objects, to the inbox. Returns the ended keys. */
 export async function endExceptions(tx: Queries, stream: string, keys: readonly string[]): Promise<string[]> {
   const ended = await query<{ localKey: string; externalId: string | null; stands: boolean }>(tx)`
     WITH ended AS (

@@ -1,43 +1,43 @@
-// Freezes: times in which nothing of a stream is written, whatever asks for it. A stream is frozen while any freeze applies to it.
-// Rows, also those of the configuration, so that every process obeys them. The time is the database's.
+// Freezes: periods in which nothing of a stream is written. A stream is frozen while any freeze applies to it. Freezes
+// of the configuration are rows too, so that every process obeys them. All times are by the database clock.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import type { Freeze } from '../streams/freezes.js';
 import { query, type Queries, type RowOf } from './database.js';
 import type { freezes } from './schema.js';
 
-/** A freeze that has not ended. `isInForce`: it has begun. */
+/** Freeze that has not ended. `isInForce` is true if it has begun. */
 export type StandingFreeze = RowOf<typeof freezes> & { isInForce: boolean };
 
-/** A stream that is frozen now, with the freeze that ends last. */
+/** Stream that is frozen now, with the freeze that ends last. */
 export interface FrozenStream extends Pick<StandingFreeze, 'endsAt' | 'reason' | 'isDeclared'> {
   stream: string;
 }
 
-/** A freeze `f` is in force. */
+/** SQL: freeze `f` is in force. */
 const IS_IN_FORCE = sql`(f.begins_at <= now() AND f.ends_at > now())`;
 
-/** A freeze `f` is one of this stream. `stream`: an expression. */
+/** SQL: freeze `f` applies to the stream. `stream` is an SQL expression. */
 const isOf = (stream: SQL) =>
   sql`(${stream} = ANY (f.streams) OR f.streams IS NULL AND ${stream} <> ALL (f.except_streams))`;
 
-/** SQL condition: the stream of this name is frozen now. */
+/** SQL: the stream is frozen now. `stream` is an SQL expression for its name. */
 export const isFrozen = (stream: SQL) =>
   sql`EXISTS (SELECT FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)})`;
 
-/** The streams, of these, that are not frozen now: an expression that is worked out once for a statement. */
+/** SQL: array of those of these streams that are not frozen now. PostgreSQL evaluates it once for a statement. */
 export const unfrozen = (streams: readonly string[]) =>
   sql`ARRAY(SELECT name FROM unnest(${arrayLiteral(streams)}::text[]) AS name WHERE NOT ${isFrozen(sql`name`)})`;
 
-/** Why a stream is frozen now, by the freeze that ends last; null: it is not. `stream`: an expression. */
+/** SQL: reason of the stream's freeze that ends last. Null if it is not frozen. `stream` is an SQL expression. */
 export const reasonFrozen = (stream: SQL) => sql`(
   SELECT f.reason FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)} ORDER BY f.ends_at DESC LIMIT 1)`;
 
-/** When the last freeze of a stream ended; null: none has. `stream`: an expression. */
+/** SQL: time when the last freeze of a stream ended. Null if there was no freeze. `stream` is an SQL expression. */
 export const lastFrozen = (stream: SQL) =>
   sql`(SELECT max(f.ends_at) FROM slotsync.freezes AS f WHERE f.ends_at <= now() AND ${isOf(stream)})`;
 
-/** The freezes that are in force or to come, those that end first first. */
+/** Returns current and future freezes, ordered by their end. */
 export async function listFreezes(db: Queries): Promise<StandingFreeze[]> {
   return query<StandingFreeze>(db)`
     SELECT id::float8 AS id, streams, except_streams AS "exceptStreams", begins_at AS "beginsAt", ends_at AS "endsAt", reason, frozen_by AS "frozenBy",
@@ -45,7 +45,7 @@ export async function listFreezes(db: Queries): Promise<StandingFreeze[]> {
     FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
 }
 
-/** The streams, of these, that are frozen now. */
+/** Returns those of these streams that are frozen now. */
 export async function listFrozen(db: Queries, streams: readonly string[]): Promise<FrozenStream[]> {
   return query<FrozenStream>(db)`
     SELECT DISTINCT ON (name) name AS stream, f.ends_at AS "endsAt", f.reason, f.is_declared AS "isDeclared"
@@ -53,7 +53,7 @@ export async function listFrozen(db: Queries, streams: readonly string[]): Promi
     WHERE ${IS_IN_FORCE} ORDER BY name, f.ends_at DESC`;
 }
 
-/** Freezes streams, or all of them, from now on. Freezes of before stay as they are. */
+/** Freezes streams from now on, or all streams if `streams` is null. Existing freezes are not changed. */
 export async function freezeStreams(
   db: Queries,
   {
@@ -69,9 +69,9 @@ export async function freezeStreams(
 }
 
 /**
- * Ends the freezes that commands have put on these streams, or on all: one of other streams too goes on for those. A freeze that
- * has ended keeps its row for some time, because changes that waited for its end are as old as that end. Returns the streams that
- * a freeze was ended for.
+ * Ends commands' freezes of these streams. A freeze that also covers other streams continues for those. Ended freezes
+ * keep their rows for some time, because changes that waited count from the end of the freeze. Returns the streams
+ * whose freeze was ended.
  */
 export async function unfreezeStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
   const names = sql`${arrayLiteral(streams)}::text[]`;
@@ -94,13 +94,13 @@ export async function unfreezeStreams(db: Queries, streams: readonly string[]): 
   return ended.map(({ stream }) => stream);
 }
 
-/** Ends every freeze that a command has put on streams. Those of the configuration go on. */
+/** Ends all freezes that commands have started. Freezes of the configuration continue. */
 export async function endFreezes(db: Queries): Promise<void> {
   await query(db)`
     UPDATE slotsync.freezes SET ends_at = now() WHERE NOT is_declared AND ends_at > now() AND begins_at < now()`;
 }
 
-/** Registers the freezes of the configuration in place of those that it had before. */
+/** Replaces the declared freezes by those of the current configuration. */
 export async function registerFreezes(db: Queries, declared: readonly Freeze[]): Promise<void> {
   await query(db)`
     WITH declared AS MATERIALIZED (

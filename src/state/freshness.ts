@@ -1,13 +1,13 @@
-// The load of the mirror that each stream was planned over last: how old it was, and whether that was a problem.
+// Stores the load of the mirror at the last plan of each stream: its age, and whether the age was a problem.
 import { eq, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { query, type Queries } from './database.js';
 import { freshness } from './schema.js';
 
-/** The load of one stream, as it was read last. */
+/** Last load that was read for a stream. */
 export type NotedLoad = typeof freshness.$inferSelect;
 
-/** A load as a plan has read it. `loadedAt` is null where that cannot be read. */
+/** Load that a plan has read. `loadedAt` is null if the load time could not be read. */
 export type SeenLoad = Omit<NotedLoad, 'stream' | 'syncedLoadAt'>;
 
 export async function readLoad(db: Queries, stream: string): Promise<NotedLoad | undefined> {
@@ -20,8 +20,8 @@ export async function listLoads(db: Queries): Promise<NotedLoad[]> {
 }
 
 /**
- * Notes what a plan has read, unless a later plan has read it since. `isWhole`: a sync of all of the stream, which the next
- * nightly sync compares with.
+ * Stores the load that a plan has read, unless a later plan has stored one. If `isWhole`, the next nightly sync
+ * compares its load with this one.
  */
 export async function noteLoad(
   db: Queries,
@@ -40,12 +40,12 @@ export async function noteLoad(
         loadedAt: sql`coalesce(excluded.loaded_at, ${freshness.loadedAt})`,
         syncedLoadAt: sql`coalesce(excluded.synced_load_at, ${freshness.syncedLoadAt})`,
       },
-      // A time that is still to come was noted by a wrong clock, and does not stay.
+      // A stored time in the future comes from a wrong clock and is overwritten.
       setWhere: sql`${freshness.readAt} <= excluded.read_at OR ${freshness.readAt} > now() + interval '1 minute'`,
     });
 }
 
-/** Forgets the loads of all streams but these. */
+/** Deletes the loads of all streams outside `streams`. */
 export async function keepLoads(db: Queries, streams: readonly string[]): Promise<void> {
   await query(db)`DELETE FROM slotsync.freshness WHERE NOT stream = ANY (${arrayLiteral(streams)}::text[])`;
 }

@@ -1,27 +1,26 @@
-// The history of accepted writes: one short row each, written with the outcome of its record. A key keeps its rows when its
-// object passes to another key.
+// History of accepted writes. Each row is inserted with the outcome of its record. A key keeps its history if its
+// object moves to another key.
 import { sql, type SQL } from 'drizzle-orm';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import { query, queryOne, type Queries, type RowOf } from './database.js';
 import { isSent, toStorableJson, type Outcome, type RecordKey } from './records/outcome-types.js';
 import type { history, historyKinds } from './schema.js';
 
-/** The part of each write that is kept, and for how many days; the default of the configuration unless given. */
 export type HistoryRule = Partial<Pick<ParsedConfig, 'history' | 'historyDays'>>;
 
-/** Rows deleted in one statement, so that no transaction is long. */
+/** Maximum number of rows in one statement, so that transactions stay short. */
 const ROWS_AT_ONCE = 20_000;
 
-/** The names of the fields of a write as JSON, and their values where they are kept: as `notingWrites` reads them. */
+/** Returns the written field names as JSON, and the values if the rule keeps them, for `notingWrites`. */
 export function rowOfWrite(outcome: Outcome, { history: keeps = 'names' }: HistoryRule) {
   if (!isSent(outcome) || !('written' in outcome) || !outcome.written || keeps === 'none') return undefined;
   const { written } = outcome;
-  // The service may hold texts that PostgreSQL does not store.
+  // The service may return texts that PostgreSQL cannot store.
   const values = keeps === 'values' ? (JSON.parse(toStorableJson(written)) as unknown) : undefined;
   return { names: toStorableJson(written.map(({ field }) => field)), values };
 }
 
-/** Queries that add the writes among `outcomes` that were written: those with `names`. */
+/** Returns queries that insert those outcomes into the history that have `names`. */
 export const notingWrites = ({
   stream,
   runId,
@@ -42,22 +41,21 @@ export const notingWrites = ({
   LEFT JOIN new_kinds AS n ON k.id IS NULL AND n.operation = k.operation AND n.fields = k.fields WHERE o.is_written
 )`;
 
-/** A row of `history` is one of the stream. */
+/** SQL: a row of `history` belongs to the stream. */
 export const isKindOf = (stream: string): SQL =>
   sql`kind_id IN (SELECT id FROM slotsync.history_kinds WHERE stream = ${stream})`;
 
-/** An accepted write of a record. */
 export type NotedWrite = Pick<RowOf<typeof history>, 'at' | 'runId' | 'fieldValues'> &
   Pick<RowOf<typeof historyKinds>, 'startedBy' | 'operation' | 'fields'>;
 
-/** The latest writes of a record, latest first. */
+/** Returns up to `most` writes of a record, newest first. */
 export const listWrites = (db: Queries, { stream, localKey }: RecordKey, most: number) =>
   query<NotedWrite>(db)`
     SELECT h.at, h.run_id AS "runId", k.started_by AS "startedBy", k.operation, k.fields, h.field_values AS "fieldValues"
     FROM slotsync.history AS h JOIN slotsync.history_kinds AS k ON k.id = h.kind_id
     WHERE h.local_key = ${localKey} AND k.stream = ${stream} ORDER BY h.at DESC, h.run_id DESC LIMIT ${most}::int`;
 
-/** Deletes writes that are older than they are kept, and what is kept no longer, in parts. */
+/** Deletes expired writes, and parts of writes that the settings no longer keep. Works in small transactions. */
 export async function pruneHistory(db: Queries, { history: keeps = 'names', historyDays = 90 }: HistoryRule) {
   const isOld = sql`at < now() - make_interval(secs => ${historyDays * 24 * 60 * 60})`;
   const some = (isMeant: SQL) =>

@@ -1,17 +1,16 @@
-// Locks between processes: each is the lock of a table of ours that holds nothing, so only roles with rights on the state can take
-// one. Any role that may connect can take an advisory lock. The lock of a row would give a reading that lasts an hour an id of
-// its transaction, which keeps the whole database from being cleaned up.
+// Locks between processes. Each is the table lock of an empty table, so that only roles with rights on the state can
+// take it. Any role could take an advisory lock. A row lock would assign a transaction id, which in a long transaction
+// prevents VACUUM.
 import postgres from 'postgres';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { formatDuration } from '../text/format.js';
 import { query, queryOne, type Queries } from './database.js';
 
-/** Its table is `lock_<name>`. */
+/** Name of a lock. Its table is `lock_<name>`. */
 export type Lock = 'migrate' | 'run_start' | 'inbox' | 'polling' | 'alerts' | 'reconcile' | 'verify';
 
-/** How a process waits for what another session holds. */
 export interface Waiting {
-  /** Learns after a second whom it waits for, and whenever that changes. */
+  /** Called after one second of waiting, and whenever the holder of the lock changes. `sentence` names the holder. */
   onWait?: ((sentence: string) => void) | undefined;
   /** Ends the waiting within a second. */
   signal?: AbortSignal | undefined;
@@ -19,23 +18,22 @@ export interface Waiting {
 }
 
 const GIVE_UP_AFTER_MS = 60_000;
-/** Sessions that are named. */
+/** Maximum number of lock holders that the sentence names. */
 const MOST_NAMED = 3;
 
-/** Takes the lock until the transaction ends; false: another session has it. */
+/** Takes the lock until the end of the transaction. Returns false if another session holds it. */
 export const tryLock = (tx: Queries, lock: Lock): Promise<boolean> => take(tx, lock, false);
 
-/** Between two signs of life of a transaction that rests: the server ends one that has rested for a minute. */
+/** Interval between keep-alive statements. PostgreSQL ends a transaction that is idle for a minute. */
 const ALIVE_EVERY_MS = 20_000;
 
-/** Does the work while the transaction holds a lock and rests, however long that is. */
+/** Executes `work` while an otherwise idle transaction holds a lock, for any duration. */
 export async function whileHolding<T>(
   tx: Queries,
   work: () => Promise<T>,
   everyMs = ALIVE_EVERY_MS,
 ): Promise<T> {
-  // The server keeps the snapshot of a SELECT until the next statement, which would keep the whole database from being cleaned up as long
-  // as the work lasts, and SHOW has none.
+  // PostgreSQL keeps the snapshot of a SELECT until the next statement, which would prevent VACUUM. SHOW has none.
   const show = () => void query(tx)`SHOW idle_in_transaction_session_timeout`.catch(() => undefined);
   const timer = setInterval(show, everyMs);
   show();
@@ -46,7 +44,7 @@ export async function whileHolding<T>(
   }
 }
 
-/** Waits for the lock, which ends with the transaction. Throws SlotsyncError `state_locked` when it is not free in time. */
+/** Waits for the lock, and holds it until the transaction ends. Throws `state_locked` if it is not free in time. */
 export async function takeLock(tx: Queries, lock: Lock, waiting?: Waiting): Promise<void> {
   await untilFree(
     async () => (await take(tx, lock, true)) || undefined,
@@ -63,8 +61,8 @@ async function take(tx: Queries, lock: Lock, waits: boolean): Promise<boolean> {
 }
 
 /**
- * Attempts again while the attempt returns undefined. An attempt waits at the server for a second; `describe` says then what it waits for.
- * Throws SlotsyncError `state_locked` when the time is over.
+ * Repeats `attempt` until it returns a value. Each attempt waits up to a second at the server. `describe` says who
+ * holds the lock. Throws SlotsyncError `state_locked` after `giveUpAfterMs`.
  */
 export async function untilFree<T>(
   attempt: () => Promise<T | undefined>,
@@ -88,13 +86,10 @@ export async function untilFree<T>(
   }
 }
 
-/** SQLSTATEs that end an attempt: a lock was not free, a deadlock, or another process has created the same schema or table. */
+/** SQLSTATEs to retry: lock timeout, deadlock, or a schema or table that another process has just created. */
 const TRY_AGAIN = ['55P03', '40P01', '42P06', '42P07'];
 
-/**
- * Changes tables of ours in one transaction, which is attempted again while other sessions use them. Throws SlotsyncError
- * `state_locked` when they do so for too long.
- */
+/** Changes tables in a transaction, retried while other sessions use them. Throws `state_locked` on timeout. */
 export async function changeSchema<T>(
   db: Pick<Queries, 'execute' | 'transaction'>,
   work: (tx: Queries) => Promise<T>,
@@ -116,18 +111,18 @@ export async function changeSchema<T>(
   return result;
 }
 
-/** The driver's error, which the state wraps. */
+/** Returns the driver's error, which the state's error wraps. */
 export const causeOf = (error: unknown) => (error instanceof Error ? error.cause : error);
 
 function isBusy(error: unknown): boolean {
   const cause = causeOf(error);
-  // Two that create the same thing at once meet in an index of the catalogue.
+  // Processes that create an object at the same time violate a unique index of the catalogue.
   const isMet =
     cause instanceof postgres.PostgresError && cause.code === '23505' && cause.schema_name === 'pg_catalog';
   return isMet || TRY_AGAIN.includes(codeOf(cause));
 }
 
-/** The sessions that have the lock; without one, those that use any table of ours. */
+/** Describes the sessions that hold the lock. Without a lock, describes those that use any table of the state. */
 export async function describeHolders(db: Pick<Queries, 'execute'>, lock?: Lock): Promise<string> {
   const holders = await query<{
     pid: number;

@@ -1,10 +1,10 @@
-// `match` joins rows and objects in temporary tables of one transaction, which end with it. So memory is flat, however many
-// there are of both, and nothing stays in the state.
+// Joins rows and objects for `match` in temporary tables of one transaction. Memory use is therefore constant, and the
+// state stores nothing.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { LONG_STATEMENT_SECONDS, openState, query, type Queries, type State } from './database.js';
 
-/** The classes of a row, an object, or both. Rows and objects that are equal are only counted. */
+/** Classes of rows and objects. Rows and objects that are equal are only counted. */
 export const MATCH_CLASSES = [
   'match',
   'ambiguous',
@@ -17,7 +17,7 @@ export const MATCH_CLASSES = [
 ] as const;
 export type MatchClass = (typeof MATCH_CLASSES)[number];
 
-/** An object with what is known of it already; without a class it is nobody's. Objects as JSON texts. */
+/** Object at the service. Without a class, no record owns it. `object` is JSON text. */
 export interface JoinedObject {
   number: string;
   externalId: string | undefined;
@@ -25,34 +25,29 @@ export interface JoinedObject {
   class?: MatchClass;
   stream?: string;
   key?: string;
-  /** Fields that differ. */
   differs?: readonly string[];
   note?: string;
 }
 
-/** A row whose object was not met. */
+/** Row whose object was not found by its external id. */
 export interface JoinedRow {
   stream: string;
   key: string;
-  /** The value of the fields by which it is matched; undefined: it has none. */
+  /** Value of the fields by which the row is matched. Undefined if they are empty. */
   value?: string | undefined;
-  /** JSON. */
   object?: string;
-  /** Why it has none. */
   problem?: string;
 }
 
-/** A finding as it is read back. */
 export interface JoinedLine {
   class: MatchClass;
   stream: string | null;
   key: string | null;
   number: string | null;
-  /** The external id of the object. */
   externalId: string | null;
-  /** JSON of what the row becomes. */
+  /** Mapped object of the row, as JSON text. */
   here: string | null;
-  /** JSON of the object. */
+  /** Object at the service, as JSON text. */
   there: string | null;
   differs: string[] | null;
   note: string | null;
@@ -65,9 +60,8 @@ export interface MatchCounts {
   objects: number;
 }
 
-/** Pairs of rows and objects with the same values that are listed as pairs; of more, each stands alone. */
+/** Maximum number of pairs listed for the same values. Above it, each row and object is listed separately. */
 const MOST_PAIRS = 100;
-/** Lines read back at once. */
 const LINES_AT_ONCE = 1000;
 
 const CREATE = `
@@ -80,7 +74,7 @@ const CREATE = `
     ON COMMIT DROP;
   SET LOCAL idle_in_transaction_session_timeout = 0`;
 
-/** Rows and objects with the same values. An object that rows of two streams match is contested. */
+/** Groups rows and objects with the same values. An object that matches rows of two streams is contested. */
 const GROUP = `
   ANALYZE match_rows; ANALYZE match_candidates; ANALYZE match_objects;
   INSERT INTO match_groups
@@ -94,14 +88,14 @@ const GROUP = `
   WHERE m.stream = g.stream AND m.value = g.value AND m.number IN (SELECT number FROM contested);
   ANALYZE match_groups`;
 
-/** Conditions on the group (named g) that a row or an object is in; without one they are null. */
+/** SQL conditions on the group `g` of a row or object. They are null if there is no group. */
 const IS_MATCH = sql.raw('(g.rows = 1 AND g.objects = 1 AND NOT g.is_contested)');
 const IS_PAIRED = sql.raw(`(g.rows * g.objects <= ${MOST_PAIRS})`);
 
 const ROW_CLASS = sql`CASE WHEN r.problem IS NOT NULL THEN 'not_comparable' WHEN g.stream IS NULL THEN 'only_here'
   WHEN ${IS_MATCH} THEN 'match' ELSE 'ambiguous' END`;
 
-/** For each object that is nobody's the groups it is in, as one: of two streams the first. */
+/** SQL: each object without an owner, with its group. If it has groups of two streams, the first is used. */
 const OBJECTS_IN_GROUPS = sql`match_objects AS o LEFT JOIN (
     SELECT DISTINCT ON (c.number) c.number AS in_number, g.* FROM match_candidates AS c JOIN match_groups AS g USING (stream, value)
     ORDER BY c.number, g.stream) AS g ON o.class IS NULL AND g.in_number = o.number`;
@@ -128,7 +122,7 @@ const LINES = sql`
 
 export type MatchTables = ReturnType<typeof createTables>;
 
-/** Runs `work` with empty tables, in a session of their own. Throws what it throws, and SlotsyncError `state_…`. */
+/** Runs `work` with empty temporary tables in a separate session. Throws `state_…`, or the error of `work`. */
 export async function withMatchTables<T>(
   { url }: Pick<State, 'url'>,
   work: (tables: MatchTables) => Promise<T>,
@@ -146,10 +140,10 @@ export async function withMatchTables<T>(
 
 function createTables(tx: Queries) {
   return {
-    /** As they were at first: what is read is read again. */
+    /** Empties all tables before the data is read again. */
     clear: () => runEach(tx, 'TRUNCATE match_met, match_objects, match_candidates, match_rows, match_groups'),
 
-    /** Rows whose object was met, whatever became of the comparison. */
+    /** Adds rows whose object was found by its external id, whether or not it differs. */
     addMet: (met: readonly { stream: string; key: string }[]) =>
       insert(tx, 'match_met', 'stream text, key text', met),
 
@@ -161,14 +155,14 @@ function createTables(tx: Queries) {
         objects,
       ),
 
-    /** Values by which rows of a stream match objects that are nobody's. */
+    /** Adds values by which rows of a stream match objects without an owner. */
     addCandidates: (candidates: readonly { stream: string; number: string; value: string }[]) =>
       insert(tx, 'match_candidates', 'stream text, number text, value text', candidates),
 
-    /** Call it when every object was added: the rows are looked up among those that were met. */
+    /** Creates the index for `withoutMet`. Must be called after all objects were added. */
     indexMet: () => runEach(tx, 'CREATE INDEX ON match_met (stream, key); ANALYZE match_met'),
 
-    /** The keys among these whose object was not met. */
+    /** Returns the keys whose object was not found by its external id. */
     async withoutMet(stream: string, keys: readonly string[]): Promise<string[]> {
       const unmet = await query<{ key: string }>(tx)`
         SELECT key FROM unnest(${arrayLiteral(keys)}::text[]) AS key
@@ -179,10 +173,10 @@ function createTables(tx: Queries) {
     addRows: (rows: readonly JoinedRow[]) =>
       insert(tx, 'match_rows', 'stream text, key text, value text, object text, problem text', rows),
 
-    /** Call it when every row and object was added: then lines and counts can be read. */
+    /** Groups rows and objects. Must be called after all were added, before lines or counts are read. */
     join: () => runEach(tx, GROUP),
 
-    /** Rows and objects by class; `stream` is null for objects that are nobody's. */
+    /** Counts rows and objects by class. `stream` is null for objects without an owner. */
     async count(): Promise<MatchCounts[]> {
       return query<MatchCounts>(tx)`
         SELECT stream, class, count(*) FILTER (WHERE is_row)::float8 AS rows,
@@ -195,20 +189,19 @@ function createTables(tx: Queries) {
         GROUP BY 1, 2`;
     },
 
-    /** How many objects differ in each field. */
     countFields: () =>
       query<{ stream: string; field: string; objects: number }>(tx)`
         SELECT stream, field, count(*)::float8 AS objects FROM match_objects, unnest(differs) AS field
         WHERE class = 'differs' GROUP BY 1, 2 ORDER BY 3 DESC, 2`,
 
-    /** Objects that would be linked and have no external id. */
+    /** Counts the objects to be linked that have no external id. */
     countUnnamed: () =>
       query<{ stream: string; objects: number }>(tx)`
         SELECT g.stream, count(*)::float8 AS objects
         FROM match_groups AS g JOIN match_candidates AS c USING (stream, value) JOIN match_objects AS o ON o.number = c.number
         WHERE ${IS_MATCH} AND o.external_id IS NULL GROUP BY 1`,
 
-    /** All lines by class and stream, or the first of each. Ambiguous ones with the same values stand together. */
+    /** Yields the lines by class and stream, or only the first `samples` of each. Equal values are adjacent. */
     async *readLines(samples?: number): AsyncGenerator<JoinedLine[]> {
       const order = sql`array_position(${arrayLiteral(MATCH_CLASSES)}::text[], class), stream, value, key COLLATE "C", number`;
       const chosen: SQL =
@@ -230,14 +223,13 @@ function createTables(tx: Queries) {
   };
 }
 
-/** Adds a list to a table. `columns`: those of the table in their order, each with its name in the list and its type. */
+/** Inserts a list into a table. `columns` are its columns in their order, with the names in the list and types. */
 async function insert(tx: Queries, table: string, columns: string, list: readonly object[]): Promise<void> {
   await query(tx)`
     INSERT INTO ${sql.raw(table)}
     SELECT * FROM jsonb_to_recordset(${JSON.stringify(list)}::jsonb) AS l(${sql.raw(columns)})`;
 }
 
-/** Statements without parameters, one after the other. */
 async function runEach(tx: Queries, statements: string): Promise<void> {
   for (const statement of statements.split(';')) await query(tx)`${sql.raw(statement)}`;
 }

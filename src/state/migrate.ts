@@ -1,5 +1,5 @@
-// Brings the schema up to date, and says what is missing when it is not. Numbered migrations are applied once, in order;
-// the files of migrations/repeatable hold functions, and are applied again whenever they have changed.
+// Migrates the schema, or says what is missing. Numbered migrations are applied once, in order. Files of
+// migrations/repeatable contain functions and are applied again when they change.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -19,9 +19,8 @@ const REPEATABLE_FOLDER = path.join(FOLDER, 'repeatable');
 const RUN_MIGRATE = 'Run `slotsync migrate`.';
 
 /**
- * Applies what is missing: all of it or nothing. Two at once wait for each other, and for whoever uses a table that is
- * changed. Returns how many migrations were applied. Throws UsageError when the schema is newer than this program, or
- * of an unreleased one.
+ * Applies missing migrations in one transaction and returns their number. Waits for sessions that use the tables.
+ * Throws UsageError if the schema is newer than this program, or from an unreleased version.
  */
 export async function migrate(databaseUrl: SettingText, waiting?: Waiting): Promise<{ applied: number }> {
   const client = connectPostgres(databaseUrl, 'migrate', {}, { answerWithinMs: LONG_ANSWER_MS });
@@ -32,7 +31,7 @@ export async function migrate(databaseUrl: SettingText, waiting?: Waiting): Prom
   }
 }
 
-/** In one transaction, which holds the lock `migrate`. */
+/** Takes the lock `migrate` until the end of the caller's transaction. */
 async function applyMissing(tx: Queries) {
   await requireOwnSchema(tx);
   await createSchema(tx);
@@ -56,8 +55,8 @@ async function applyMissing(tx: Queries) {
 }
 
 /**
- * Refuses a schema of another role, before anything of it is read: its views and functions would run with the rights of
- * this one. Owners that are superusers or of which this role is a member are trusted; a superuser is a member of all.
+ * Refuses another role's schema before reading it, because its views and functions would run with the rights of this
+ * role. Trusts superusers, and roles of which this role is a member (a superuser is a member of all).
  */
 async function requireOwnSchema(db: Queries): Promise<void> {
   const [foreign] = await query<{ name: string; owner: string; role: string }>(db)`
@@ -75,7 +74,7 @@ async function requireOwnSchema(db: Queries): Promise<void> {
   );
 }
 
-/** `CREATE SCHEMA IF NOT EXISTS` needs the right to create schemas also where it exists. */
+/** Creates the schema if missing. `IF NOT EXISTS` would require the right to create schemas even if it exists. */
 async function createSchema(db: Queries): Promise<void> {
   const { exists, role } = await queryOne<{ exists: boolean; role: string }>(db)`
     SELECT to_regnamespace('slotsync') IS NOT NULL AS exists, quote_ident(current_user) AS role`;
@@ -101,9 +100,9 @@ async function applyNumbered(tx: Queries, { latest }: Applied): Promise<void> {
   }
 }
 
-/** Throws UsageError where there is no schema, or a newer one than this program knows. */
+/** Throws UsageError if the schema is missing, or newer than this program. */
 export async function requireSchema({ db }: Pick<State, 'db'>): Promise<Applied> {
-  // A round trip less than to look first whether it exists.
+  // Reads first and checks on failure, which saves a round trip.
   const applied = await readTables(db).catch((error: unknown) => {
     if (!isNoTable(error)) throw error;
     return readApplied(db);
@@ -114,7 +113,7 @@ export async function requireSchema({ db }: Pick<State, 'db'>): Promise<Applied>
   return applied;
 }
 
-/** Throws UsageError unless the schema is exactly the one this program knows. */
+/** Throws UsageError unless the schema is exactly this program's schema. */
 export async function requireMigrated(state: Pick<State, 'db'>): Promise<void> {
   const applied = await requireSchema(state);
   refuseUnreleased(applied);
@@ -131,10 +130,10 @@ export async function requireMigrated(state: Pick<State, 'db'>): Promise<void> {
 }
 
 interface Applied {
-  /** The hashes of the numbered migrations, and the time of the latest. */
+  /** Hashes of the numbered migrations, and the time of the latest. */
   hashes: string[];
   latest: number;
-  /** The checksums of the repeatable ones, by name. */
+  /** Checksums of the repeatable migrations, by name. */
   checksums: Record<string, string>;
 }
 
@@ -146,7 +145,7 @@ async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
   return present ? readTables(db) : { hashes: [], latest: 0, checksums: {} };
 }
 
-/** The schema exists. */
+/** Reads the applied migrations. The schema must exist. */
 async function readTables(db: Pick<Queries, 'execute'>): Promise<Applied> {
   const { encoding, latest, ...row } = await queryOne<
     Omit<Applied, 'latest'> & Record<'encoding' | 'latest', string>
@@ -173,7 +172,7 @@ function refuseNewer({ latest }: Applied): void {
   });
 }
 
-/** Refuses a schema with a migration that is not this program's: published migrations never change. */
+/** Throws UsageError if the schema has an unknown migration, because published migrations never change. */
 function refuseUnreleased({ hashes }: Applied): void {
   const known = new Set(listKnown().map(({ hash }) => hash));
   if (hashes.every((hash) => known.has(hash))) return;
@@ -185,12 +184,11 @@ function refuseUnreleased({ hashes }: Applied): void {
   );
 }
 
-/** The numbered migrations of this program. */
 const listKnown = () => readMigrationFiles(NUMBERED);
 
 const latestKnown = () => listKnown().at(-1)?.folderMillis ?? 0;
 
-/** The repeatable migrations that are not as they were applied. */
+/** Returns the repeatable migrations that differ from the applied ones. */
 function readChanged(checksums: Applied['checksums']) {
   const files = readdirSync(REPEATABLE_FOLDER).toSorted();
   return files.flatMap((name) => {

@@ -1,22 +1,22 @@
-// The runs that the nightly schedule started: which runs of the table are nightly, the latest of them, and those whose start or end
-// no alert has noted yet.
+// Runs that the nightly schedule started: how to recognize them, the latest run, and runs whose start or end no alert
+// has reported yet.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from './database.js';
 import type { AlertText, RunStatus } from './schema.js';
 
-/** A row `r` of `runs` is a nightly run. */
+/** SQL: row `r` of `runs` is a nightly run. */
 const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule' AND coalesce(
   (SELECT n.streams = '{}' OR n.streams && r.streams FROM slotsync.schedules AS n WHERE n.name = 'nightly'),
   NOT EXISTS (SELECT FROM slotsync.schedules AS o WHERE o.name <> 'verify'))`);
 
-/** A nightly run. `finishedAt`: null while it is unfinished. */
+/** Nightly run. `finishedAt` is null while the run is unfinished. */
 export interface NightlyRun {
   id: number;
   streams: string[];
   finishedAt: Date | null;
 }
 
-/** The latest nightly run that has ended; undefined: none has. */
+/** Returns the latest nightly run that has ended. Undefined if none has. */
 export async function readLatestNightly(db: Queries): Promise<NightlyRun | undefined> {
   const [row] = await query<NightlyRun>(db)`
     SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r
@@ -24,15 +24,15 @@ export async function readLatestNightly(db: Queries): Promise<NightlyRun | undef
   return row;
 }
 
-/** A nightly run whose start or end was not noted yet. `alert`: the one of its start; null: that was not noted either. */
+/** Nightly run whose start or end was not reported yet. `alert` is the alert about its start, or null. */
 interface UnnotedNightly extends NightlyRun {
   status: RunStatus;
   alert: { id: number; message: AlertText } | null;
 }
 
 /**
- * Nightly runs whose end was not noted. A run that was never noted counts only if it is the latest one, and has not ended for
- * more than a day: such a night is too old to be reported.
+ * Returns nightly runs whose end was not reported. A run whose start was not reported either is included only if it is
+ * the latest and ended less than a day ago.
  */
 export async function listUnnotedNightly(db: Queries): Promise<UnnotedNightly[]> {
   return query<UnnotedNightly>(db)`

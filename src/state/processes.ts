@@ -1,48 +1,45 @@
-// The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
-// told to whoever looks from another.
+// Processes that work the queue: which are alive, and which are sending. Other processes read this from the table
+// `processes`.
 import { sql } from 'drizzle-orm';
 import { agoOf, query, queryOne, type Queries, type RowOf, type State } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import { describeHolders, tryLock } from './locks.js';
 import type { processes } from './schema.js';
 
-/** The configuration that a process has. `loadedAt`: by the clock of its host. */
+/** Configuration that a process has loaded. `loadedAt` is by the clock of its host. */
 export interface ProcessConfiguration extends Fingerprints {
   loadedAt: Date;
 }
 
-/** A process, as it was seen last. */
 export interface Process extends RowOf<typeof processes> {
-  /** Renewed lately. False: it was killed, sleeps, or cannot reach the state. */
+  /** False if the process did not renew its row recently: it was killed, is suspended, or cannot reach the state. */
   isAlive: boolean;
 }
 
 type OwnProcess = Pick<Process, 'id' | 'command' | 'host' | 'pid'> &
   Partial<Pick<Process, 'requestsPerSecond'>>;
 
-/** A process that lives and sends nothing. */
+/** Returns true if the process is alive but sends nothing. */
 export const isStopped = (
   process: Process,
 ): process is Process & { stoppedSince: Date; errorCode: string; errorMessage: string } =>
   process.isAlive && process.stoppedSince !== null;
 
-/** Why a process stopped sending. */
 export interface SendingStopped {
   code: string;
   message: string;
 }
 
-/** The processes at work, as one of them sees the others. */
 export interface Pool {
-  /** Others that send. */
+  /** Number of other sending processes. */
   others: number;
-  /** The least `API_REQUESTS_PER_SECOND` of the others, and the process that has it. Null: no other process is at work. */
+  /** Lowest `API_REQUESTS_PER_SECOND` of the other processes, with its process. Null if there is no other process. */
   least: { requestsPerSecond: number; process: string } | null;
 }
 
 type Noted = Pool & ({ isPutBack: true; notedAt: null } | { isPutBack: false; notedAt: string });
 
-/** The columns `others` and `least`: what a process sees of the others. */
+/** SQL columns `others` and `least` of a `Pool`, without the process `id`. */
 const poolBeside = (id: string) => sql`
   (SELECT count(*)::int FROM slotsync.processes AS p WHERE ${isAtWork} AND p.id <> ${id} AND p.stopped_since IS NULL) AS others,
   (SELECT jsonb_build_object('requestsPerSecond', p.requests_per_second,
@@ -50,23 +47,23 @@ const poolBeside = (id: string) => sql`
     FROM slotsync.processes AS p WHERE ${isAtWork} AND p.id <> ${id} AND p.requests_per_second IS NOT NULL
     ORDER BY p.requests_per_second LIMIT 1) AS least`;
 
-/** The processes at work, for a process that has not noted itself: it only reads, or begins. */
+/** Reads the facts about all living processes, for a process without a row. */
 export const readPool = (db: Queries): Promise<Pool> => queryOne<Pool>(db)`SELECT ${poolBeside('')}`;
 
-/** A process that was killed is forgotten after this time. */
+/** Days after which the row of a killed process is deleted. */
 export const KEEP_PROCESSES_DAYS = 7;
-/** A process renews its row so often. */
+/** Interval at which a process renews its row. */
 export const RENEW_PROCESS_MS = 5000;
-/** A process whose row was not renewed for this long is taken for ended: some renewals may fail. */
+/** Seconds without renewal after which a process counts as ended. Some renewals may fail. */
 export const ALIVE_SECONDS = 30;
 
-/** Whether the process `p` is alive. */
+/** SQL: process `p` is alive. */
 const isAtWork = sql`(p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}))`;
 
 /**
- * Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. `isChanged`: the files of its
- * configuration are others now. `notedAt`: when it did so last, as this function has said it. `isPutBack`: the state has
- * forgotten that, earlier than it forgets processes; then nothing is noted.
+ * Inserts or renews the row of a process. `stopped` is the error that keeps it from sending, or null. `isChanged`: its
+ * configuration files have changed. `notedAt` is the result of the previous call. If the state has lost that recent
+ * renewal, it was restored: the result is `isPutBack`, and nothing is stored.
  */
 export async function notePresence(
   db: Queries,
@@ -104,12 +101,11 @@ export async function notePresence(
     SELECT is_put_back AS "isPutBack", (SELECT seen_at FROM noted) AS "notedAt", ${poolBeside(id)} FROM before`;
 }
 
-/** A process stops: nothing of it is left. */
 export async function removeProcess(db: Queries, id: string): Promise<void> {
   await query(db)`DELETE FROM slotsync.processes WHERE id = ${id}`;
 }
 
-/** Every process that has not stopped in order, the longest at work first. */
+/** Returns all processes that have not stopped properly, oldest first. */
 export async function listProcesses(db: Queries): Promise<Process[]> {
   return query<Process>(db)`
     SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
@@ -120,8 +116,8 @@ export async function listProcesses(db: Queries): Promise<Process[]> {
 }
 
 /**
- * The processes and readings at work with the state, as texts. Takes the locks of readings, so none begins before the transaction
- * ends. `beside`: a process that is left out.
+ * Describes the processes that use the state, except `beside`. Takes the locks of reconcile and verify, so that neither
+ * can begin before the transaction ends.
  */
 export async function listWorking(tx: Queries, beside?: Pick<Process, 'host' | 'pid'>): Promise<string[]> {
   const processes = (await listProcesses(tx)).filter(
@@ -133,18 +129,18 @@ export async function listWorking(tx: Queries, beside?: Pick<Process, 'host' | '
   return working;
 }
 
-/** Records claimed by processes that are not alive: no other may write them before the last of these claims expires. */
+/** Records claimed by dead processes. Other processes cannot write them before the last claim expires. */
 export interface OrphanedClaims {
   records: number;
   until: Date | null;
 }
 
-/** No claim is longer valid than this after its process was seen last, whatever its request timeout. */
+/** Minutes after the last sign of life of a process within which all of its claims expire. */
 const CLAIMS_END_MINUTES = 15;
 
 /**
- * Finding claims reads all records: an index of them would make each claim and each outcome of a batch write all indexes of its
- * records. So they are read only within minutes after a process was killed.
+ * Counts records claimed by dead processes. It scans all records, because an index on claims would slow down every
+ * batch. The scan therefore runs only in the first minutes after a process died.
  */
 export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> {
   return queryOne<OrphanedClaims>(db)`
@@ -157,29 +153,28 @@ export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> 
       AND split_part(r.claimed_by, ' ', 1) IN (SELECT id FROM silent)`;
 }
 
-/** Connections of all processes to the state's database, by their purpose. */
 export interface Connections {
   duty: string;
   count: number;
 }
 
-/** A role that is not a superuser sees its own connections alone, which all processes of a state have. */
+/** A role that is not a superuser sees only its own connections, but all processes of a state use the same role. */
 export const countConnections = (db: Queries): Promise<Connections[]> => query<Connections>(db)`
   SELECT substr(application_name, 10) AS duty, count(*)::int AS count FROM pg_stat_activity
   WHERE application_name LIKE 'slotsync %' AND datname = current_database() GROUP BY duty ORDER BY duty`;
 
-/** A transaction of any program in the state's database. */
+/** Open transaction of any program in the state's database. */
 export interface OpenTransaction {
   pid: number;
-  /** Empty where the client gave none. */
+  /** Empty if the client has set no name. */
   application: string;
   role: string;
   openSeconds: number;
 }
 
 /**
- * The oldest transaction that keeps the server from removing former versions of rows, such as pg_dump's, when it has been open for this
- * long. Of other roles it is seen only with the rights of `pg_read_all_stats`.
+ * Returns the oldest transaction, such as pg_dump's, that prevents VACUUM for at least `openForSeconds`. Transactions
+ * of other roles are visible only with the rights of `pg_read_all_stats`.
  */
 export async function readOldestSnapshot(
   { db }: Pick<State, 'db'>,

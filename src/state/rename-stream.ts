@@ -1,4 +1,4 @@
-// A stream has another name in the configuration: everything that the state has of it moves to the new name.
+// Moves everything that the state has of a stream to another name, after the stream was renamed in the configuration.
 import { getTableColumns, getTableName, is, sql } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
@@ -13,12 +13,12 @@ export interface StreamNames {
   to: string;
 }
 
-/** Tables whose rows belong to a stream. The rows of `removals` stay: their hashes are made of the former name. */
+/** Tables with rows of a stream. `removals` is excluded, because its hashes contain the old name. */
 const OF_A_STREAM = (Object.values(schema) as unknown[]).filter(
   (table): table is PgTable =>
     is(table, PgTable) && 'stream' in getTableColumns(table) && table !== schema.removals,
 );
-/** Tables in which plans and readings note facts of a stream without records. The rows of the former name replace them. */
+/** Tables that may have rows of the new name before it has records. Rows of the old name replace those rows. */
 const REPLACED = [
   schema.streams,
   schema.gates,
@@ -28,7 +28,7 @@ const REPLACED = [
   schema.verifications,
   schema.freshness,
 ];
-/** Lists of streams, and objects with a key for each stream. */
+/** Columns with lists of stream names (`LISTS`), and JSON columns with a key for each stream (`BY_STREAM`). */
 const LISTS = [
   [schema.runs, 'streams'],
   [schema.freezes, 'streams'],
@@ -38,8 +38,8 @@ const LISTS = [
 const BY_STREAM = ['plan', 'counts', 'accepted', 'holds', 'fingerprints'];
 
 /**
- * Moves everything of a stream to another name, and carries out the `statements` in the same transaction. Returns how many
- * records were moved. Throws UsageError where that may not be done; then nothing has changed.
+ * Moves everything of a stream to another name, and executes `statements` in the same transaction. Returns the number
+ * of moved records. Throws UsageError, without a change, if the stream may not be renamed.
  */
 export async function renameStream(
   tx: Queries,
@@ -57,7 +57,7 @@ export async function renameStream(
     const moved = await query(tx)`UPDATE ${table} SET stream = ${to} WHERE stream = ${from}`;
     if (getTableName(table) === 'records') records = moved.count;
   }
-  // `waits_for` has names of records as `recordName` writes them: JSON lists that begin with the stream.
+  // `waits_for` contains names from `recordName`: JSON lists that begin with the stream.
   const [formerList, list] = [from, to].map((name) => `${JSON.stringify([name]).slice(0, -1)},`);
   await query(tx)`
     UPDATE slotsync.records SET waits_for = ${list} || substr(waits_for, length(${formerList}) + 1)
@@ -73,7 +73,7 @@ export async function renameStream(
       UPDATE slotsync.runs SET ${column} = ${column} - ${from}::text || jsonb_build_object(${to}::text, ${column}->${from})
       WHERE ${column} ? ${from}`;
   }
-  // Changes since the stream was renamed in the configuration may have been noted nowhere.
+  // Changes since the stream was renamed in the configuration may have been lost.
   await markDue(tx, [to], 'new');
   for (const statement of statements) await tx.execute(sql.raw(statement)).catch(explainFault(names));
   return records;
@@ -110,7 +110,7 @@ async function requireMovable(tx: Queries, { from, to }: StreamNames): Promise<v
     );
 }
 
-/** Names the remedy where the triggers cannot be changed. */
+/** Adds a remedy to the error if the triggers could not be changed. */
 const explainFault =
   ({ from, to }: StreamNames) =>
   (error: unknown): never => {

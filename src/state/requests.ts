@@ -1,4 +1,4 @@
-// The requests of all processes, by the second, and how the service answered last.
+// Stores the number of requests of all processes in each second, and the last answer of the service.
 import { sql, type SQL } from 'drizzle-orm';
 import { agoOf, query, queryOne, queryTogether, type Queries, type State } from './database.js';
 import { codeOf } from '../errors/errors.js';
@@ -13,15 +13,15 @@ interface Noted {
 }
 
 /**
- * Adds requests, and notes how they ended last. What another process noted of a later time stays. `now` is the host's
- * clock, by which they are dated. Where it is wrong, they are noted by the time of the state.
+ * Adds request counts and the last answer, unless another process has stored a later answer. The counts have times of
+ * the host's clock (`now`). If that clock is wrong, they are moved to the database's time.
  */
 export async function noteRequests(db: Queries, noted: Noted, now = Date.now): Promise<void> {
-  // Both or none: what was not written is counted once more.
+  // In one transaction, because the caller repeats both after a failure.
   await queryTogether(db, notingRequests(noted, now()));
 }
 
-/** Clocks differ by so much without being wrong, and the time until this is written. */
+/** Seconds by which a correct clock may differ from the database's, including the time until the write. */
 const CLOCKS_AGREE_SECONDS = 5;
 
 function notingRequests({ seconds, latest, success }: Noted, now: number): SQL[] {
@@ -47,17 +47,17 @@ function notingRequests({ seconds, latest, success }: Noted, now: number): SQL[]
   return [counted, answers];
 }
 
-/** Requests of a period. */
+/** Requests in a period. */
 export interface RequestTotals {
   requests: number;
-  /** Refused with 429. */
+  /** Requests answered with 429. */
   throttled: number;
-  /** The most in one second, and which; null: none was sent. */
+  /** Maximum number of requests in one second, and that second. Null if no request was sent. */
   fastest: number;
   fastestAt: Date | null;
 }
 
-/** The requests of all processes from a time until another, as far as they are kept. */
+/** Returns the requests of all processes in a period, as far as they are still stored. */
 export async function readRequestTotals(db: Queries, from: Date, to: Date): Promise<RequestTotals> {
   return queryOne<RequestTotals>(db)`
     SELECT coalesce(sum(requests), 0)::int AS requests, coalesce(sum(throttled), 0)::int AS throttled,
@@ -67,17 +67,17 @@ export async function readRequestTotals(db: Queries, from: Date, to: Date): Prom
       AND second <= ${to.toISOString()}::text::timestamptz`;
 }
 
-/** Requests of a step of time. */
+/** Requests in one step of a graph. */
 export interface RequestStep {
   at: Date;
   requests: number;
-  /** Refused with 429. */
+  /** Requests answered with 429. */
   throttled: number;
-  /** The most in one second. */
+  /** Maximum number of requests in one second. */
   fastest: number;
 }
 
-/** Requests in steps of so many seconds, the oldest first; steps without any are there with 0. */
+/** Returns requests in steps of `seconds`, oldest first. Steps without requests are included with 0. */
 export async function listRequestSteps(
   db: Queries,
   { from, seconds, steps }: { from: Date; seconds: number; steps: number },
@@ -95,7 +95,7 @@ const NOTE_EVERY_MS = 5000;
 
 interface RequestNotesDeps {
   counter: RequestCounter;
-  /** Undefined: the state is not open, so nothing is noted yet. */
+  /** Returns the state, or undefined while it is not open. Nothing is stored until then. */
   state: () => State | undefined;
   log: Logger;
 }

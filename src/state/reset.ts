@@ -1,4 +1,4 @@
-// Removes everything the state knows: its schemas go, and what depends on them in the mirror's database before.
+// Deletes the state: drops its schemas, after the objects in the mirror's database that depend on them.
 import { sql } from 'drizzle-orm';
 import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { query, queryOne, type Queries, type State } from './database.js';
@@ -6,7 +6,7 @@ import { causeOf, changeSchema, describeHolders, tryLock, whileHolding, type Wai
 import { ALIVE_SECONDS, type Process } from './processes.js';
 import { destination } from './schema.js';
 
-/** The tables whose rows are counted as lost. */
+/** Tables whose rows are counted as lost. */
 const COUNTED = {
   records: 'records',
   links: 'links',
@@ -17,10 +17,10 @@ const COUNTED = {
 };
 export type Losses = Record<keyof typeof COUNTED, number>;
 
-/** SQLSTATEs of a table, a column and a function that do not exist. */
+/** SQLSTATEs of a missing table, column and function. */
 const ABSENT: unknown[] = ['42P01', '42703', '42883'];
 
-/** Returns undefined where an earlier schema lacks what the statements name. */
+/** Executes a query. Returns undefined if an older schema lacks a table, column or function of the query. */
 async function ifPresent<T>(db: Queries, ask: (tx: Queries) => Promise<T>): Promise<T | undefined> {
   try {
     return await db.transaction(ask);
@@ -30,7 +30,7 @@ async function ifPresent<T>(db: Queries, ask: (tx: Queries) => Promise<T>): Prom
   }
 }
 
-/** Counts the rows by what they are. A table that an earlier schema lacks has none. */
+/** Counts the rows that a reset deletes. Tables that an older schema lacks count as 0. */
 export async function countLosses(db: Queries): Promise<Losses> {
   const counts = Object.entries(COUNTED).map(async ([what, table]) => {
     const count = (tx: Queries) =>
@@ -40,7 +40,7 @@ export async function countLosses(db: Queries): Promise<Losses> {
   return Object.fromEntries(await Promise.all(counts)) as Losses;
 }
 
-/** Returns the destination from columns that every schema has. */
+/** Returns the destination, reading only columns that exist in every version of the schema. */
 export async function readDestination(db: Queries) {
   const { baseUrl, organizationId, stateId } = destination;
   const [bound] = await db.select({ baseUrl, organizationId, stateId }).from(destination);
@@ -50,7 +50,7 @@ export async function readDestination(db: Queries) {
 const DROP_SCHEMAS = ['DROP SCHEMA slotsync CASCADE', 'DROP SCHEMA IF EXISTS slotsync_queue CASCADE'];
 const LOCKS = ['migrate', 'run_start', 'inbox', 'polling', 'alerts', 'reconcile', 'verify'] as const;
 
-/** Throws UsageError while any process works with the state, whatever its schema. */
+/** Throws UsageError if any process uses the state. Works with every version of the schema. */
 export async function requireIdle(tx: Queries): Promise<void> {
   const alive = await ifPresent(
     tx,
@@ -69,8 +69,8 @@ export async function requireIdle(tx: Queries): Promise<void> {
 }
 
 /**
- * Removes the schemas, after `statements` and `before` and in one transaction with them: all of it or nothing. Throws
- * UsageError while a process works with the state, and with the SQL to run where the role lacks a right.
+ * Drops the schemas in one transaction, after `statements` and `before`. Throws UsageError if a process uses the state.
+ * If the role lacks a right, the error has the SQL to be executed.
  */
 export async function dropState(
   { db }: State,

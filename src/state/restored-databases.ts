@@ -1,6 +1,5 @@
-// The facts by which the databases of state and mirror were recognized last, and what follows when one was restored. A restored state
-// knows nothing of what was sent since its backup, and a restored mirror may hold older data. Each process also sees at work that
-// its own note is gone (`isPutBack` in processes.ts).
+// Detects a restored state or mirror. A restored state knows nothing about writes since its backup, and a restored
+// mirror may hold older data. Each process also detects the loss of its own row (`isPutBack` in processes.ts).
 import { sql } from 'drizzle-orm';
 import {
   readDatabaseFacts,
@@ -18,7 +17,7 @@ type DatabaseName = (typeof databases.$inferSelect)['name'];
 
 export type NotedDatabase = RowOf<typeof databases>;
 
-/** Since when a state counts as restored, and why; `since` is null where that is not noted yet. */
+/** Time since when the state counts as restored. `since` is null if no process has stored it yet. */
 export interface Restored {
   since: Date | null;
   why: string;
@@ -27,15 +26,15 @@ export interface Restored {
 export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
   const run = async <T>(on: Queries, statement: string) =>
     (await on.execute(sql.raw(statement))) as unknown as T[];
-  // A statement that fails must not end a transaction that goes on.
+  // A savepoint, because a failed statement must not abort the caller's transaction.
   const ask = <T>(statement: string) =>
     'rollback' in db ? db.transaction((savepoint) => run<T>(savepoint, statement)) : run<T>(db, statement);
   return readDatabaseFacts(ask, 'slotsync.destination');
 }
 
 /**
- * Compares a database with what was noted of it, and notes what is seen. The first time it is only noted. Unless it is as
- * before, it is read again under a lock: another process may have noted a later moment than this one has read.
+ * Compares a database with its stored facts and stores the new ones. On a difference, the database is read again under
+ * a lock, because another process may have stored newer facts.
  */
 export async function noteDatabase(
   db: Queries,
@@ -75,8 +74,8 @@ const notingSeen = (name: DatabaseName, seen: DatabaseFacts) => sql`
     wal_position = greatest(wal_position, ${seen.walPosition}::float8::bigint) WHERE name = ${name}`;
 
 /**
- * From now on it counts as restored; what was settled before says nothing any more. What the state does not know, such as a value
- * sent since its backup, is not taken for a person's.
+ * Marks a database as restored. For the state, accepted field values are dropped, so that a value sent after the backup
+ * is not mistaken for a person's.
  */
 export async function markRestored(db: Queries, name: DatabaseName, why: string): Promise<void> {
   await query(db)`
@@ -98,7 +97,10 @@ const selectDatabase = (name: DatabaseName) => sql`
     restored_why AS "restoredWhy"
   FROM slotsync.databases WHERE name = ${name}`;
 
-/** Whether the state was restored, and no whole verify has compared it since; also before any process has noted it. */
+/**
+ * Returns details if the state was restored and not completely verified since. Also detects a restore that no process
+ * has stored yet.
+ */
 export async function readRestored(db: Queries): Promise<Restored | undefined> {
   const noted = await readDatabase(db, 'state');
   if (!noted) return undefined;
@@ -108,8 +110,8 @@ export async function readRestored(db: Queries): Promise<Restored | undefined> {
 }
 
 /**
- * Every stream was read back as a whole since the state was found to be restored: it is known again what the service holds, and
- * the streams are due.
+ * Ends the mark of a restored state when all streams were completely verified since. The service's content is then
+ * known again, and the streams become due.
  */
 export async function settleRestored(db: Queries, streams: readonly string[]): Promise<void> {
   const settled = await query(db)`

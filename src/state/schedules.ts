@@ -1,12 +1,12 @@
-// The table of schedules. An occurrence of a schedule starts once: the timer may fire in many processes, more than once or not at
-// all, and the occurrence belongs to the process that moves `last_due` past it. The nightly runs that were started: nightly-runs.ts.
+// Schedules and their due times. A due time is started only once. Timers may fire in many processes, several times or
+// never. The process that moves `last_due` past the due time starts the run. See nightly-runs.ts for the started runs.
 import { eq, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { NIGHTLY, type Schedule } from '../time/schedule.js';
 import { query, type Queries } from './database.js';
 import { schedules } from './schema.js';
 
-/** The name of the schedule by which workers verify, in the state. */
+/** Name of the schedule at which workers verify. */
 export const VERIFY = 'verify';
 
 export type RegisteredSchedule = typeof schedules.$inferSelect;
@@ -16,7 +16,7 @@ interface NewSchedule extends Schedule {
   waitMinutes?: number;
 }
 
-/** Registers a schedule, or replaces it; one of the same times keeps what it has missed. */
+/** Inserts or replaces a schedule. Missed due times remain due if the pattern and time zone are unchanged. */
 export async function registerSchedule(
   db: Queries,
   name: string,
@@ -35,7 +35,7 @@ export async function removeSchedule(db: Queries, name: string): Promise<void> {
   await query(db)`DELETE FROM slotsync.schedules WHERE name = ${name}`;
 }
 
-/** Removes the schedules of syncs but those of these names. */
+/** Deletes all sync schedules except those with these names. */
 export async function keepSyncSchedules(db: Queries, names: readonly string[]): Promise<void> {
   await query(db)`
     DELETE FROM slotsync.schedules
@@ -47,7 +47,7 @@ export async function readSchedule(db: Queries, name: string): Promise<Registere
   return schedule;
 }
 
-/** The schedules of syncs, the nightly one first. */
+/** Returns the sync schedules, the nightly schedule first. */
 export async function listSyncSchedules(db: Queries): Promise<RegisteredSchedule[]> {
   return db
     .select()
@@ -56,13 +56,13 @@ export async function listSyncSchedules(db: Queries): Promise<RegisteredSchedule
     .orderBy(sql`name <> ${NIGHTLY}`, schedules.name);
 }
 
-/** The streams of a schedule, of those that a process has. One that names none is of all of them. */
+/** Returns those of the known streams that belong to a schedule. A schedule without names covers all streams. */
 export const streamsOf = ({ streams }: Pick<RegisteredSchedule, 'streams'>, known: readonly string[]) =>
   known.filter((name) => streams.length === 0 || streams.includes(name));
 
 /**
- * Takes back to now what a wrong clock has noted of schedules for a time that is still to come: nothing would be due before
- * it, although nothing of it was started. Returns the names of these schedules.
+ * Resets stored times that are in the future because of a wrong clock. Nothing would be due before them. Returns the
+ * names of the corrected schedules.
  */
 export async function correctSchedules(db: Queries): Promise<string[]> {
   const corrected = await query<{ name: string }>(db)`
@@ -72,7 +72,7 @@ export async function correctSchedules(db: Queries): Promise<string[]> {
   return corrected.map(({ name }) => name);
 }
 
-/** Claims an occurrence of a schedule that is over, and all before it. False: another process has claimed it already. */
+/** Claims a past due time of a schedule and all earlier ones. Returns false if another process has claimed it. */
 export async function claimOccurrence(
   db: Queries,
   { name, pattern, timezone }: RegisteredSchedule,
@@ -87,8 +87,8 @@ export async function claimOccurrence(
 }
 
 /**
- * The latest occurrence, as text at full precision, after which the bookings were not reconciled yet; undefined while its
- * run is under way, or when there is no such occurrence. A paused run is not waited for.
+ * Returns the latest due time after which the bookings were not reconciled yet, as text at full precision. Undefined
+ * while its run is unfinished, unless the run is paused, or if there is no such time.
  */
 export async function readUnreconciledOccurrence(db: Queries, name: string): Promise<string | undefined> {
   const [row] = await query<{ due: string }>(db)`
@@ -97,14 +97,14 @@ export async function readUnreconciledOccurrence(db: Queries, name: string): Pro
   return row?.due;
 }
 
-/** No sync of the schedule's streams is under way, except paused ones. */
+/** SQL: no sync of the schedule's streams is unfinished, except paused ones. */
 const HAS_ENDED = sql`NOT EXISTS (
   SELECT FROM slotsync.runs AS r WHERE r.kind = 'sync' AND r.finished_at IS NULL AND r.paused_at IS NULL
     AND (schedules.streams = '{}' OR r.streams && schedules.streams))`;
 
 /**
- * The latest occurrence of the nightly schedule, when its run has ended, and the bookings were reconciled after it where that
- * is waited for. Undefined: it has not, or none was started yet.
+ * Returns the latest due time of the nightly schedule if its run has ended. With `isReconciled`, the bookings must also
+ * have been reconciled since. Otherwise undefined.
  */
 export async function readEndedNightly(
   db: Queries,
@@ -117,7 +117,7 @@ export async function readEndedNightly(
   return row?.due;
 }
 
-/** Notes that the bookings were reconciled after this occurrence. */
+/** Stores that the bookings were reconciled after a due time. */
 export async function noteReconciledOccurrence(db: Queries, name: string, due: string): Promise<void> {
   await query(db)`
     UPDATE slotsync.schedules SET last_reconciled = ${due}::text::timestamptz WHERE name = ${name}`;

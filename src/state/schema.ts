@@ -930,9 +930,7 @@ export const alertMessages = slotsync.table(
     event: text('event').$type<AlertEvent>().notNull(),
     createdAt: time('created_at').notNull().defaultNow(),
     attempts: integer('attempts').notNull().default(0),
-    /**
-     * Earliest time of the next attempt. A sender first moves this time forward to keep other processes from sending.
-     */
+    /** Earliest time of the next attempt. A sender first moves it forward to keep other processes from sending. */
     nextAt: time('next_at').notNull().defaultNow(),
     /** Time when all recipients had received the message. Null until then. */
     sentAt: time('sent_at'),

@@ -1,12 +1,12 @@
-// Counts of what the service accepted lately, by stream and operation. Limits are weighed against them, whatever way a change came.
+// Counts recently accepted records by stream and operation. Limits use these counts for every kind of run.
 import { sql, type SQL } from 'drizzle-orm';
 import { queryOne, type Queries } from './database.js';
 import type { LimitedOperation } from './schema.js';
 
-/** Less than 24 hours: two nights do not count together because a run started late or clocks were changed. */
+/** Period that limits count. Shorter than a day, so that a late run or a clock change does not merge two nights. */
 const DAY = sql`interval '23 hours'`;
 
-/** Batches (named b) of other unfinished runs that are still to be sent: runs planned side by side see each other. */
+/** SQL: unsent batches `b` of other unfinished runs. Runs planned at the same time thus count each other. */
 const unsentBatches = ({ stream, operation, runId }: Counted) => sql`
   slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id
   WHERE b.state IN ('planned', 'queued') AND r.finished_at IS NULL AND b.stream = ${stream} AND b.operation = ${operation}
@@ -15,14 +15,12 @@ const unsentBatches = ({ stream, operation, runId }: Counted) => sql`
 interface Counted {
   stream: string;
   operation: LimitedOperation;
-  /** The run that asks. */
   runId: number;
 }
 
 /**
- * Records of a stream that were sent for an operation within a day by other runs, or still will be. `isExact`: each key counts
- * once, and not at all when this run has it too; this reads the records of the stream. Otherwise a key may count several
- * times, which costs no reading.
+ * Counts records that other runs sent with an operation within 23 hours or will still send. If `isExact`, each key
+ * counts once and keys of this run do not count, but all records of the stream are read.
  */
 export async function countWithinADay(
   db: Queries,
@@ -50,7 +48,7 @@ export async function countWithinADay(
 const unsentBatchesKeys = (counted: Counted) =>
   sql`(SELECT unnest(b.keys) AS k FROM ${unsentBatches(counted)}) AS unsent`;
 
-/** Creates of a stream that plans of the last day have sent without asking what they meet at the service. */
+/** Counts creates of a stream that plans sent within 23 hours without looking up existing objects. */
 export async function countUnaskedWithinADay(db: Queries, stream: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT coalesce(sum(records), 0)::int AS count FROM slotsync.sent
@@ -58,7 +56,7 @@ export async function countUnaskedWithinADay(db: Queries, stream: string): Promi
   return count;
 }
 
-/** The statement that counts records as sent now. */
+/** Returns the statement that counts records as sent now. */
 export const countingSent = (
   stream: string,
   operation: LimitedOperation | 'unasked',

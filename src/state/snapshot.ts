@@ -1,13 +1,12 @@
-// Several readings of the state as of one moment.
 import { sql, type SQL } from 'drizzle-orm';
 import type { Queries } from './database.js';
 
-/** A table that is locked is not waited for longer: a reading has one of the state's few connections. */
+/** Maximum wait for a lock, because a waiting query occupies one of the state's few connections. */
 const LONGEST_LOCK_MS = 1000;
 
 /**
- * Reads in one snapshot. `db` may not be a transaction already. `limitMs`: no statement takes longer, so that readings for
- * people and monitoring do not hold up the work.
+ * Calls `read` in a new transaction with a single snapshot. `limitMs` is a statement timeout, so that queries for
+ * people and monitoring do not delay the work.
  */
 export async function inSnapshot<T>(
   db: Queries,
@@ -15,7 +14,7 @@ export async function inSnapshot<T>(
   { limitMs }: { limitMs?: number | undefined } = {},
 ): Promise<T> {
   return db.transaction(async (tx) => {
-    // In one message, and before any query.
+    // PostgreSQL accepts `SET TRANSACTION` only before the first query.
     await tx.execute(
       sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; ${limitingReading(limitMs)}`,
     );
@@ -23,12 +22,12 @@ export async function inSnapshot<T>(
   });
 }
 
-/** With `limitMs`, no statement of the transaction takes longer, and none waits long for a lock. */
+/** Disables JIT for the transaction. With `limitMs`, also limits its statements and its waiting for locks. */
 export const limitReading = async (tx: Queries, limitMs?: number): Promise<unknown> =>
   tx.execute(limitingReading(limitMs));
 
 function limitingReading(limitMs: number | undefined): SQL {
-  // Compiling statements that look up many single records takes longer than they do.
+  // JIT compilation takes longer than the queries, which look up many single records.
   const always = sql`SELECT set_config('jit', 'off', true)`;
   if (limitMs === undefined) return always;
   return sql`${always}, set_config('statement_timeout', ${String(limitMs)}, true),

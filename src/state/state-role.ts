@@ -1,10 +1,10 @@
-// The role of the state's connections, to be compared with the mirror's: roles belong to a server.
+// Role of the state's connections. It is compared with the mirror's role, and roles belong to a server.
 import { SlotsyncError } from '../errors/errors.js';
 import { query, queryOne, type Queries, type State } from './database.js';
 
 export interface StateRole {
   role: string;
-  /** Identifies the server. Two connections are at the same server when both are equal. */
+  /** Start time and port identify the server. Two connections are to the same server if both are equal. */
   startedAt: string;
   port: string;
 }
@@ -15,10 +15,10 @@ export function readStateRole({ db }: Pick<State, 'db'>): Promise<StateRole> {
       current_setting('port') AS port`;
 }
 
-/** Why no program can write to the state, whatever its role. */
+/** Reason why no role can write to the state. */
 export type WhyReadOnly = 'standby' | 'setting';
 
-/** Null: the state can be written. A setting of one role says nothing of the others. */
+/** Returns why the state is read-only, or null. Ignores a setting of a single role, because other roles can write. */
 export async function readWhyReadOnly(db: Queries): Promise<WhyReadOnly | null> {
   const { why } = await queryOne<{ why: WhyReadOnly | null }>(db)`
     SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' WHEN EXISTS (
@@ -27,7 +27,7 @@ export async function readWhyReadOnly(db: Queries): Promise<WhyReadOnly | null> 
   return why;
 }
 
-/** Rights of a role that may not write, from the most to the least. */
+/** Rights of a role that may not write, most rights first. */
 const RIGHTS = {
   read: {
     may: 'may only read the state',
@@ -43,14 +43,14 @@ const RIGHTS = {
 interface Writer {
   role: string;
   owner: string;
-  /** Also of a standby. */
+  /** True also for a standby server. */
   isReadOnly: boolean;
   may: keyof typeof RIGHTS | 'write';
 }
 
 /**
- * Throws `state_rights` for a role that may not write to the state, with what it may do; and `state_read_only` where nobody
- * may.
+ * Throws `state_rights` if the role may not write to the state, with the rights that it has. Throws `state_read_only`
+ * if no role can write.
  */
 export async function requireWriter({ db }: Pick<State, 'db'>): Promise<void> {
   const [found] = await query<Writer>(db)`

@@ -1,5 +1,5 @@
-// The state's facts of each stream: when it was planned and synced whole, whether it is due, what is wrong with it. A run is
-// only history: whoever decides what is sent asks this table.
+// Facts about each stream: last full plan and sync, due time, problem. Decisions about sending use this table, not past
+// runs.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
@@ -10,32 +10,30 @@ import type { DueReason, GatedOperation, GateReason, GateFacts, streams, StreamP
 
 export type StreamFacts = RowOf<typeof streams>;
 
-/** A closed gate, as a plan needs it. */
 export interface PlanGate {
   operation: GatedOperation;
   reason: GateReason;
   count: number;
-  /** Records that an approval of the gate allows; null: nobody approved it, or the approval has expired. */
+  /** Number of records that the approval permits. Null if the gate has no valid approval. */
   allowed: number | null;
   allowedDigest: string | null;
   isRejected: boolean;
   facts: GateFacts;
 }
 
-/** The facts that a plan of a stream goes by, as they were before the plan began to read the mirror. */
+/** Facts about a stream that a plan uses, from before the plan read the mirror. */
 export interface StreamStanding {
-  /** By the database's clock, as text at full precision. */
+  /** Time of the facts by the database clock, as text at full precision. */
   at: string;
-  /** Why it is frozen; null: it is not. */
+  /** Reason of the freeze. Null if the stream is not frozen. */
   frozen: string | null;
-  /** The mirror is another database than the one that was synced; null: as before, or a whole plan has passed since. */
+  /** Set if the mirror became another database after the last sync, and no full plan has passed since. */
   mirrorChange: { at: string; why: string } | null;
   gates: PlanGate[];
-  /** Refusals of the service since the last whole plan; null: there were none. */
+  /** Refusals of the service since the last full plan. Null if there were none. */
   refusals: Refusals | null;
-  /** Something is wrong with the stream, as a part of it was read last. */
+  /** True if the stream has a problem, from its last full or partial run. */
   hasProblem: boolean;
-  /** Keys that exceptions leave as they are. */
   excepted: string[];
 }
 
@@ -57,7 +55,6 @@ export async function readStanding(db: Queries, stream: string): Promise<StreamS
   return standing;
 }
 
-/** The streams that the state knows. */
 export async function listStreams(db: Queries): Promise<StreamFacts[]> {
   return query<StreamFacts>(db)`
     SELECT stream, fingerprint, planned_at AS "plannedAt", synced_at AS "syncedAt", due_since AS "dueSince",
@@ -68,7 +65,7 @@ export async function listStreams(db: Queries): Promise<StreamFacts[]> {
     FROM slotsync.streams ORDER BY stream`;
 }
 
-/** Streams are due for a whole sync from now on. One that is due already stays so for its first reason, unless the new one replaces it. */
+/** Makes streams due for a full sync. A stream that is already due keeps its reason, unless `replaces` is set. */
 export async function markDue(
   db: Queries,
   names: readonly string[],
@@ -86,7 +83,7 @@ export async function markDue(
       due_reason = CASE WHEN s.due_since IS NULL OR ${replaces} THEN ${reason} ELSE s.due_reason END`;
 }
 
-/** Notes streams that were never planned whole: they are due. */
+/** Stores new streams. Streams that were never fully planned become due. */
 export async function registerStreams(db: Queries, names: readonly string[]): Promise<void> {
   await query(db)`
     INSERT INTO slotsync.streams AS s (stream, due_since, due_reason)
@@ -95,14 +92,14 @@ export async function registerStreams(db: Queries, names: readonly string[]): Pr
       WHERE s.planned_at IS NULL AND s.due_since IS NULL`;
 }
 
-/** Rows that are gone are collected for this long before a whole sync is begun for them. */
+/** Time during which deleted rows are collected before a full sync is started for them. */
 const GONE_COLLECTED = sql`interval '5 minutes'`;
-/** A stream whose whole sync has not come to the end of its plan is tried again after so long. */
+/** Time after which a full sync is started again if its plan did not end. */
 const TRIED_AGAIN_AFTER = sql`interval '1 hour'`;
 
 /**
- * The streams, of these, for which a worker begins a whole sync now. One that is frozen waits for the end of the freeze, and one
- * whose run an operator has cancelled for its schedule or a command.
+ * Returns those of these streams for which a worker starts a full sync now. A frozen stream waits for the end of the
+ * freeze, a stream with a cancelled run for its schedule or a command.
  */
 export async function listStartable(db: Queries, names: readonly string[]): Promise<string[]> {
   const rows = await query<{ stream: string }>(db)`
@@ -115,21 +112,20 @@ export async function listStartable(db: Queries, names: readonly string[]): Prom
   return rows.map(({ stream }) => stream);
 }
 
-/** The end of a whole plan of a stream. */
 export interface WholePlan {
   stream: string;
   fingerprint: string;
-  /** When it began to read. The stream stays due for what came later. */
+  /** Time when the plan began to read the mirror. Changes after this time keep the stream due. */
   begunAt: string;
-  /** It was allowed to send: the stream is not due any more. */
+  /** True if the plan was allowed to send, so that the stream is no longer due. */
   maySend: boolean;
-  /** When it began, if it held nothing although the mirror is another database than before. */
+  /** Start of the plan, if it held nothing although the mirror has become another database. */
   passedAt: string | null;
-  /** Refusals that an approval allows. */
+  /** Refusals that an approval permits. */
   refusalsAllowed: number;
 }
 
-/** Notes whole plans. What the service refused is counted anew from here on. Call it in the transaction that ends the plans. */
+/** Stores full plans and resets the counts of refusals. Must be called in the transaction that ends the plans. */
 export async function notePlannedWhole(tx: Queries, plans: readonly WholePlan[]): Promise<void> {
   if (plans.length === 0) return;
   const maySend = sql`s.stream = ${anyOf(plans.flatMap((plan) => (plan.maySend ? plan.stream : [])))}`;
@@ -152,14 +148,13 @@ export async function notePlannedWhole(tx: Queries, plans: readonly WholePlan[])
       attempted_at = CASE WHEN ${maySend} THEN s.attempted_at END`;
 }
 
-/** Notes that whole syncs of these streams begin. */
 export async function noteAttempted(tx: Queries, names: readonly string[]): Promise<void> {
   await query(tx)`
     INSERT INTO slotsync.streams (stream, attempted_at) SELECT name, now() FROM unnest(${arrayLiteral(names)}::text[]) AS name
     ON CONFLICT (stream) DO UPDATE SET attempted_at = now()`;
 }
 
-/** Notes what is wrong with streams, and since when: a problem with the same code keeps its time. */
+/** Stores a problem of streams. A problem with the same code as before keeps its start time. */
 export async function noteProblems(
   db: Queries,
   names: readonly string[],
@@ -177,14 +172,14 @@ export async function noteProblems(
       WHERE ${problem.isWhole} OR NOT coalesce((s.problem->>'isWhole')::boolean, false)`;
 }
 
-/** The end of the problems that a part of a stream had: another part of it was read. */
+/** Ends problems that partial runs have found, because another part of the stream could be read. */
 export async function endPartialProblems(db: Queries, names: readonly string[]): Promise<void> {
   await query(db)`
     UPDATE slotsync.streams SET problem = NULL
     WHERE stream = ${anyOf(names)} AND NOT coalesce((problem->>'isWhole')::boolean, true)`;
 }
 
-/** Notes the end of whole syncs: of streams without a failed record, and those of them that sent everything. */
+/** Stores the end of full syncs. `fine`: streams without failed records. `synced`: those that sent everything. */
 export async function noteEndedWhole(
   tx: Queries,
   { fine, synced }: { fine: readonly string[]; synced: readonly string[] },
@@ -196,7 +191,7 @@ export async function noteEndedWhole(
     WHERE stream = ${anyOf(fine)}`;
 }
 
-/** When all of these streams were last synced whole; null: one of them never was. */
+/** Returns the oldest of these streams' last full syncs. Null if a stream was never fully synced. */
 export async function readWholeSuccess(db: Queries, names: readonly string[]): Promise<Date | null> {
   const [row] = await query<{ at: Date | null }>(db)`
     SELECT CASE WHEN count(s.synced_at) = count(*) THEN min(s.synced_at) END AS at
@@ -204,21 +199,23 @@ export async function readWholeSuccess(db: Queries, names: readonly string[]): P
   return row?.at ?? null;
 }
 
-/** The refusals of a stream's records since its last whole plan. */
 export interface Refusals {
   answered: number;
   refused: number;
   code: string;
   message: string;
-  /** Refusals that an approval allows. */
+  /** Refusals that an approval permits. */
   allowed: number;
 }
 
-/** The statement that counts answers without a refusal. The last of its transaction: all batches of a stream lock this row. */
+/**
+ * Returns the statement that counts answers without refusals. It must be the last of its transaction, because all
+ * batches of a stream lock this row.
+ */
 export const countingAnswered = (stream: string, answered: number): SQL => sql`
   UPDATE slotsync.streams SET answered = answered + ${answered}::int WHERE stream = ${stream}`;
 
-/** Counts an answer with refusals in it, and returns what there was in all since the last whole plan. */
+/** Counts an answer with refusals. Returns the totals since the last full plan. */
 export async function noteRefusals(
   db: Queries,
   stream: string,
