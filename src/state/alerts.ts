@@ -63,7 +63,7 @@ export async function addMessages(db: Queries, id: number, channels: readonly st
     SELECT ${id}::bigint, channel, 'opened' FROM jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
 }
 
-/** Stores if the cause of an open alert still exists. It may return before the alert recovers. */
+/** Stores if the cause of an open alert still exists. A cause may return before the alert is closed. */
 export async function noteCause(db: Queries, id: number, isThere: boolean): Promise<void> {
   await query(db)`
     UPDATE slotsync.alerts SET gone_since = CASE WHEN NOT ${isThere} THEN now() END

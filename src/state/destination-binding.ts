@@ -14,8 +14,8 @@ type BoundDestination = typeof destination.$inferSelect;
 export type Binding = Pick<BoundDestination, 'baseUrl' | 'organizationId' | 'region'>;
 
 /**
- * Binds a state without facts from a service to this destination, or confirms the binding. Returns the state's id.
- * Throws UsageError if the state is bound elsewhere, or a process is working with another destination.
+ * Binds the state to this destination if it has no facts from a service yet, or confirms the binding. Returns the
+ * state's id. Throws UsageError if the state is bound elsewhere, or if a process works with another destination.
  */
 export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding): Promise<string> {
   const { baseUrl, organizationId, region } = wanted;
@@ -67,7 +67,7 @@ export async function requireBinding(state: Pick<State, 'db'>, wanted: Binding):
 const isSame = (bound: Binding, wanted: Binding) =>
   bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId;
 
-/** Returns true if the state has facts from a service: a write that may have been accepted, or anything read there. */
+/** Returns true if the state has facts from a service: a write that may have been accepted, or data that was read. */
 export async function isBound(db: Pick<Queries, 'execute'>): Promise<boolean> {
   const { known } = await queryOne<{ known: boolean }>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records AS r WHERE ${WAS_SENT} OR r.claimed_by IS NOT NULL)
@@ -98,7 +98,7 @@ export interface QuotaPlace {
   address: string;
 }
 
-/** Time within which processes store a restarted Redis and the time of the last answer. */
+/** Time after which every process has stored the run id of a restarted Redis and the time of its last answer. */
 const PLACE_NOTED_WITHIN_MS = 12_000;
 const LOOK_AGAIN_MS = 1000;
 
@@ -123,7 +123,7 @@ export async function claimQuotaPlace(
       await moveQuotaPlace(db, noted.id, place);
       continue; // another process may have noted its place meanwhile
     }
-    // Waiting helps only between two Redis ids, because a restarted Redis has another run id.
+    // Waits only for a restarted Redis, which has another run id. A change between state and Redis is refused at once.
     const isSettled = working.length > 0 && (noted.id === 'state' || place.id === 'state');
     if (isSettled || performance.now() >= until)
       throw new UsageError(

@@ -25,7 +25,7 @@ const isOf = (stream: SQL) =>
 export const isFrozen = (stream: SQL) =>
   sql`EXISTS (SELECT FROM slotsync.freezes AS f WHERE ${IS_IN_FORCE} AND ${isOf(stream)})`;
 
-/** SQL: array of those of these streams that are not frozen now. PostgreSQL evaluates it once for a statement. */
+/** SQL: array of the given streams that are not frozen now. PostgreSQL evaluates it once for a statement. */
 export const unfrozen = (streams: readonly string[]) =>
   sql`ARRAY(SELECT name FROM unnest(${arrayLiteral(streams)}::text[]) AS name WHERE NOT ${isFrozen(sql`name`)})`;
 
@@ -45,7 +45,7 @@ export async function listFreezes(db: Queries): Promise<StandingFreeze[]> {
     FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
 }
 
-/** Returns those of these streams that are frozen now. */
+/** Returns the given streams that are frozen now, each with its freeze. */
 export async function listFrozen(db: Queries, streams: readonly string[]): Promise<FrozenStream[]> {
   return query<FrozenStream>(db)`
     SELECT DISTINCT ON (name) name AS stream, f.ends_at AS "endsAt", f.reason, f.is_declared AS "isDeclared"
@@ -69,9 +69,9 @@ export async function freezeStreams(
 }
 
 /**
- * Ends commands' freezes of these streams. A freeze that also covers other streams continues for those. Ended freezes
- * keep their rows for some time, because changes that waited count from the end of the freeze. Returns the streams
- * whose freeze was ended.
+ * Ends the freezes of these streams that commands started. A freeze that also covers other streams continues for the
+ * other streams. Ended freezes keep their rows for some time, because the age of changes that waited counts from the
+ * end of the freeze. Returns the streams whose freeze was ended.
  */
 export async function unfreezeStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
   const names = sql`${arrayLiteral(streams)}::text[]`;

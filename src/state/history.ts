@@ -20,7 +20,7 @@ export function rowOfWrite(outcome: Outcome, { history: keeps = 'names' }: Histo
   return { names: toStorableJson(written.map(({ field }) => field)), values };
 }
 
-/** Returns queries that insert those outcomes into the history that have `names`. */
+/** Returns common table expressions that insert those outcomes with `names` into the history. */
 export const notingWrites = ({
   stream,
   runId,

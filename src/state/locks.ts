@@ -27,13 +27,14 @@ export const tryLock = (tx: Queries, lock: Lock): Promise<boolean> => take(tx, l
 /** Interval between keep-alive statements. PostgreSQL ends a transaction that is idle for a minute. */
 const ALIVE_EVERY_MS = 20_000;
 
-/** Executes `work` while an otherwise idle transaction holds a lock, for any duration. */
+/** Executes `work` while the transaction holds a lock. Keep-alive statements permit any duration. */
 export async function whileHolding<T>(
   tx: Queries,
   work: () => Promise<T>,
   everyMs = ALIVE_EVERY_MS,
 ): Promise<T> {
-  // PostgreSQL keeps the snapshot of a SELECT until the next statement, which would prevent VACUUM. SHOW has none.
+  // PostgreSQL keeps the snapshot of a SELECT until the next statement, which would prevent VACUUM. SHOW takes no
+  // snapshot.
   const show = () => void query(tx)`SHOW idle_in_transaction_session_timeout`.catch(() => undefined);
   const timer = setInterval(show, everyMs);
   show();

@@ -31,7 +31,7 @@ export async function migrate(databaseUrl: SettingText, waiting?: Waiting): Prom
   }
 }
 
-/** Takes the lock `migrate` until the end of the caller's transaction. */
+/** Applies missing migrations in the caller's transaction, which holds the lock `migrate`. */
 async function applyMissing(tx: Queries) {
   await requireOwnSchema(tx);
   await createSchema(tx);

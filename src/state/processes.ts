@@ -39,7 +39,7 @@ export interface Pool {
 
 type Noted = Pool & ({ isPutBack: true; notedAt: null } | { isPutBack: false; notedAt: string });
 
-/** SQL columns `others` and `least` of a `Pool`, without the process `id`. */
+/** SQL columns `others` and `least` of a `Pool`, which exclude the process `id`. */
 const poolBeside = (id: string) => sql`
   (SELECT count(*)::int FROM slotsync.processes AS p WHERE ${isAtWork} AND p.id <> ${id} AND p.stopped_since IS NULL) AS others,
   (SELECT jsonb_build_object('requestsPerSecond', p.requests_per_second,

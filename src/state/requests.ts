@@ -17,7 +17,7 @@ interface Noted {
  * the host's clock (`now`). If that clock is wrong, they are moved to the database's time.
  */
 export async function noteRequests(db: Queries, noted: Noted, now = Date.now): Promise<void> {
-  // In one transaction, because the caller repeats both after a failure.
+  // Writes the counts and the answer in one transaction, because after a failure the caller retries the two together.
   await queryTogether(db, notingRequests(noted, now()));
 }
 

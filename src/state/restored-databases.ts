@@ -75,7 +75,7 @@ const notingSeen = (name: DatabaseName, seen: DatabaseFacts) => sql`
 
 /**
  * Marks a database as restored. For the state, accepted field values are dropped, so that a value sent after the backup
- * is not mistaken for a person's.
+ * is not mistaken for a value that a person entered.
  */
 export async function markRestored(db: Queries, name: DatabaseName, why: string): Promise<void> {
   await query(db)`
@@ -98,8 +98,8 @@ const selectDatabase = (name: DatabaseName) => sql`
   FROM slotsync.databases WHERE name = ${name}`;
 
 /**
- * Returns details if the state was restored and not completely verified since. Also detects a restore that no process
- * has stored yet.
+ * Returns details if the state was restored and not verified whole since. Also detects a restore that no process has
+ * stored yet.
  */
 export async function readRestored(db: Queries): Promise<Restored | undefined> {
   const noted = await readDatabase(db, 'state');
@@ -110,8 +110,8 @@ export async function readRestored(db: Queries): Promise<Restored | undefined> {
 }
 
 /**
- * Ends the mark of a restored state when all streams were completely verified since. The service's content is then
- * known again, and the streams become due.
+ * Ends the mark of a restored state when all streams were verified whole since. The service's content is then known
+ * again, and the streams become due.
  */
 export async function settleRestored(db: Queries, streams: readonly string[]): Promise<void> {
   const settled = await query(db)`

@@ -7,9 +7,9 @@ import { KEEP_PROCESSES_DAYS } from './processes.js';
 const KEEP_RUNS_DAYS = 365;
 /** Retention of incremental and reconcile runs, which may start every few minutes. */
 const KEEP_FREQUENT_RUNS_DAYS = 14;
-/** Retention of successful incremental runs if there are very many. Covers a report of a long weekend. */
+/** Retention of successful incremental runs older than the latest 10 000 runs. Covers a report of a long weekend. */
 const KEEP_MANY_RUNS_DAYS = 4;
-/** Number of latest runs up to which no run counts as one of very many. */
+/** Number of latest runs to which the shorter retention does not apply. */
 const NOT_MANY_RUNS = 10_000;
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;

@@ -87,8 +87,8 @@ export async function claimOccurrence(
 }
 
 /**
- * Returns the latest due time after which the bookings were not reconciled yet, as text at full precision. Undefined
- * while its run is unfinished, unless the run is paused, or if there is no such time.
+ * Returns the latest due time after which the bookings were not reconciled yet, as text at full precision. Undefined if
+ * there is no such time, or while its run is unfinished and not paused.
  */
 export async function readUnreconciledOccurrence(db: Queries, name: string): Promise<string | undefined> {
   const [row] = await query<{ due: string }>(db)`

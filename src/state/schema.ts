@@ -84,7 +84,7 @@ export const GATE_REASONS = [
 ] as const;
 export type GateReason = (typeof GATE_REASONS)[number];
 
-/** Reasons why a stream needs a full sync. The first reason is kept until a full plan has ended. */
+/** Reasons why a stream needs a whole sync. The first reason is kept until a whole plan has ended. */
 export const DUE_REASONS = [
   'new',
   'schedule',
@@ -193,7 +193,9 @@ export interface AlertText {
   commands: readonly string[];
   /** Sentences that are added to the message when the alert has recovered. */
   afterwards?: readonly string[];
-  /** Run of a `nightly_run` alert. `uuid`: id at a monitoring service. `isBad`: set when the run has ended. */
+  /**
+   * Run of a `nightly_run` alert. `uuid`: id of the run at a monitoring service. `isBad`: set when the run has ended.
+   */
   run?: { id: number; uuid: string; isBad?: boolean };
 }
 
@@ -271,14 +273,14 @@ export interface RunRange {
 export interface GateFacts {
   /** Objects that the service is assumed to hold. For `overwrite`: records that the plan would create. */
   accepted: number;
-  /** Other records that other runs sent with this operation within 23 hours. */
+  /** Records that other runs sent with this operation within 23 hours. */
   earlier?: number;
   limit?: { count: number; percent: number };
   /** Records that the gate already held. A plan of single keys counts them together with its own keys. */
   held?: number;
-  /** Records that an insufficient approval permits. `isOther`: other keys were approved than the plan found. */
+  /** Number of records that an insufficient approval permits. `isOther` is true if it was for other keys. */
   approval?: { allowed: number; isOther: boolean };
-  /** Set if an approval is valid but not used yet, because creates or updates of the stream are not sent. */
+  /** Set if an approval is valid but not used yet, because creates or updates of the stream are held. */
   waitsForWrites?: true;
   /** Explains why the mirror seems to be a different or restored database. */
   mirrorChange?: string;
@@ -338,7 +340,7 @@ export type Holds = Record<string, Record<string, Hold>>;
 
 /** Problem of a stream as a whole, in addition to errors of single records. */
 export interface StreamProblem {
-  /** `failed` if the stream could not be read or planned, or if its last full run had no accepted record. */
+  /** `failed` if the stream could not be read or planned, or if its last whole run had no accepted record. */
   status: 'failed' | 'partial';
   code: string | null;
   message: string | null;
@@ -346,7 +348,7 @@ export interface StreamProblem {
   since: string;
   runId: number | null;
   runKind: RunKind | null;
-  /** If true, only a full sync of the stream can clear the problem. */
+  /** If true, only a whole sync of the stream can clear the problem. */
   isWhole: boolean;
   failed: number;
   dead: number;
@@ -411,7 +413,7 @@ export const batches = slotsync.table(
     level: smallint('level').notNull(),
     /** Operation whose limit counts the records. If null, no limit counts them, and each row decides what is sent. */
     operation: text('operation').$type<LimitedOperation>(),
-    /** True if later limits ignore the batch: approved, released earlier, or part of the stream's first load. */
+    /** True if later limits ignore the batch because it was approved, released before, or a stream's first load. */
     exempt: boolean('exempt').notNull().default(false),
     /** Keys of the batch. While the batch runs, settled keys are moved from here to a finished batch of their own. */
     keys: text('keys').array().notNull(),
@@ -478,9 +480,9 @@ export const records = slotsync.table(
     goneSince: time('gone_since'),
     /** Value of the `graceDays` column in the row that was accepted last. Null if there is no such column or value. */
     endsAt: time('ends_at'),
-    /** End of the last full plan that found the row, noted when the row is first found missing. */
+    /** End of the last whole plan that found the row. Stored when a plan first finds the row missing. */
     thereUntil: time('there_until'),
-    /** Time when a batch was first to send the row, or when a verify created the record for an existing object. */
+    /** Time when a batch first claimed the record, or when a verify created the record for an existing object. */
     firstSeenAt: time('first_seen_at').notNull().defaultNow(),
     /** Key of a new row with the same values, found when the record's row went missing. Null if there was none. */
     renamedTo: keyText('renamed_to'),
@@ -493,7 +495,7 @@ export const records = slotsync.table(
     resendSince: time('resend_since'),
     /** Run whose plan requested the resend. Null if an operator requested it with `slotsync retry`. */
     resendRun: big('resend_run'),
-    /** Operation that the last accepted write counts as. Limits count a key only once. Null if it does not count. */
+    /** Operation as which limits count the last accepted write, once for each key. Null if limits do not count it. */
     countedAs: text('counted_as').$type<LimitedOperation>(),
     syncedAt: time('synced_at'),
     updatedAt: time('updated_at').notNull().defaultNow(),
@@ -587,17 +589,17 @@ export const driftEvents = slotsync.table(
   ],
 );
 
-/** Time of the last complete verify of each stream. */
+/** Time of the last whole verify of each stream. */
 export const verifications = slotsync.table('verifications', {
   stream: text('stream').primaryKey(),
-  /** Start of the last complete pass over the stream's type. */
+  /** Start of the last whole pass over the stream's type. */
   verifiedAt: time('verified_at').notNull(),
   /** Number of the stream's objects that the pass compared. */
   objects: big('objects').notNull(),
   runId: big('run_id'),
 });
 
-/** Proof that an operator had all data of a key deleted. Only a hash of the key is kept. */
+/** Evidence that an operator had all data of a key deleted. Only a hash of the key is kept. */
 export const removals = slotsync.table('removals', {
   id: big('id').primaryKey().generatedAlwaysAsIdentity(),
   stream: text('stream').notNull(),
@@ -650,37 +652,37 @@ export const changes = slotsync.table(
   ],
 );
 
-/** Known streams, including streams that left the configuration. The only source for sync times and due streams. */
+/** Known streams, also former ones. Sync times and due streams are read from this table, never from runs. */
 export const streams = slotsync.table(
   'streams',
   {
     stream: text('stream').primaryKey(),
-    /** Fingerprint of the stream's declaration at its last full plan. */
+    /** Fingerprint of the stream's declaration at its last whole plan. */
     fingerprint: text('fingerprint'),
     /** Time when a plan last read the complete stream. */
     plannedAt: time('planned_at'),
-    /** Time when a full sync of the stream last ended with everything sent. */
+    /** Time when a whole sync of the stream last ended with everything sent. */
     syncedAt: time('synced_at'),
-    /** Time when a full sync became necessary. Null if the stream needs none. */
+    /** Time when a whole sync became necessary. Null if the stream needs none. */
     dueSince: time('due_since'),
     dueReason: text('due_reason').$type<DueReason>(),
-    /** Time when a full sync of the stream last began, whether or not it succeeded. */
+    /** Time when a whole sync of the stream last began, whether or not it succeeded. */
     attemptedAt: time('attempted_at'),
     problem: jsonb('problem').$type<StreamProblem>(),
-    /** Polling position. All rows up to this value have an outcome. Text keeps the precision. Null if never polled. */
+    /** Polling position. All rows up to this value have an outcome. Text for full precision. Null if never polled. */
     cursor: text('cursor'),
     cursorKey: keyText('cursor_key'),
     cursorColumn: text('cursor_column'),
     cursorType: text('cursor_type'),
     cursorMovedAt: time('cursor_moved_at'),
-    /** Time when a full plan last held nothing back although the mirror had become another database. */
+    /** Time of the last whole plan that held nothing back although the mirror had become another database. */
     mirrorPassedAt: time('mirror_passed_at'),
-    /** Objects that the service answered and refused since the last full plan, and the latest refusal. */
+    /** Objects that the service answered and refused since the last whole plan, with the latest refusal's reason. */
     answered: integer('answered').notNull().default(0),
     refused: integer('refused').notNull().default(0),
     refusedCode: text('refused_code'),
     refusedMessage: text('refused_message'),
-    /** Number of refusals that an approval permits until the next full plan. */
+    /** Number of refusals that an approval permits until the next whole plan. */
     refusalsAllowed: integer('refusals_allowed').notNull().default(0),
   },
   (table) => [
@@ -725,7 +727,7 @@ export const gates = slotsync.table(
   ],
 );
 
-/** Held keys. A full plan replaces all rows of its streams, a plan of single keys only the rows of these keys. */
+/** Held keys. A whole plan replaces all rows of its streams, a plan of single keys only the rows of these keys. */
 export const held = slotsync.table(
   'held',
   {
@@ -977,7 +979,7 @@ export const freshness = slotsync.table(
     holds: boolean('holds').notNull().default(false),
     maxHours: real('max_hours').notNull(),
     readAt: time('read_at').notNull(),
-    /** Load time of the mirror at the last full sync of the stream. */
+    /** Load time of the mirror at the last whole sync of the stream. */
     syncedLoadAt: time('synced_load_at'),
   },
   () => [oneOf('freshness', 'problem', LOAD_PROBLEMS)],
@@ -999,7 +1001,7 @@ export const reservations = slotsync.table(
     endHere: time('end_here'),
     beginThere: time('begin_there'),
     endThere: time('end_there'),
-    /** Objects and fields. `here` also tells if the booking is cancelled, `there` also has the status. */
+    /** Objects and fields of the booking. `here` also has the flag for cancelled, `there` the status. */
     here: jsonb('here'),
     there: jsonb('there'),
     seenAt: time('seen_at').notNull(),
@@ -1112,7 +1114,7 @@ export const databases = slotsync.table(
     /** Highest position of the write-ahead log that was seen, in bytes. */
     walPosition: big('wal_position'),
     seenAt: time('seen_at').notNull().defaultNow(),
-    /** Time when the database was found to be restored or replaced. For the state, a full verify resets it to null. */
+    /** Time when the database was found to be restored or replaced. A whole verify clears this time of the state. */
     restoredAt: time('restored_at'),
     restoredWhy: text('restored_why'),
   },

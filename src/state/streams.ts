@@ -1,5 +1,5 @@
-// Facts about each stream: last full plan and sync, due time, problem. Decisions about sending use this table, not past
-// runs.
+// Facts about each stream: last whole plan and sync, due time, problem. Decisions about sending use this table, not
+// past runs.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
@@ -27,10 +27,10 @@ export interface StreamStanding {
   at: string;
   /** Reason of the freeze. Null if the stream is not frozen. */
   frozen: string | null;
-  /** Set if the mirror became another database after the last sync, and no full plan has passed since. */
+  /** Set if the mirror became another database after the last sync, and no whole plan has passed since. */
   mirrorChange: { at: string; why: string } | null;
   gates: PlanGate[];
-  /** Refusals of the service since the last full plan. Null if there were none. */
+  /** Refusals of the service since the last whole plan. Null if there were none. */
   refusals: Refusals | null;
   /** True if the stream has a problem, from its last full or partial run. */
   hasProblem: boolean;
@@ -65,7 +65,7 @@ export async function listStreams(db: Queries): Promise<StreamFacts[]> {
     FROM slotsync.streams ORDER BY stream`;
 }
 
-/** Makes streams due for a full sync. A stream that is already due keeps its reason, unless `replaces` is set. */
+/** Makes streams due for a whole sync. A stream that is already due keeps its reason, unless `replaces` is set. */
 export async function markDue(
   db: Queries,
   names: readonly string[],
@@ -83,7 +83,7 @@ export async function markDue(
       due_reason = CASE WHEN s.due_since IS NULL OR ${replaces} THEN ${reason} ELSE s.due_reason END`;
 }
 
-/** Stores new streams. Streams that were never fully planned become due. */
+/** Stores new streams. Streams that were never planned whole become due. */
 export async function registerStreams(db: Queries, names: readonly string[]): Promise<void> {
   await query(db)`
     INSERT INTO slotsync.streams AS s (stream, due_since, due_reason)
@@ -92,14 +92,14 @@ export async function registerStreams(db: Queries, names: readonly string[]): Pr
       WHERE s.planned_at IS NULL AND s.due_since IS NULL`;
 }
 
-/** Time during which deleted rows are collected before a full sync is started for them. */
+/** Time during which deleted rows are collected before a whole sync is started for them. */
 const GONE_COLLECTED = sql`interval '5 minutes'`;
-/** Time after which a full sync is started again if its plan did not end. */
+/** Time after which a whole sync is started again if its plan did not end. */
 const TRIED_AGAIN_AFTER = sql`interval '1 hour'`;
 
 /**
- * Returns those of these streams for which a worker starts a full sync now. A frozen stream waits for the end of the
- * freeze, a stream with a cancelled run for its schedule or a command.
+ * Returns the streams for which a worker starts a whole sync now. A frozen stream waits for the end of the freeze. A
+ * stream whose run was cancelled waits for its schedule or a command.
  */
 export async function listStartable(db: Queries, names: readonly string[]): Promise<string[]> {
   const rows = await query<{ stream: string }>(db)`
@@ -119,13 +119,13 @@ export interface WholePlan {
   begunAt: string;
   /** True if the plan was allowed to send, so that the stream is no longer due. */
   maySend: boolean;
-  /** Start of the plan, if it held nothing although the mirror has become another database. */
+  /** Start of the plan, if the mirror has become another database and the plan held nothing back. Otherwise null. */
   passedAt: string | null;
   /** Refusals that an approval permits. */
   refusalsAllowed: number;
 }
 
-/** Stores full plans and resets the counts of refusals. Must be called in the transaction that ends the plans. */
+/** Stores whole plans and resets the counts of refusals. Must be called in the transaction that ends the plans. */
 export async function notePlannedWhole(tx: Queries, plans: readonly WholePlan[]): Promise<void> {
   if (plans.length === 0) return;
   const maySend = sql`s.stream = ${anyOf(plans.flatMap((plan) => (plan.maySend ? plan.stream : [])))}`;
@@ -179,7 +179,7 @@ export async function endPartialProblems(db: Queries, names: readonly string[]):
     WHERE stream = ${anyOf(names)} AND NOT coalesce((problem->>'isWhole')::boolean, true)`;
 }
 
-/** Stores the end of full syncs. `fine`: streams without failed records. `synced`: those that sent everything. */
+/** Stores the end of whole syncs. `fine`: streams without failed records. `synced`: those that sent everything. */
 export async function noteEndedWhole(
   tx: Queries,
   { fine, synced }: { fine: readonly string[]; synced: readonly string[] },
@@ -191,7 +191,7 @@ export async function noteEndedWhole(
     WHERE stream = ${anyOf(fine)}`;
 }
 
-/** Returns the oldest of these streams' last full syncs. Null if a stream was never fully synced. */
+/** Returns the earliest time at which one of these streams was last synced whole. Null if one never was. */
 export async function readWholeSuccess(db: Queries, names: readonly string[]): Promise<Date | null> {
   const [row] = await query<{ at: Date | null }>(db)`
     SELECT CASE WHEN count(s.synced_at) = count(*) THEN min(s.synced_at) END AS at
@@ -215,7 +215,7 @@ export interface Refusals {
 export const countingAnswered = (stream: string, answered: number): SQL => sql`
   UPDATE slotsync.streams SET answered = answered + ${answered}::int WHERE stream = ${stream}`;
 
-/** Counts an answer with refusals. Returns the totals since the last full plan. */
+/** Counts an answer with refusals. Returns the totals since the last whole plan. */
 export async function noteRefusals(
   db: Queries,
   stream: string,

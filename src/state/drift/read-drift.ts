@@ -73,7 +73,7 @@ export async function countNotComparedAgain(db: Queries, runId: number): Promise
   return count;
 }
 
-/** SQL: seen since the run began. Only one verify runs at a time. */
+/** SQL: found since the run began. Only one verify runs at a time, so the time identifies the run. */
 const isSeenBy = (runId: number): SQL =>
   sql`seen_at >= (SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
 

@@ -4,7 +4,7 @@ import type { verifications } from '../schema.js';
 
 export type Verification = RowOf<typeof verifications>;
 
-/** Stores a completed verify of a stream. Its result is valid for the time when the run began. */
+/** Stores a whole verify of a stream. Its result is valid for the time when the run began. */
 export async function noteVerified(
   db: Queries,
   { runId, stream, objects }: { runId: number; stream: string; objects: number },
@@ -16,7 +16,7 @@ export async function noteVerified(
       run_id = excluded.run_id`;
 }
 
-/** Returns the last complete verify of each stream that had one. */
+/** Returns the last whole verify of each stream that had one. */
 export async function listVerifications(db: Queries): Promise<Verification[]> {
   return query<Verification>(db)`
     SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"

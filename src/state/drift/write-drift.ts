@@ -23,7 +23,7 @@ export interface DriftSource {
 
 /**
  * SQL: the service stores another value than it accepts. True if the object `g` differs in the same values as before
- * its last write, and no complete verify found it correct in between. Otherwise, somebody has changed the object at the
+ * its last write, and no whole verify found it correct in between. Otherwise, somebody has changed the object at the
  * service.
  */
 const isStoredOtherwise = (stream: string): SQL => sql`
@@ -101,7 +101,8 @@ export function mendingDrift(
 }
 
 /**
- * Deletes outdated drift after a full verify of a stream: drift of deleted records, and `extra` objects not seen again.
+ * Deletes outdated drift after a whole verify of a stream: drift of deleted records, and `extra` objects not seen
+ * again.
  */
 export async function deleteOutdatedDrift(db: Queries, { runId, stream }: DriftSource): Promise<void> {
   const startedAt = sql`(SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;

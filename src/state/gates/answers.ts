@@ -89,8 +89,8 @@ export async function approveGates(
 }
 
 /**
- * Rejects the chosen gates and returns them. They stay closed without asking again until their keys change. Throws
- * UsageError if a gate was answered meanwhile.
+ * Rejects the chosen gates and returns them. They stay closed, and no operator is asked again until their keys change.
+ * Throws UsageError if a gate was answered meanwhile.
  */
 export async function rejectGates(
   db: Queries,

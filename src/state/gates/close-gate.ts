@@ -7,7 +7,7 @@ import { markDue } from '../streams.js';
 import { nameOfGate } from './gates.js';
 import { holdBatches, recountGates, type ClosedGate } from './held.js';
 
-/** Closes a gate of a stream and holds the keys that its run has not begun to send. Returns their number. */
+/** Closes a gate and holds the keys that its run has not begun to send. Returns the number of held keys. */
 export async function closeGate(db: Queries, stream: string, gate: ClosedGate): Promise<number> {
   const { runId, operation, reason, facts } = gate;
   return db.transaction(async (tx) => {

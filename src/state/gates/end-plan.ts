@@ -20,7 +20,7 @@ export interface StreamPlan {
   unused: readonly LimitedOperation[];
   exempt: readonly LimitedOperation[];
   fingerprint: string;
-  /** Number of deleted rows whose objects only a full sync may retire. */
+  /** Number of deleted rows whose objects only a whole sync may retire. */
   gone: number;
   /** True if `--limit` made the plan leave out rows. */
   isLimited: boolean;
@@ -55,7 +55,7 @@ export async function endStreamPlans(
   return held;
 }
 
-/** Returns why the stream needs a full sync after this plan. Undefined if it needs none. */
+/** Returns why the stream needs a whole sync after this plan. Undefined if it needs none. */
 function dueAfter({ holds, isLimited, gone }: StreamPlan): DueReason | undefined {
   if (Object.values(holds).some(({ reason }) => reason === 'frozen')) return 'frozen';
   if (isLimited) return 'limited';
@@ -99,7 +99,7 @@ async function keepBack(tx: Queries, plan: StreamPlan): Promise<KeptBack> {
   return { records, rejected: new Set(rejected.map(nameOfGate)) };
 }
 
-/** Ends the approvals that a full plan found, used or not. Approvals that could not be used yet remain. */
+/** Ends the approvals that a whole plan found, used or not. Approvals that could not be used yet remain. */
 async function endApprovals(tx: Queries, { stream, standing, unused }: StreamPlan): Promise<void> {
   if (standing.gates.every(({ allowed }) => allowed === null)) return;
   const kept = unused.flatMap((operation) => [operation, '*']);

@@ -21,7 +21,7 @@ export interface Gate {
   operation: GatedOperation;
   reason: GateReason;
   since: Date;
-  /** Run that closed the gate, or last full sync that found it closed. */
+  /** Run that closed the gate, or last whole sync that found it closed. */
   runId: number;
   /** Number of keys that the gate holds, and their digest. */
   count: number;

@@ -1,4 +1,4 @@
-// Keys that gates hold back. A held key is in no batch. A later plan reads its row from the mirror again.
+// Keys that gates hold back. A held key is in no batch. A later plan reads the row of the key from the mirror again.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
@@ -13,7 +13,7 @@ export interface ClosedGate {
 }
 
 /**
- * SQL digest of a set of keys in any order. Cryptography is not needed, because keys are not secret and nobody forges
+ * SQL digest of a set of keys in any order. It is not cryptographic, because keys are not secret and nobody forges
  * them.
  */
 export const digestOf = (key: SQL): SQL =>
@@ -52,13 +52,14 @@ export async function holdBatches(
     SELECT operation, sum(cardinality(keys))::int AS records FROM moved GROUP BY operation`;
 }
 
-/** SQL: the row of `held` is a deactivation of a deleted row. Only a full plan decides about it. */
+/** SQL: the row of `held` is a deactivation of a deleted row. Only a whole plan decides about it. */
 const IS_GONE = sql`(operation IS NOT DISTINCT FROM 'retire' AND EXISTS (SELECT FROM slotsync.records AS r
   WHERE r.stream = held.stream AND r.local_key = held.local_key AND r.gone_since IS NOT NULL))`;
 
 /**
- * Deletes held rows that a plan has replaced. A full plan replaces all rows older than its start, other plans replace
- * the rows of their keys. Must be called after the plan has stored what it holds. Returns the number of deleted rows.
+ * Deletes rows of `held` that a plan has replaced. A whole plan replaces all rows older than its start, other plans
+ * replace the rows of their keys. Must be called after the plan has stored its held keys. Returns the number of deleted
+ * rows.
  */
 export async function releaseReplaced(
   tx: Queries,

@@ -1,5 +1,5 @@
-// Claims on objects. Needed if records of several keys, streams or runs may have an external id, because only one batch
-// may write the object at a time.
+// Claims on objects. Needed if records of several keys, streams or runs may have the same external id, because only one
+// batch may write the object at a time.
 import { randomUUID } from 'node:crypto';
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
@@ -56,7 +56,7 @@ export async function whileClaimed<T>(
   }
 }
 
-/** Renews claims on objects. Returns false if another batch took over any claim. Nothing may be sent then. */
+/** Renews claims on objects. Returns false if another batch took over any claim. The caller must send nothing then. */
 export async function renewObjectClaims(
   db: Queries,
   { token, seconds }: { token: string; seconds: number },

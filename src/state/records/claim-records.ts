@@ -29,7 +29,7 @@ export interface Claim {
 
 const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${seconds})`;
 
-/** True if an expired batch, or a write with a lost answer, may have changed the object of record `r`. */
+/** SQL: an expired batch, or a write with a lost answer, may have changed the object of record `r`. */
 const MAY_BE_WRITTEN = sql`(r.claimed_by IS NOT NULL OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false))`;
 
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
@@ -39,13 +39,13 @@ const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "exter
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**
- * Claims records for a batch. Returns the claimed records by key, without excepted records and records that another
- * batch is writing. Returns an empty map if the state now belongs to another service or organization.
+ * Claims records for a batch. Returns the claimed records by key. Skips excepted records, and records that another
+ * batch is writing. Claims nothing if the state now belongs to another service or organization.
  *
- * A record is in doubt afterwards if its previous claim had expired, or if its check is due unless the service refused
- * it. `externalIds` are the external ids of the template, by key. A record that was never accepted gets its link's
- * external id, else the template's, unless another record or link has that id. With outdated statistics, `OFFSET 0`
- * keeps PostgreSQL from scanning the table for each batch of a first load.
+ * A record is put in doubt by an expired claim, or by a check that is due unless it follows a refusal. `externalIds`
+ * has the external ids of the template by key. A record that the service never accepted gets the external id of its
+ * link, or else of its template, unless another record or link has that id. `OFFSET 0` keeps PostgreSQL from scanning
+ * the table when statistics are outdated, as during a first load.
  */
 export async function claimRecords(
   db: Queries,
@@ -100,7 +100,7 @@ export async function readClaimed(db: Queries, { token, stream }: Claim, keys: r
 const lateAfter = ({ lateSeconds }: Pick<Claim, 'lateSeconds'>) =>
   sql`greatest(r.check_after, ${secondsFromNow(lateSeconds)})`;
 
-/** Renews a claim on records. Returns false if another batch took over any record. Nothing may be sent then. */
+/** Renews a claim. Returns false if another batch took over any record. The caller must send nothing then. */
 export async function renewClaim(db: Queries, claim: Claim, keys: readonly string[]): Promise<boolean> {
   return updateClaimed(db, claim, keys, sql`claimed_until = ${secondsFromNow(claim.seconds)}`);
 }

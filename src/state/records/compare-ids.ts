@@ -1,14 +1,14 @@
-// Converts the external ids of the state to the form that the service compares. Needed when a configuration with such a
-// rule meets a state whose ids are spelled as in the rows.
+// Converts the external ids of the state to the form that the service compares. Done once, when the configuration first
+// has a rule for comparing ids and the state still has the spelling of the rows.
 import { sql } from 'drizzle-orm';
 import { keySql, type ExternalIdRule } from '../../streams/external-id-rule.js';
 import { anyOf, query, type State } from '../database.js';
 import { WITHOUT_OBJECT } from './record-state.js';
 
 /**
- * Converts all external ids to the compared form of `rule`. If ids of several records become equal, the record accepted
- * last keeps the object, in doubt, and the other records lose it. If ids of several links become equal, only the newest
- * link is converted, and the records of the other links report the conflict.
+ * Converts all external ids to the form that `rule` compares. If ids of several records become equal, the record
+ * accepted last keeps the object and is put in doubt, and the others lose the object. If ids of several links become
+ * equal, only the newest link is converted, and the records of the other links report the conflict.
  */
 export async function compareIdsBy({ db }: Pick<State, 'db'>, rule: ExternalIdRule): Promise<void> {
   const key = sql.raw(keySql(rule, 'external_id'));

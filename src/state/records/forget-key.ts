@@ -50,13 +50,13 @@ export function hashRemoved({ stream, localKey }: RecordKey): string {
 
 /**
  * Deletes all data of a key in one transaction, including bookings that refer to its objects. Removes the key from rows
- * about many keys, and replaces texts that name the key or its objects. Returns undefined if the state holds nothing
+ * about several keys, and clears texts that name the key or its objects. Returns undefined if the state has nothing
  * about the key.
  */
 export async function forgetKey(
   db: Queries,
   key: RecordKey,
-  /** Rows already deleted in other stores, by store. */
+  /** Number of rows that the caller has deleted in other stores such as the queue, by store. */
   elsewhere: Record<string, number> = {},
 ): Promise<Forgotten | ForgetRefusal | undefined> {
   const { stream, localKey } = key;

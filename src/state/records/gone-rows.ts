@@ -1,5 +1,5 @@
-// Records whose row was deleted in the mirror: when the row was first missing, under which new key it seems to exist,
-// and how records end that have no object to retire.
+// Tracks rows that were deleted in the mirror: since when, and under which new key a row seems to exist. Also ends
+// records of deleted rows that have no object to retire.
 import { sql } from 'drizzle-orm';
 import type { Stream } from '../../streams/stream.js';
 import { anyOf, query, type Queries } from '../database.js';
@@ -51,7 +51,7 @@ export async function readLongGone(db: Queries, { name, graceDays }: Stream, key
   return new Set(rows.map(({ localKey }) => localKey));
 }
 
-/** Deletes records that the service cannot hold. Records claimed by a batch stay. */
+/** Deletes records whose objects the service cannot hold. Records claimed by a batch are kept. */
 export async function forgetRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   const forgotten = await query<{ externalId: string | null }>(db)`
     DELETE FROM slotsync.records AS r WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND NOT ${MAY_BE_AT_SERVICE}
@@ -62,7 +62,7 @@ export async function forgetRecords(db: Queries, stream: string, keys: readonly 
   );
 }
 
-/** True if the service can no longer execute a write of record `r`. */
+/** SQL: the service can no longer execute a write of record `r`. */
 const IS_QUIET = sql`(coalesce(r.check_after <= now(), true)
   AND coalesce(r.claimed_until < now() - interval '1 day', true))`;
 

@@ -21,12 +21,12 @@ export interface RefusedLink {
 const AT_ONCE = 1000;
 
 /**
- * Links keys to objects and returns the links made and refused. A link is refused if the key has another link, or may
- * own another object, or if another key is linked to the object or owns or is writing it.
+ * Links keys to objects. Returns the links made and the links refused. A link is refused if the key has another link or
+ * may own another object. It is also refused if another key is linked to the object, owns the object or is writing it.
  *
  * Must not run within a transaction, because other processes must see a link before the second check for conflicts.
- * Records that were never accepted get the external id in the link's transaction. `token` belongs to a batch that has
- * claimed the keys and objects and found no object of the keys' previous external ids.
+ * `token` is the claim of a batch that has claimed the keys and objects, and has found no object under the keys'
+ * previous external ids.
  */
 export async function linkRecords(
   { db }: Pick<State, 'db'>,
@@ -83,7 +83,7 @@ async function linkBlock(db: State['db'], links: readonly NewLink[], token: stri
   return { linked: kept.map(({ stream, localKey }) => ({ stream, localKey })), refused };
 }
 
-/** Returns, by record name, why the key's record or another owner of the object forbids a link. */
+/** Returns the objections to links, by record name: the key may own another object, or another key owns the object. */
 async function findObstacles(db: Queries, links: readonly NewLink[], token: string) {
   if (links.length === 0) return new Map<string, string>();
   const rows = await query<RecordKey & { owner: RecordKey; externalId: string; isOwn: boolean }>(db)`
@@ -145,8 +145,8 @@ async function explainConflicts(db: Queries, links: readonly NewLink[]) {
 }
 
 /**
- * Makes never accepted, linked records the owners of their objects, with all facts that a retired or former owner had.
- * Skips records that a batch is writing.
+ * Makes linked records that were never accepted the owners of their objects, with all facts that a retired or former
+ * owner had. Skips records that a batch is writing.
  */
 async function noteLinked(tx: Queries, links: readonly NewLink[], token: string): Promise<void> {
   const linked = await query<RecordKey & { externalId: string; owner: RecordKey | null }>(tx)`
@@ -203,7 +203,7 @@ export async function undoLinks(db: State['db'], links: readonly NewLink[]): Pro
       FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
       WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.object_hash IS NULL
         AND r.external_id = l."externalId"`;
-    // Wakes records that were refused meanwhile because of these links.
+    // Adds records to the inbox that were refused meanwhile because of these links.
     await wakeSharers(
       tx,
       links.map(({ externalId }) => externalId),

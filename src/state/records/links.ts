@@ -9,7 +9,9 @@ export interface Link extends RecordKey {
   /** External id of the object. If `assignsId` is true, the first write will assign it. */
   externalId: string;
   destinationId: string | null;
-  /** True if the object has no external id yet. The first write identifies it by its number and assigns the id. */
+  /**
+   * True if the object has no external id yet. The first write uses the service's own id and assigns the external id.
+   */
   assignsId: boolean;
   linkedBy: LinkedBy;
   /** Fields whose values identified the object. Null if an operator chose the object. */
@@ -24,7 +26,7 @@ export async function readLinks(db: Queries, stream: string, keys: readonly stri
   return new Map(links.map((link) => [link.localKey, link]));
 }
 
-/** Returns links by the external ids of their objects. Rows whose template yields such an id do not own the object. */
+/** Returns the links to objects with these external ids, by external id. A link has priority over the template. */
 export async function readLinksTo(db: Queries, externalIds: readonly string[]) {
   if (externalIds.length === 0) return new Map<string, Link>();
   const links = await selectLinks(db, sql`external_id = ${anyOf(externalIds)}`);

@@ -42,7 +42,7 @@ interface LockedRecord {
   /** Time when the row was first seen, in seconds since 1970. */
   firstSeenAt: number;
   /**
-   * Time when a full plan last found the row or the service last accepted the object, in seconds since 1970. Null for
+   * Time when a whole plan last found the row or the service last accepted the object, in seconds since 1970. Null for
    * retired records.
    */
   thereUntil: number | null;
@@ -54,13 +54,13 @@ interface LockedRecord {
   inDoubt: boolean;
 }
 
-/** Makes `letGo` treat every claim as another batch's. An empty token matches no batch. */
+/** Claim for `letGo`. The empty token matches no batch, so all claims count as claims of other batches. */
 const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
 
 /**
  * Moves a record to another key in one transaction, with its links, history and waiting records, and schedules a check
- * of its object. If a run already created an object for the new key, that object is kept as an object without a row.
- * The caller must hold claims on both objects, so that no batch writes them under another key meanwhile.
+ * of its object. An object that a run has already created for the new key is kept as a former object. The caller must
+ * hold claims on both objects, so that no batch writes them under another key meanwhile.
  */
 export async function moveRecord(
   db: Queries,
@@ -78,7 +78,7 @@ export async function moveRecord(
     const former = replaced?.isAccepted ? replaced.externalId : undefined;
     if (former !== undefined && replaced && replaced.firstSeenAt <= (record.thereUntil ?? 0))
       return { refused: 'has_object', externalId: former };
-    // An expired claim does not tell until when the service may still execute the batch's write.
+    // The time until which the service may still execute a write of an expired claim is unknown.
     if (replaced && (former === undefined ? replaced.inDoubt : replaced.hasClaim))
       return { refused: 'in_doubt' };
     const links = await readLinks(tx, stream, [from, to]);
@@ -169,7 +169,7 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
     ON CONFLICT (stream, local_key) DO UPDATE SET since = excluded.since, until = excluded.until, reason = excluded.reason, by = excluded.by`;
   await query(tx)`
     UPDATE slotsync.history SET local_key = ${to} WHERE local_key = ${from} AND ${isKindOf(stream)}`;
-  // Changes that a run has already taken keep the old key.
+  // Changes that a run has already taken from the inbox keep the old key.
   await query(tx)`
     UPDATE slotsync.changes SET local_key = ${to}
     WHERE stream = ${stream} AND local_key = ${from} AND run_id IS NULL`;

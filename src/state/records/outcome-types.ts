@@ -18,11 +18,11 @@ interface Reason {
 interface SecondLook {
   /** Hash of the refused row. */
   sourceHash: string;
-  /** Seconds until the record is sent again. Undefined if the time was already set by an earlier outcome. */
+  /** Seconds until the second attempt. Undefined if an earlier outcome has already set its time. */
   secondLookAfterSeconds: number | undefined;
 }
 
-/** Loss of a dead record's object. `changedId`: external id before and now. Records that refer to the record wait. */
+/** Details of a dead record that lost its object. `changedId`: old and new external id. Referring records wait. */
 interface Loss {
   changedId?: { former: string; now: string };
   /** Stream that keeps the record's object from now on. */
@@ -80,7 +80,9 @@ export const EXTERNAL_ID_SHARED = 'external_id_shared';
 export const EXTERNAL_ID_TAKEN = 'external_id_taken';
 /** Error code: the service's answer contradicts the object that was sent. */
 export const ANSWER_CONTRADICTS = 'answer_contradicts';
-/** Prefix of the code of a refused retirement. Sent again only if the row reappears or an operator retries. */
+/**
+ * Prefix of the error code if the service refuses to retire an object. Retried on request, or if the row reappears.
+ */
 export const RETIREMENT_REFUSED = 'retirement_refused';
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 

@@ -23,7 +23,7 @@ export const EXTERNAL_ID_CHANGED = 'external_id_changed';
 /** Error code of a dead record whose object now has another external id, or none, at the service. */
 export const EXTERNAL_ID_CHANGED_THERE = 'external_id_changed_there';
 
-/** Builds an SQL condition on a record named `r`. Its `text` can be used in statements without parameters. */
+/** Builds an SQL condition on a record named `r`. The property `text` is for statements without parameters. */
 const condition = (text: string) => Object.assign(sql.raw(`(${text})`), { text: `(${text})` });
 
 /** SQL: the service accepted the object, or the answer to a write was lost. In TypeScript: `wasSent`. */
@@ -38,7 +38,7 @@ export const MAY_BE_AT_SERVICE = condition(`${WAS_SENT.text} OR r.claimed_by IS 
 /** SQL: no batch may write the record. */
 export const IS_FREE = condition('r.claimed_by IS NULL OR r.claimed_until < now()');
 
-/** SQL: refused while the service accepted nothing. The record is sent once more. Its object is not in doubt. */
+/** SQL: record `r` was refused while the service accepted nothing. It is sent once more, but is not in doubt. */
 export const AWAITS_SECOND_ANSWER = condition("r.status = 'failed' AND r.refused_hash IS NOT NULL");
 
 /**
@@ -49,19 +49,19 @@ export const HAS_ARRIVED = condition(`r.object_hash IS NOT NULL AND NOT (r.statu
   AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false))`);
 
 /**
- * SQL: the service accepted the object, but may still execute an earlier write whose answer was lost. Records in doubt
- * are excluded, because their accepted fields were already dropped or no write was lost.
+ * SQL: the service accepted the object, but may still execute an older write whose answer was lost. Excludes records in
+ * doubt, whose `accepted_fields` need no further change.
  */
 export const MAY_BE_REPLACED = condition(
   `r.check_after IS NOT NULL AND NOT r.in_doubt AND NOT ${AWAITS_SECOND_ANSWER.text}`,
 );
 
-/** SQL: the record keeps an object that lost its row by a change of external id. No operator has decided yet. */
+/** SQL: record `r` keeps an object whose row got another external id, and no operator has decided about the object. */
 export const IS_FORMER = condition(
   "r.former_key IS NOT NULL AND r.source_hash IS NULL AND r.status <> 'retired'",
 );
 
-/** SQL: time when a full plan of the record's stream last ended. Null if none has. */
+/** SQL: time when a whole plan of the record's stream last ended. Null if none has. */
 export const PLANNED_AT = sql`(SELECT s.planned_at FROM slotsync.streams AS s WHERE s.stream = r.stream)`;
 
 const IN_SYNC = "('synced', 'retired')";
@@ -89,8 +89,9 @@ const OBJECT_FACTS = [
 export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));
 
 /**
- * SQL: new `accepted_fields` of record `r` after a lost answer. The service may hold the written values now, and a
- * field rule must not mistake them for a person's. streams/field-rules.ts marks the tokens that remain.
+ * SQL: new `accepted_fields` of record `r` after a lost answer. The service may now hold the written values, and a
+ * field rule must not mistake them for values that a person entered. streams/field-rules.ts marks the tokens that
+ * remain.
  */
 export const FIELDS_IN_DOUBT = sql.raw(
   `nullif(array_to_string(ARRAY(SELECT t[1] FROM regexp_matches(r.accepted_fields, '[+!].{7}', 'g') AS t), ''), '')`,

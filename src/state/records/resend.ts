@@ -25,8 +25,8 @@ export async function wishAgain(tx: Queries, { stream, keys, reason, runId }: Wi
 
 /**
  * Stores an operator's wish that the mirror's values win once in some fields (`text`, from `takeText`), and adds the
- * key to the inbox. Refuses while a batch is writing the record, because the batch's outcome would end the wish unused.
- * Must be called in a transaction.
+ * key to the inbox. Refused while a batch is writing the record, because the batch's outcome would clear the wish. Must
+ * be called in a transaction.
  */
 export async function takeFields(
   tx: Queries,

@@ -1,4 +1,4 @@
-// Retries records on an operator's order, and retires the objects that they no longer own.
+// Retries records on an operator's order, and retires objects that no longer have a row.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { IS_EXCEPTED, isExcepted } from '../exceptions.js';
@@ -17,7 +17,7 @@ export interface RetriedRecord extends RecordKey {
   code: string | null;
 }
 
-/** Record, and the objects that it no longer owns. */
+/** Record, and external ids of the objects that the record no longer owns. */
 export interface FormerObjects extends RecordKey {
   externalIds: string[];
 }
@@ -30,7 +30,7 @@ const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
   AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
 /** SQL: no batch may be sending the record, and no exception protects its object. */
 const MAY_LET_GO = sql`(${IS_FREE} AND NOT ${IS_EXCEPTED})`;
-/** Makes `letGo` treat every claim as another batch's. An empty token matches no batch. */
+/** Claim for `letGo`. The empty token matches no batch, so all claims count as claims of other batches. */
 const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
 
 /** Locks and returns the chosen records that own an object with another external id than their rows. */
@@ -41,9 +41,9 @@ async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<
 }
 
 /**
- * Lets the next run send dead and failed records again. Without keys, all records of the filter are retried. A record
- * whose external id changed loses its old object to a record `#former …`, and the next run creates the new object.
- * Returns the changed records.
+ * Lets the next run send dead and failed records again. Without keys, all records of the filter are sent. If a record's
+ * external id changed, a new record `#former …` keeps the old object, and the next run creates the new object. Returns
+ * the changed records.
  */
 export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RetriedRecord[]> {
   return db.transaction(async (tx) => {
@@ -60,9 +60,8 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
 }
 
 /**
- * Lets the next plan retire former objects, subject to all gates and limits. Includes objects that the chosen records
- * still own under another external id. Skips what a batch has claimed. Returns the changed records. A second call
- * returns none.
+ * Lets the next plan retire former objects, subject to all gates and limits. Includes objects of chosen records whose
+ * rows have another external id. Skips objects that a batch has claimed. Returns the changed records.
  */
 export async function retireFormer(
   db: Queries,

@@ -13,11 +13,11 @@ import { wakingWaiting } from './wake-waiting.js';
 export interface Settled {
   token: string;
   outcomes: readonly Outcome[];
-  /** True if other streams may have records that wait for these records. */
+  /** True if other records may wait for these records. */
   isReferredTo: boolean;
   /** Rule that selects the writes to keep in the history. */
   history?: HistoryRule | undefined;
-  /** Statements that schedule checks of records that refer to a record whose object changed or went. */
+  /** Statements that schedule checks of the records that refer to a record whose object was replaced or lost. */
   checks?: readonly SQL[] | undefined;
 }
 
@@ -58,8 +58,8 @@ const SET_BY_OUTCOME = {
 };
 
 /**
- * Returns two queries of a statement. `given` holds the outcomes as JSON by key. `written` writes them, releases the
- * claims and returns the written keys. Keys whose claim another batch took over are not written.
+ * Returns two common table expressions. `given` has the outcomes as JSON by key. `written` writes the outcomes,
+ * releases the claims and returns the written keys. Keys whose claim another batch took over are not written.
  */
 export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);

@@ -14,7 +14,7 @@ export interface Taking extends RecordKey {
   externalId: string;
   /** Current owner of the object. */
   from?: RecordKey | undefined;
-  /** True if the current owner's row is deleted. The owner is deleted too then. */
+  /** True if the row of the current owner is deleted. The owner's record is then deleted too. */
   isFormerGone?: boolean;
 }
 
@@ -40,11 +40,11 @@ const recordsOf = (rows: readonly object[]) =>
   sql`jsonb_populate_recordset(NULL::slotsync.records, ${JSON.stringify(rows)}::jsonb)`;
 
 /**
- * Makes records the owners of objects, with all known facts. Returns the successful takings. A taking fails if the
- * object has another owner by now, or if a batch is writing the owner under a claim on its key only. Must be called in
- * a transaction, with the right to write every object.
+ * Makes records the owners of objects, together with all facts about the objects. Returns the takings that succeeded. A
+ * taking fails if the object has another owner by now, or if a batch is writing the owner and its stream is in `keyed`.
+ * Must be called in a transaction, with the right to write every object.
  *
- * `keyed`: streams in which a claim on a key includes the object. `lateSeconds`: seconds for which the service may
+ * `keyed`: streams in which a claim on a key also covers the object. `lateSeconds`: seconds for which the service may
  * still execute a write of an expired batch.
  */
 export async function takeObjects(
@@ -92,8 +92,8 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
   await query(tx)`
     DELETE FROM slotsync.records AS r USING ${formerOwners}
     WHERE r.stream = t.stream AND r.local_key = t."localKey" AND t."isFormerGone"`;
-  // A batch with an expired claim must not settle its write as its own. The batch that takes the objects keeps its
-  // claims.
+  // Clears the claims of other batches, so that a batch with an expired claim cannot settle its write. Keeps the claims
+  // of this batch.
   const left = await query<RecordKey & { isOurs: boolean }>(tx)`
     UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT},
       (claimed_by, claimed_until) = (SELECT r.claimed_by, r.claimed_until WHERE r.claimed_by = ${token})
@@ -105,9 +105,9 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
 }
 
 /**
- * Takes the objects from records whose rows have other external ids now. A new record `#former …` of the stream
- * `keptBy` keeps the object. It counts as a record whose row is deleted. If `undecided`, nothing is planned for it
- * until an operator decides. Must be called in a transaction that has locked or claimed the records.
+ * Takes objects from records whose rows now have other external ids. A new record `#former …` in stream `keptBy` keeps
+ * each object, as if its row were deleted. If `undecided`, nothing is planned for the object until an operator decides.
+ * Must be called in a transaction that has locked or claimed the records.
  */
 export async function letGo(
   tx: Queries,

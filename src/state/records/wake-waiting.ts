@@ -29,8 +29,8 @@ interface Written {
 }
 
 /**
- * Returns statements that add to the inbox the records that waited for these records (if `isReferredTo`), and those of
- * these records whose reference arrived meanwhile.
+ * Returns statements that add records to the inbox: records that waited for the settled records (if `isReferredTo`),
+ * and settled records whose reference has arrived meanwhile.
  */
 export function wakingWaiting({ isReferredTo, ...written }: Written & { isReferredTo: boolean }): SQL[] {
   return [
@@ -45,7 +45,7 @@ const ADD_WOKEN = sql`added AS (
       INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM woken RETURNING 1)
     SELECT pg_notify(${CHANGES_CHANNEL}, '') FROM added LIMIT 1`;
 
-/** Returns external ids that a record lost, because another row may own these objects now. */
+/** Returns external ids whose record lost its row or got another id. Another row may own these objects now. */
 function freedIds(outcomes: readonly Outcome[]): string[] {
   return outcomes.flatMap((outcome) => {
     if (outcome.outcome === 'dead') return outcome.changedId?.former ?? [];
@@ -72,8 +72,8 @@ function wakingSharers(externalIds: readonly string[]): SQL[] {
 }
 
 /**
- * Returns statements that wake the records that waited for these records. Records given up for lack of the reference
- * become deferred again.
+ * Returns statements that add to the inbox the records that waited for the settled records. Records given up for lack
+ * of the reference become deferred again.
  */
 function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
   const arrived = outcomes.filter(isAcceptance).map(({ localKey }) => recordName({ stream, localKey }));
@@ -93,7 +93,7 @@ function wakingChildren({ stream, runId, outcomes }: Written): SQL[] {
   ];
 }
 
-/** Wakes records that just began to wait although another run accepted their reference meanwhile. */
+/** Adds settled records to the inbox that began to wait although another run accepted their reference meanwhile. */
 function wakingLate({ stream, runId, outcomes }: Written): SQL[] {
   const waiting = outcomes.flatMap((outcome) =>
     outcome.outcome === 'deferred' && outcome.waitsFor && outcome.waitsFor.stream !== stream

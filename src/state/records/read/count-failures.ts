@@ -24,7 +24,7 @@ export interface FailureGroup {
   messages: number;
   attempts: number;
   since: Date;
-  /** First keys in alphabetical order, beginning with keys that match the filter. */
+  /** First keys of the group, beginning with keys that match the filter. */
   keys: string[];
 }
 

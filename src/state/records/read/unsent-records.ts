@@ -19,9 +19,9 @@ export interface Knowledge {
   held: number;
   /** Number of objects found to differ from the last accepted write and not repaired since. */
   drifting: number;
-  /** Due streams, except frozen streams and streams of an unfinished full sync. */
+  /** Due streams, except frozen streams and streams of an unfinished whole sync. */
   due: DueStream[];
-  /** Set if the state was restored from a backup, so that later writes are unknown. Null after a full verify. */
+  /** Set if the state was restored from a backup, so that later writes are unknown. Null after a whole verify. */
   restored: Restored | null;
 }
 
@@ -31,7 +31,7 @@ export async function readKnowledge(
   { stream, configured }: { stream?: string | undefined; configured?: readonly string[] | undefined } = {},
 ): Promise<Knowledge> {
   const isOf = (column: string) => (stream === undefined ? sql`true` : sql`${sql.raw(column)} = ${stream}`);
-  // Held repairs are not counted, because they are not about rows.
+  // Repairs are not counted, because a repair sends rows that have not changed.
   const known = await queryOne<Pick<Knowledge, 'hasRecords' | 'isPlanned' | 'held' | 'drifting'>>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records WHERE ${isOf('stream')}) AS "hasRecords",
       EXISTS (SELECT FROM slotsync.streams WHERE planned_at IS NOT NULL AND ${isOf('stream')}) AS "isPlanned",

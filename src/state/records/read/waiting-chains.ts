@@ -48,7 +48,7 @@ export function readWaiting(db: Queries, key: RecordKey) {
 
 /** Record at the end of chains of waiting records. */
 export interface End extends RecordKey {
-  /** `absent`: the state has no record of the key. `cycle`: records wait for each other. The key is that of one. */
+  /** `absent`: the state has no record of the key. `cycle`: records wait for each other, including this record. */
   status: RecordStatus | 'absent' | 'cycle';
   code: string | null;
   members: readonly RecordKey[];
