@@ -519,8 +519,8 @@ export const records = slotsync.table(
 );
 
 /**
- * Objects of records whose external id template does not determine the object. A link has priority over the template
- * and remains when the record is deleted.
+ * Links of records to objects, needed if the external id template does not determine the object. A link has priority
+ * over the template and remains when the record is deleted.
  */
 export const links = slotsync.table(
   'links',

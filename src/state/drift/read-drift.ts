@@ -8,7 +8,7 @@ export type DriftRow = RowOf<typeof drift>;
 const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
 /** SQL: kinds of drift that a repair corrects by sending the object again. */
 export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
-/** Kinds that are no drift: the service's own form of a value, an object without a record, or a kept value. */
+/** Kinds that are no drift, because the service reformats a value, no record owns the object, or a rule keeps it. */
 const NO_DRIFT: readonly DriftKind[] = ['stored_otherwise', 'extra', 'kept'];
 const IS_NO_DRIFT = sql.raw(`IN (${NO_DRIFT.map((kind) => `'${kind}'`).join(', ')})`);
 export const isDrift = (kind: DriftKind): boolean => !NO_DRIFT.includes(kind);

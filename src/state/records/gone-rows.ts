@@ -38,8 +38,8 @@ export async function noteRenamed(
 }
 
 /**
- * Returns those keys of deleted rows whose grace period is over. The period starts when the row was found missing, or
- * at the end date in its row. In a preview of a plan, `gone_since` may still be null.
+ * Returns the keys of deleted rows whose grace period is over. The period starts when the row was found missing, or at
+ * the record's `ends_at`. In a preview of a plan, `gone_since` may still be null.
  */
 export async function readLongGone(db: Queries, { name, graceDays }: Stream, keys: readonly string[]) {
   const isCounted = typeof graceDays === 'number';

@@ -10,7 +10,7 @@ import { checkAgain, PLANNED_AT } from './record-state.js';
 import { letGo } from './transfer-objects.js';
 import { wakeArrived } from './wake-waiting.js';
 
-/** Reason why a record was not moved. `other`: record that has the object. */
+/** Reason why a record was not moved. `other`: record that is linked to the object. */
 export type RenameRefusal =
   | { refused: 'claimed' | 'never_accepted' }
   /** `has_object`: both keys have accepted objects from a time when both rows existed. */

@@ -49,8 +49,8 @@ export const HAS_ARRIVED = condition(`r.object_hash IS NOT NULL AND NOT (r.statu
   AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false))`);
 
 /**
- * SQL: the service accepted the object, but may still execute an older write whose answer was lost. Excludes records in
- * doubt, whose `accepted_fields` need no further change.
+ * SQL: the service accepted the object, but may still execute an older write whose answer was lost, which would replace
+ * the object. A record in doubt does not count.
  */
 export const MAY_BE_REPLACED = condition(
   `r.check_after IS NOT NULL AND NOT r.in_doubt AND NOT ${AWAITS_SECOND_ANSWER.text}`,

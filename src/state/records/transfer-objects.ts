@@ -24,7 +24,7 @@ interface ObjectFacts {
   object_hash: string | null;
 }
 
-/** SQL: facts about the object of record `r`. The object is in doubt if another batch may have written it. */
+/** SQL: facts about the object of record `r`. They say that it is in doubt if another batch may have written it. */
 const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) => sql`(
   SELECT to_jsonb(f) || CASE WHEN coalesce(r.claimed_by <> ${token}, false) OR ${MAY_BE_REPLACED}
     THEN jsonb_build_object('accepted_fields', ${FIELDS_IN_DOUBT}) ELSE '{}' END

@@ -1,6 +1,7 @@
-// Adds waiting records to the inbox when their reference has arrived, or when the row that shared their external id is
-// deleted. Every batch does so, except in a `sync`, whose plan includes these records. The end of a sync or backfill
-// adds what it did not send. runs/send-again.ts sends records that wait for their own stream.
+// Adds records to the inbox that wait for a record which was accepted now, or whose external id another row had that is
+// now deleted. Every batch does this with its outcomes, except in a `sync`, whose plan includes the waiting records.
+// When a sync or backfill ends, waiting records that it did not send are added too. runs/send-again.ts handles records
+// that wait for their own stream.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { addChanges, CHANGES_CHANNEL } from '../inbox/add-changes.js';
@@ -8,8 +9,8 @@ import { EXTERNAL_ID_SHARED, isAcceptance, recordName, type Outcome } from './ou
 import { HAS_ARRIVED } from './record-state.js';
 
 /**
- * SQL after a query `waiting` with `parent` and `parent_key`. `arrived` are the waiting records whose reference has
- * arrived. A locked parent counts as arrived, which costs at most one extra attempt.
+ * SQL after a query `waiting` with the columns `parent` and `parent_key`. `arrived` selects the waiting records whose
+ * parent was accepted. A locked parent counts as accepted, which costs at most one extra attempt.
  */
 const ARRIVED = sql`absent AS MATERIALIZED (
       SELECT r.stream, r.local_key, ${HAS_ARRIVED} AS has_arrived FROM slotsync.records AS r
