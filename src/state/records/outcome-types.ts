@@ -22,7 +22,7 @@ interface SecondLook {
   secondLookAfterSeconds: number | undefined;
 }
 
-/** Details of a dead record that lost its object. `changedId`: old and new external id. Referring records wait. */
+/** Loss of the object of a dead record. `changedId`: old and new external id. Records that refer to it must wait. */
 interface Loss {
   changedId?: { former: string; now: string };
   /** Stream that keeps the record's object from now on. */
