@@ -12,10 +12,8 @@ export interface Actor {
   reason?: string | undefined;
 }
 
-/** Run, stream or records that an action is about. */
 export interface ActionSubject {
   runId?: number | undefined;
-  /** Streams, numbers and keys, as text for people. */
   subject?: string | undefined;
 }
 
@@ -82,7 +80,6 @@ interface ActionFilter {
   limit: number;
 }
 
-/** Returns up to `limit` actions, newest first. */
 export async function listActions(
   db: Queries,
   { runId, from, to, limit }: ActionFilter,

@@ -236,7 +236,6 @@ const OWN_CODES: Readonly<Record<string, ErrorCode>> = {
   [CANCELLED]: 'state_timeout',
 };
 
-/** Returns true if a statement failed because a table does not exist. */
 export const isNoTable = (error: unknown) =>
   error instanceof SlotsyncError && error.facts['sqlstate'] === '42P01';
 

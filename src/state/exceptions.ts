@@ -20,7 +20,6 @@ const ALL = sql.raw('e.stream, e.local_key AS "localKey", e.since, e.until, e.re
 export const isExcepted = (stream: SQL, key: SQL): SQL =>
   sql`EXISTS (SELECT FROM slotsync.exceptions AS e WHERE e.stream = ${stream} AND e.local_key = ${key} AND ${STANDS})`;
 
-/** SQL: an exception of record `r` is in force. */
 export const IS_EXCEPTED = isExcepted(sql`r.stream`, sql`r.local_key`);
 
 /** SQL: a record of batch `b` was excepted after it was claimed with this token. */
@@ -44,7 +43,6 @@ export async function listExceptions(
     ORDER BY e.stream, e.local_key`;
 }
 
-/** Returns the exceptions in force of these records, by `recordName`. */
 export async function findExceptions(
   db: Queries,
   records: readonly RecordKey[],

@@ -14,7 +14,6 @@ export interface FrozenStream extends Pick<StandingFreeze, 'endsAt' | 'reason' |
   stream: string;
 }
 
-/** SQL: freeze `f` is in force. */
 const IS_IN_FORCE = sql`(f.begins_at <= now() AND f.ends_at > now())`;
 
 /** SQL: freeze `f` applies to the stream. `stream` is an SQL expression. */
@@ -45,7 +44,6 @@ export async function listFreezes(db: Queries): Promise<StandingFreeze[]> {
     FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
 }
 
-/** Returns the given streams that are frozen now, each with its freeze. */
 export async function listFrozen(db: Queries, streams: readonly string[]): Promise<FrozenStream[]> {
   return query<FrozenStream>(db)`
     SELECT DISTINCT ON (name) name AS stream, f.ends_at AS "endsAt", f.reason, f.is_declared AS "isDeclared"

@@ -4,7 +4,6 @@ import { arrayLiteral } from '../text/sql-text.js';
 import { query, type Queries } from './database.js';
 import { freshness } from './schema.js';
 
-/** Last load that was read for a stream. */
 export type NotedLoad = typeof freshness.$inferSelect;
 
 /** Load that a plan has read. `loadedAt` is null if the load time could not be read. */

@@ -41,14 +41,12 @@ export const notingWrites = ({
   LEFT JOIN new_kinds AS n ON k.id IS NULL AND n.operation = k.operation AND n.fields = k.fields WHERE o.is_written
 )`;
 
-/** SQL: a row of `history` belongs to the stream. */
 export const isKindOf = (stream: string): SQL =>
   sql`kind_id IN (SELECT id FROM slotsync.history_kinds WHERE stream = ${stream})`;
 
 export type NotedWrite = Pick<RowOf<typeof history>, 'at' | 'runId' | 'fieldValues'> &
   Pick<RowOf<typeof historyKinds>, 'startedBy' | 'operation' | 'fields'>;
 
-/** Returns up to `most` writes of a record, newest first. */
 export const listWrites = (db: Queries, { stream, localKey }: RecordKey, most: number) =>
   query<NotedWrite>(db)`
     SELECT h.at, h.run_id AS "runId", k.started_by AS "startedBy", k.operation, k.fields, h.field_values AS "fieldValues"

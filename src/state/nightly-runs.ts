@@ -4,7 +4,6 @@ import { sql } from 'drizzle-orm';
 import { query, type Queries } from './database.js';
 import type { AlertText, RunStatus } from './schema.js';
 
-/** SQL: row `r` of `runs` is a nightly run. */
 const IS_NIGHTLY = sql.raw(`r.kind = 'sync' AND r.started_by = 'schedule' AND coalesce(
   (SELECT n.streams = '{}' OR n.streams && r.streams FROM slotsync.schedules AS n WHERE n.name = 'nightly'),
   NOT EXISTS (SELECT FROM slotsync.schedules AS o WHERE o.name <> 'verify'))`);
@@ -16,7 +15,6 @@ export interface NightlyRun {
   finishedAt: Date | null;
 }
 
-/** Returns the latest nightly run that has ended. Undefined if none has. */
 export async function readLatestNightly(db: Queries): Promise<NightlyRun | undefined> {
   const [row] = await query<NightlyRun>(db)`
     SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r

@@ -19,7 +19,6 @@ export interface Process extends RowOf<typeof processes> {
 type OwnProcess = Pick<Process, 'id' | 'command' | 'host' | 'pid'> &
   Partial<Pick<Process, 'requestsPerSecond'>>;
 
-/** Returns true if the process is alive but sends nothing. */
 export const isStopped = (
   process: Process,
 ): process is Process & { stoppedSince: Date; errorCode: string; errorMessage: string } =>
@@ -57,7 +56,6 @@ export const RENEW_PROCESS_MS = 5000;
 /** Seconds without renewal after which a process counts as ended. Some renewals may fail. */
 export const ALIVE_SECONDS = 30;
 
-/** SQL: process `p` is alive. */
 const isAtWork = sql`(p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}))`;
 
 /**

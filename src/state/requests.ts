@@ -47,7 +47,6 @@ function notingRequests({ seconds, latest, success }: Noted, now: number): SQL[]
   return [counted, answers];
 }
 
-/** Requests in a period. */
 export interface RequestTotals {
   requests: number;
   /** Requests answered with 429. */
@@ -67,7 +66,6 @@ export async function readRequestTotals(db: Queries, from: Date, to: Date): Prom
       AND second <= ${to.toISOString()}::text::timestamptz`;
 }
 
-/** Requests in one step of a graph. */
 export interface RequestStep {
   at: Date;
   requests: number;

@@ -6,7 +6,6 @@ import { causeOf, changeSchema, describeHolders, tryLock, whileHolding, type Wai
 import { ALIVE_SECONDS, type Process } from './processes.js';
 import { destination } from './schema.js';
 
-/** Tables whose rows are counted as lost. */
 const COUNTED = {
   records: 'records',
   links: 'links',

@@ -16,7 +16,6 @@ const KEEP_BOOKINGS_DAYS = 365;
 const KEEP_DRIFT_DAYS = 365;
 const KEEP_SECONDS_DAYS = 7;
 
-/** Retention of operators' actions. */
 const KEEP_ACTIONS_DAYS = 3 * 365;
 /** Retention of alerts after their recovery. */
 const KEEP_ALERTS_DAYS = 90;

@@ -6,7 +6,6 @@ import { NIGHTLY, type Schedule } from '../time/schedule.js';
 import { query, type Queries } from './database.js';
 import { schedules } from './schema.js';
 
-/** Name of the schedule at which workers verify. */
 export const VERIFY = 'verify';
 
 export type RegisteredSchedule = typeof schedules.$inferSelect;
@@ -35,7 +34,6 @@ export async function removeSchedule(db: Queries, name: string): Promise<void> {
   await query(db)`DELETE FROM slotsync.schedules WHERE name = ${name}`;
 }
 
-/** Deletes all sync schedules except those with these names. */
 export async function keepSyncSchedules(db: Queries, names: readonly string[]): Promise<void> {
   await query(db)`
     DELETE FROM slotsync.schedules
@@ -47,7 +45,6 @@ export async function readSchedule(db: Queries, name: string): Promise<Registere
   return schedule;
 }
 
-/** Returns the sync schedules, the nightly schedule first. */
 export async function listSyncSchedules(db: Queries): Promise<RegisteredSchedule[]> {
   return db
     .select()
@@ -117,7 +114,6 @@ export async function readEndedNightly(
   return row?.due;
 }
 
-/** Stores that the bookings were reconciled after a due time. */
 export async function noteReconciledOccurrence(db: Queries, name: string, due: string): Promise<void> {
   await query(db)`
     UPDATE slotsync.schedules SET last_reconciled = ${due}::text::timestamptz WHERE name = ${name}`;

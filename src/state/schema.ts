@@ -241,7 +241,6 @@ export interface PlanCounts {
   left_out?: number;
   /** Records that differ but are not sent because an operator excepted them. */
   excepted?: number;
-  /** Problem of the mirror's load at the time of the plan. */
   staleLoad?: LoadProblem;
   /** Records in the planned batches, including held records. Each must have an outcome when the run has ended. */
   inBatches?: number;
@@ -556,7 +555,6 @@ export const drift = slotsync.table(
     kind: text('kind').$type<DriftKind>().notNull(),
     /** Differing fields, for kinds `changed`, `inactive`, `stored_otherwise` and `kept`. */
     fields: jsonb('fields').$type<DriftFields>(),
-    /** Time when the difference was found at the service. */
     seenAt: time('seen_at').notNull(),
   },
   (table) => [
@@ -594,7 +592,6 @@ export const verifications = slotsync.table('verifications', {
   stream: text('stream').primaryKey(),
   /** Start of the last whole pass over the stream's type. */
   verifiedAt: time('verified_at').notNull(),
-  /** Number of the stream's objects that the pass compared. */
   objects: big('objects').notNull(),
   runId: big('run_id'),
 });
@@ -909,7 +906,6 @@ export const alerts = slotsync.table(
     openedAt: time('opened_at').notNull().defaultNow(),
     /** Time when an evaluation first no longer found the cause. Null if the last evaluation found it. */
     goneSince: time('gone_since'),
-    /** Null while the alert is open. */
     recoveredAt: time('recovered_at'),
   },
   (table) => [
@@ -1046,7 +1042,6 @@ export const reservationsWatermark = slotsync.table(
   'reservations_watermark',
   {
     singleRow: boolean('single_row').primaryKey().default(true),
-    /** Time up to which all changes were read. */
     readUpTo: time('read_up_to').notNull(),
     movedAt: time('moved_at').notNull().defaultNow(),
   },

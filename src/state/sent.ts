@@ -56,7 +56,6 @@ export async function countUnaskedWithinADay(db: Queries, stream: string): Promi
   return count;
 }
 
-/** Returns the statement that counts records as sent now. */
 export const countingSent = (
   stream: string,
   operation: LimitedOperation | 'unasked',

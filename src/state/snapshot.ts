@@ -1,3 +1,4 @@
+// Reads the state in a single snapshot, with limits on how long a query may take.
 import { sql, type SQL } from 'drizzle-orm';
 import type { Queries } from './database.js';
 

@@ -1,3 +1,4 @@
+// Queries of the tables `drift` and `drift_events`. write-drift.ts writes these tables.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { RecordKey } from '../records/outcome-types.js';
@@ -57,7 +58,6 @@ export async function readDriftOf(
   return row;
 }
 
-/** Returns those of these keys whose objects drift. */
 export async function readDriftingKeys(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<{ localKey: string }>(db)`
     SELECT local_key AS "localKey" FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
@@ -77,7 +77,6 @@ export async function countNotComparedAgain(db: Queries, runId: number): Promise
 const isSeenBy = (runId: number): SQL =>
   sql`seen_at >= (SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
 
-/** Record whose drift a repair corrects. */
 export interface Repairable {
   localKey: string;
   /** True if the repair must make the object inactive again. */
@@ -104,7 +103,6 @@ export async function listRepairable(
     WHERE ${isChosen(choice)} AND ${after === undefined ? sql`true` : sql`d.local_key > ${after}`} ORDER BY d.local_key LIMIT ${most}`;
 }
 
-/** Counts the objects of a stream that a repair would send again. */
 export async function countRepairable(db: Queries, stream: string): Promise<number> {
   return (await summarizeDrift(db, { stream })).total;
 }

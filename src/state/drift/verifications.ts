@@ -16,7 +16,6 @@ export async function noteVerified(
       run_id = excluded.run_id`;
 }
 
-/** Returns the last whole verify of each stream that had one. */
 export async function listVerifications(db: Queries): Promise<Verification[]> {
   return query<Verification>(db)`
     SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"

@@ -5,7 +5,6 @@ import { anyOf, query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { DriftFields, DriftKind } from '../schema.js';
 
-/** Result of comparing an object that drifts. */
 export interface DriftingObject {
   localKey: string;
   externalId: string | undefined;
@@ -15,7 +14,6 @@ export interface DriftingObject {
   writtenAt: string | undefined;
 }
 
-/** Stream of the drift, and run that found it. */
 export interface DriftSource {
   runId: number;
   stream: string;
@@ -75,7 +73,6 @@ export async function writeDrift(
   return Object.fromEntries(rows.map(({ kind, count }) => [kind, count]));
 }
 
-/** Records whose objects are correct again. */
 interface Mended {
   keys: readonly string[];
   /** External ids of `extra` objects that now belong to a record. */

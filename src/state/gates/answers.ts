@@ -117,7 +117,6 @@ export async function withdrawApprovals(tx: Queries, runId: number): Promise<voi
   await query(tx)`UPDATE slotsync.gates SET ${NOT_APPROVED} WHERE approved_run = ${runId}::bigint`;
 }
 
-/** SQL assignments that clear the approval of a gate. */
 export const NOT_APPROVED = sql.raw(
   'allowed = NULL, allowed_digest = NULL, approved_at = NULL, approved_by = NULL, approved_run = NULL, expires_at = NULL',
 );

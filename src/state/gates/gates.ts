@@ -5,7 +5,6 @@ import { query, type Queries } from '../database.js';
 import { REPAIRED } from '../drift/read-drift.js';
 import type { GatedOperation, GateFacts, GateReason, HeldSample } from '../schema.js';
 
-/** Operator's consent to send the records that a gate holds. */
 export interface Approval {
   allowed: number;
   /** Digest of the approved keys. Null if any keys may be sent. */
@@ -23,7 +22,6 @@ export interface Gate {
   since: Date;
   /** Run that closed the gate, or last whole sync that found it closed. */
   runId: number;
-  /** Number of keys that the gate holds, and their digest. */
   count: number;
   digest: string;
   facts: GateFacts;

@@ -159,7 +159,6 @@ export function listHeldKeys(
     ORDER BY local_key LIMIT ${limit}`;
 }
 
-/** Returns those of these keys that are held, by key. */
 export async function findHeld(
   db: Queries,
   stream: string,

@@ -18,7 +18,6 @@ export type ClaimedRecord = Pick<
   acceptedSecondsAgo: number | null;
 };
 
-/** Claim of a batch on records of one stream. */
 export interface Claim {
   token: string;
   stream: string;

@@ -290,7 +290,6 @@ function deleteBookings(condition: SQL): Statement[] {
   ];
 }
 
-/** Executes the statements in order. Returns the number of affected rows, by table. */
 async function execute(tx: Queries, statements: readonly Statement[]): Promise<Record<string, number>> {
   const rows: Record<string, number> = {};
   for (const [table, statement] of statements) {

@@ -26,7 +26,6 @@ export async function noteBack(db: Queries, stream: string, keys: readonly strin
     WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
 }
 
-/** Stores the new key of each renamed row in the record of the old key. */
 export async function noteRenamed(
   db: Queries,
   stream: string,

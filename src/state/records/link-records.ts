@@ -193,7 +193,6 @@ export async function unlinkRecords(db: Queries, stream: string, keys: readonly 
   });
 }
 
-/** Deletes links after a conflict was found. */
 export async function undoLinks(db: State['db'], links: readonly NewLink[]): Promise<void> {
   if (links.length === 0) return;
   await db.transaction(async (tx) => {

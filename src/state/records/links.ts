@@ -19,7 +19,6 @@ export interface Link extends RecordKey {
   linkedAt: Date;
 }
 
-/** Returns the links of these keys, by key. */
 export async function readLinks(db: Queries, stream: string, keys: readonly string[]) {
   if (keys.length === 0) return new Map<string, Link>();
   const links = await selectLinks(db, sql`stream = ${stream} AND local_key = ${anyOf(keys)}`);

@@ -16,7 +16,6 @@ interface Reason {
 
 /** Refusal that becomes final only if the service refuses the record a second time. */
 interface SecondLook {
-  /** Hash of the refused row. */
   sourceHash: string;
   /** Seconds until the second attempt. Undefined if an earlier outcome has already set its time. */
   secondLookAfterSeconds: number | undefined;

@@ -11,7 +11,6 @@ export interface Wish {
   stream: string;
   keys: readonly string[];
   reason: ResendReason;
-  /** Run whose plan makes the wish. */
   runId: number;
 }
 

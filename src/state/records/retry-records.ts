@@ -12,7 +12,6 @@ export interface ChosenRecords extends Pick<FailureFilter, 'stream' | 'status' |
   keys: readonly string[];
 }
 
-/** Record that will be sent again, with its last error code. */
 export interface RetriedRecord extends RecordKey {
   code: string | null;
 }

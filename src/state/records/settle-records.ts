@@ -149,7 +149,6 @@ function seenInSync(outcomes: readonly Outcome[]) {
   };
 }
 
-/** Returns an outcome as a row for the SQL statement. */
 function toRow(outcome: Outcome, history: HistoryRule = {}) {
   if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
     const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields, endsAt } =

@@ -12,7 +12,6 @@ import { wakeSharers } from './wake-waiting.js';
 /** Record that is to become the owner of an object. */
 export interface Taking extends RecordKey {
   externalId: string;
-  /** Current owner of the object. */
   from?: RecordKey | undefined;
   /** True if the row of the current owner is deleted. The owner's record is then deleted too. */
   isFormerGone?: boolean;
@@ -35,7 +34,6 @@ const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) =
 
 const recordset = (rows: readonly object[]) => sql`jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)`;
 
-/** SQL: rows with the columns of the table `records`. */
 const recordsOf = (rows: readonly object[]) =>
   sql`jsonb_populate_recordset(NULL::slotsync.records, ${JSON.stringify(rows)}::jsonb)`;
 

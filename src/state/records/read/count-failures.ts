@@ -9,7 +9,6 @@ import { IS_SENT_AGAIN } from './count-records.js';
 import { isWanted, NOT_IN_SYNC, SINCE, type FailureFilter } from './failure-filter.js';
 import { recordName, type RecordKey } from '../outcome-types.js';
 
-/** SQL: record `r` waits for another record. */
 const WAITS = sql`r.waits_for IS NOT NULL`;
 
 /** Records of one stream with the same status and error code, without records that wait for another record. */
@@ -83,7 +82,6 @@ export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise
         WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
 }
 
-/** Returns all error codes of records that are not in sync. */
 export async function listFailureCodes(db: Queries): Promise<string[]> {
   const rows = await query<{ code: string }>(db)`
     SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r

@@ -1,3 +1,4 @@
+// Counts records by status, records that are not in sync, and records that the service is assumed to hold.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
@@ -21,14 +22,12 @@ export async function countRecords(db: Queries): Promise<RecordCount[]> {
     GROUP BY stream, status ORDER BY stream, status`;
 }
 
-/** Counts the records that are not in sync and match the filter. */
 export async function countUnsettled(db: Queries, filter: FailureFilter = {}): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}`;
   return count;
 }
 
-/** Returns the names of all streams that have records. */
 export async function listRecordedStreams(db: Queries): Promise<string[]> {
   const rows = await query<{ stream: string }>(db)`
     WITH RECURSIVE names AS (

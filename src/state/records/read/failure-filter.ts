@@ -21,7 +21,6 @@ export const SINCE = sql`coalesce(r.waits_since, r.updated_at)`;
 /** SQL: record `r` is not in sync, and no operator has excepted it. */
 export const NOT_IN_SYNC = sql`(r.${UNSETTLED} AND NOT ${IS_EXCEPTED})`;
 
-/** SQL: record `r` matches the filter. */
 export function isWanted({ stream, status, code, since, runId }: FailureFilter): SQL {
   const conditions = [
     stream !== undefined && sql`r.stream = ${stream}`,

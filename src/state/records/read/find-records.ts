@@ -1,3 +1,4 @@
+// Finds the records for a text that an operator enters as a key or external id.
 import { anyOf, query, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { listRecordedStreams } from './count-records.js';

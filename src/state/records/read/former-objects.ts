@@ -11,7 +11,6 @@ export async function countFormerObjects(db: Queries, stream?: string): Promise<
   return count;
 }
 
-/** Returns the streams outside `streams` that have former objects. */
 export async function listOtherFormerStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
   const rows = await query<{ stream: string }>(db)`
     SELECT DISTINCT stream FROM slotsync.records AS r

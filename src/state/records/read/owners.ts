@@ -36,7 +36,6 @@ const OWNER = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externa
   extract(epoch FROM r.updated_at)::float8 AS "writtenSeconds",
   r.updated_at::text AS "writtenAt"`;
 
-/** Returns the records that own these objects, by external id. */
 export async function readOwners(db: Queries, externalIds: readonly string[]) {
   if (externalIds.length === 0) return new Map<string, OwnerRecord>();
   const rows = await query<OwnerRecord>(db)`
@@ -44,7 +43,6 @@ export async function readOwners(db: Queries, externalIds: readonly string[]) {
   return new Map(rows.map((row) => [row.externalId, row]));
 }
 
-/** Returns the records of these keys that own an object. */
 export async function readOwnersByKey(db: Queries, stream: string, keys: readonly string[]) {
   return readByKey(db, sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)}`, keys.length);
 }

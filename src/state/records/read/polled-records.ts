@@ -4,7 +4,6 @@ import { query, type Queries } from '../../database.js';
 import { isExcepted } from '../../exceptions.js';
 import { MARK } from './plan-marks.js';
 
-/** State of a polled key. */
 export interface PolledRecord {
   localKey: string;
   /** Mark of the record, see plan-marks.ts. Null if there is no record. */
@@ -15,7 +14,6 @@ export interface PolledRecord {
   isHeld: boolean;
 }
 
-/** Returns the state of polled keys, by key. */
 export async function readPolledRecords(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<PolledRecord>(db)`
     WITH wanted AS (
