@@ -1,5 +1,6 @@
-// How values of the mirror are read. The driver's own conversion would shift days, lose microseconds, keep the spaces of
-// char(n), and read a null inside an array as the text NULL. It would hand over NaN and infinity as if they were values.
+// Converts values of the mirror for the mapping. The driver's own conversion would shift dates, lose microseconds, keep
+// the padding of char(n), and turn a null inside an array into the text NULL. It would also pass NaN and infinity on as
+// values.
 import { parse as parseArray } from 'postgres-array';
 import { arrayLiteral } from '../text/sql-text.js';
 import { UnfitValue } from '../streams/field-values.js';
@@ -7,18 +8,18 @@ import { isList, mayBeText } from './mapped-text.js';
 import { splitKey } from '../streams/local-key.js';
 
 const serialize = (value: unknown) => value as string;
-/** char(n) without its padding, as the local key has it. */
+/** Removes the padding of a char(n) value. The local key has no padding either. */
 const withoutPadding = (text: string) => text.replace(/(?<! ) +$/, ''); // looks once at each run of spaces
 
-/** For the driver. Dates and times stay PostgreSQL's own ISO text. */
+/** Type parsers for the driver postgres.js. Dates and times stay the ISO text that PostgreSQL prints. */
 export const VALUE_TYPES = {
   date: { to: 1184, from: [1082, 1083, 1114, 1184, 1266], serialize, parse: (text: string) => text },
   fixedWidth: { to: 1042, from: [1042], serialize, parse: withoutPadding },
 };
 
 /**
- * Reads a value of a row: an array from the text that PostgreSQL writes, in which nulls stay null; and what cannot be sent,
- * marked as such.
+ * Converts one column value of a row. Arrays are parsed from PostgreSQL's text, in which a null element stays null. A
+ * value that cannot be sent becomes an UnfitValue.
  */
 export function readValue(value: unknown, type: string): unknown {
   if (typeof value !== 'string' || !isList(type)) return markUnfit(value, type);
@@ -27,7 +28,9 @@ export function readValue(value: unknown, type: string): unknown {
   return unfit ?? elements;
 }
 
-/** The first of an array's elements, of any dimension, that cannot be sent: with it the whole array cannot be. */
+/**
+ * Returns the first array element, in any dimension, that cannot be sent. Such an element makes the whole array unfit.
+ */
 function findUnfit(value: unknown, type: string): UnfitValue | undefined {
   if (!Array.isArray(value)) {
     const marked = markUnfit(value, type);
@@ -40,7 +43,10 @@ function findUnfit(value: unknown, type: string): UnfitValue | undefined {
   return undefined;
 }
 
-/** NaN, infinities, and dates that are not YYYY-MM-DD. */
+/**
+ * Returns an UnfitValue for NaN, an infinity, and a date whose year is not four digits AD. Returns other values
+ * unchanged.
+ */
 function markUnfit(value: unknown, type: string): unknown {
   switch (type) {
     case 'real':
@@ -59,7 +65,7 @@ function markUnfit(value: unknown, type: string): unknown {
   }
 }
 
-/** As the driver reads a single value of the type. */
+/** Returns the parser for the elements of an array type. It parses an element as the driver parses a single value. */
 function elementReader(type: string): (text: string) => unknown {
   switch (type.slice(0, -2)) {
     case 'smallint':
@@ -82,7 +88,10 @@ function elementReader(type: string): (text: string) => unknown {
   }
 }
 
-/** The parts of keys, column by column, each as PostgreSQL writes an array. Keys that no row can have are left out. */
+/**
+ * Returns one PostgreSQL array literal for each key column, with the part of each key in that column. Leaves out keys
+ * that no row can have, because a part does not fit the column's type.
+ */
 export function keyColumns(
   { key, types }: { key: readonly string[]; types: ReadonlyMap<string, string> },
   keys: readonly string[],

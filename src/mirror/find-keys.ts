@@ -1,5 +1,5 @@
-// Finds which rows have an external id now, and which refer to a record: what is written, retired and sent again is decided
-// by the mirror, not by what the state remembers.
+// Finds the rows that have an external id now, and the rows that refer to a record. The mirror, not what the state
+// recorded, decides which objects are written, deactivated or sent again.
 import { SlotsyncError } from '../errors/errors.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import { isIdentifiedByKey, mayGive } from '../streams/external-id.js';
@@ -11,25 +11,28 @@ import { column, joinedText, keyExpression, type Described } from './source-sql.
 import { collect, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
-/** An external id of several rows: how many, and the keys of the first of them. */
+/** An external id that several rows have, with the number of rows and the first of their keys. */
 export interface SharedExternalId {
   externalId: string;
   count: number;
   keys: string[];
 }
 
-/** More shared external ids than this mean a wrong template, not a few wrong rows. */
+/** Maximum number of shared external ids. More of them mean that the template is wrong, not a few rows. */
 const MOST_SHARED = 1000;
-/** Keys named for one external id: enough to say which rows share it. */
+/** Maximum number of keys that are returned for one external id, so that a message can name some rows. */
 const MOST_KEYS = 6;
 
 type Identified = Pick<DeclaredSource, 'source' | 'key' | 'externalId'>;
 
 export type KeyFinder = ReturnType<typeof createKeyFinder>;
 
-/** Errors are SlotsyncError `mirror_…`. */
+/** Creates the queries that find keys. They throw SlotsyncError `mirror_…`. */
 export function createKeyFinder(reader: SourceReader) {
-  /** For each external id the keys of rows that have it now. `isNarrowed`: by an index, where there may be one. */
+  /**
+   * Returns, for each external id, keys of rows that have it now. If `isNarrowed`, a condition that an index can serve
+   * is tried first.
+   */
   async function keysOf(
     declared: Identified,
     ids: readonly string[],
@@ -49,8 +52,8 @@ export function createKeyFinder(reader: SourceReader) {
 
   return {
     /**
-     * For each external id the keys of rows that have it now, at most six, in the byte order of the keys. An id that no
-     * row has is not in the answer.
+     * Returns, for each external id, up to six keys of rows that have it now, in byte order. External ids without a row
+     * are left out.
      */
     async findKeysByExternalId(
       declared: Identified,
@@ -61,8 +64,9 @@ export function createKeyFinder(reader: SourceReader) {
     },
 
     /**
-     * External ids that several rows have, at most a thousand; more are an error. Rows with one that is too long are each refused
-     * alone. `place`: of the declaration. Reads the whole source, unless the template rules it out.
+     * Returns external ids that several rows have. Throws if there are more than 1000. Ignores overlong external ids,
+     * because their rows are refused anyway. `place` names the declaration in messages. Reads the whole source, unless
+     * the template cannot produce duplicates.
      */
     async findShared(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
       if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
@@ -85,12 +89,12 @@ export function createKeyFinder(reader: SourceReader) {
       return shared.map((one) => ({ ...one, keys: named.get(one.externalId) ?? [] }));
     },
 
-    /** Keys of rows of the child stream that refer to one of these records of the parent stream. */
+    /** Returns keys of the child stream's rows that refer to one of these records of the parent stream. */
     async findReferrers(child: Stream, parent: string, parentKeys: readonly string[]): Promise<string[]> {
       const found = new Set<string>();
       const wanted = parentKeys.filter((key) => !key.includes('\0'));
       if (wanted.length === 0) return [];
-      // Each reference has a reading of its own, since each may have an index of its own.
+      // Each reference has its own query, because each reference may have its own index.
       for (const { key } of child.references.filter(({ stream }) => stream === parent)) {
         const blocks = reader.select<Stream, { key: string }>(child, (described) =>
           matchReference({ key, types: described.types }, wanted).map(
@@ -109,7 +113,7 @@ const keysAndIds = (described: Described<Identified>, condition = 'true') =>
   `(SELECT ${sourceSql.externalIdExpression(described)} AS ext, ${keyExpression(described)} AS k
     FROM ${sourceSql.relation(described.source)} WHERE ${condition}) AS ids`;
 
-/** The first keys of the rows that have these external ids. */
+/** Returns a query for the first keys of the rows that have these external ids. */
 function selectKeys(described: Described<Identified>, ids: readonly string[], condition?: string): string {
   return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY place)) AS keys
     FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place
@@ -118,7 +122,10 @@ function selectKeys(described: Described<Identified>, ids: readonly string[], co
     WHERE place <= ${MOST_KEYS} GROUP BY ext`;
 }
 
-/** Rows whose reference columns name one of these keys, as streams/map-row.ts reads them. The fastest condition first. */
+/**
+ * Returns conditions for rows whose reference columns name one of these keys, the fastest first. The SQL reads
+ * references as streams/map-row.ts does.
+ */
 function matchReference(
   { key: columns, types }: Pick<Described<Stream>, 'key' | 'types'>,
   keys: readonly string[],

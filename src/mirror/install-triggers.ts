@@ -1,5 +1,5 @@
-// Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
-// database. The connection is that of the state, which may write; the mirror's own transactions stay read-only.
+// Installs triggers on tables of the mirror when an operator asks for them. Nothing else in slotsync writes to the
+// mirror's database. Uses the state's connection, because transactions at the mirror are read-only.
 import { connectPostgres } from '../connections/postgres-connection.js';
 import { inTransaction } from '../connections/transactions.js';
 import type { SettingText } from '../config/setting-text.js';
@@ -12,8 +12,8 @@ import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from '../connections/
 import { grantInbox, installTriggers, removeTriggers, type Owned, type OwnedTable } from './trigger-sql.js';
 
 /**
- * Writers of a table wait while a lock on it is requested, and while it is held, also by one of whom nothing is heard any more: not for
- * longer than these.
+ * Short timeouts for each transaction, because the table's writers wait while a lock on the table is requested or held.
+ * The idle timeout ends the transaction of a client that no longer responds.
  */
 const SHORT = `SET LOCAL lock_timeout = '3s'; SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 
@@ -21,11 +21,13 @@ const KINDS: Record<string, string> = { v: 'a view', m: 'a materialized view', f
 
 export type Triggers = ReturnType<typeof openTriggers>;
 
-/** Opens the connection. Errors are SlotsyncError `triggers_…` or UsageError. */
+/** Opens the connection that installs triggers. Methods throw SlotsyncError `triggers_…` or UsageError. */
 export function openTriggers({ url, channel }: { url: SettingText; channel: string }) {
   const sql = connectPostgres(url, 'triggers');
 
-  /** Each stream has a transaction of its own, so that a busy table does not undo the others. */
+  /**
+   * Runs the statements of one stream in a separate transaction, so that a busy table does not roll back other streams.
+   */
   async function run(name: string, statements: readonly string[]): Promise<void> {
     try {
       await inTransaction(sql, async (tx) => {
@@ -36,7 +38,10 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     }
   }
 
-  /** Undefined when there is no such table. Looked up in the catalog, which needs no right on the table or its schema. */
+  /**
+   * Returns the table of a stream's source, or undefined if the table does not exist. Reads the catalog, which needs no
+   * right on the table or its schema.
+   */
   async function findTable({ source }: Pick<Stream, 'source'>) {
     if ('query' in source) return undefined;
     const [name = '', schema = null] = source.table.toReversed();
@@ -57,7 +62,10 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     return row && { ...row, types: new Map(row.types) };
   }
 
-  /** The installed functions of this name, or all of them, in any schema. */
+  /**
+   * Returns the installed trigger functions with this name, in any schema. If no name is passed, returns all that
+   * slotsync installed.
+   */
   const findFunctions = (name?: string) => sql<(Owned & { tables: string[] })[]>`
     SELECT n.nspname AS schema, p.proname AS name, pg_get_userbyid(p.proowner) AS owner,
       array_to_json(ARRAY(SELECT DISTINCT tgrelid::oid::text FROM pg_trigger WHERE tgfoid = p.oid)) AS tables
@@ -71,10 +79,10 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
   ];
 
   return {
-    /** The identity of this database, to be compared with the mirror's. */
+    /** Returns the identity of the connected database, for comparison with the mirror's database. */
     databaseIdentity: async () => (await sql.unsafe<DatabaseIdentity[]>(SELECT_DATABASE_IDENTITY))[0],
 
-    /** Why a stream's source can have no triggers; undefined when it can. */
+    /** Returns the reason why a stream's source cannot have triggers, or undefined if it can. */
     async refusal({ name, source, key }: Stream): Promise<string | undefined> {
       if ('query' in source) return `${name}: its source is a query; triggers need a table`;
       const table = source.table.join('.');
@@ -95,13 +103,15 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       );
     },
 
-    /** The statements that `install` would run. */
+    /** Returns the SQL statements that create the stream's triggers, so that the table's owner can run them. */
     async print(stream: Stream): Promise<string[]> {
       const table = await findTable(stream);
       return table ? installTriggers(stream, channel, table) : [];
     },
 
-    /** Installs or updates a stream's triggers. Those on a table it had before are removed. */
+    /**
+     * Installs or updates a stream's triggers. Removes the triggers on a table that was the stream's source before.
+     */
     async install(stream: Stream): Promise<void> {
       const table = await findTable(stream);
       if (!table) return;
@@ -110,13 +120,16 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
         ({ schema, tables }) => schema !== table.schema || tables.some((oid) => oid !== table.oid),
       );
       await run(stream.name, [
-        // Dropping the function drops its triggers, even on a table this role does not own.
+        // Dropping the function also drops its triggers, even on a table that this role does not own.
         ...former.flatMap(removeTriggers),
         ...install(stream, table),
       ]);
     },
 
-    /** The statements that give the triggers of a stream's former name its present one, for one transaction. None: it had none. */
+    /**
+     * Returns the statements that replace the triggers of a stream's former name by triggers of its present name. Run
+     * them in one transaction. The list is empty if the former name has no triggers.
+     */
     async renaming(former: string, stream: Stream): Promise<string[]> {
       const installed = await findFunctions(functionName(former));
       if (installed.length === 0) return [];
@@ -125,7 +138,10 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       return [SHORT, ...installed.flatMap(removeTriggers), ...installing, 'RESET ROLE'];
     },
 
-    /** Names of the installed functions, those of streams that are no longer configured included. */
+    /**
+     * Returns the names of all installed trigger functions, including functions of streams that are no longer
+     * configured.
+     */
     async list(): Promise<string[]> {
       const rows = await sql<{ name: string }[]>`
         SELECT DISTINCT proname AS name FROM pg_proc
@@ -133,10 +149,13 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       return rows.map(({ name }) => name);
     },
 
-    /** The statements that remove every installed function with its triggers, for one transaction. */
+    /**
+     * Returns the statements that remove all installed trigger functions and their triggers. Run them in one
+     * transaction.
+     */
     removal: async (): Promise<string[]> => (await findFunctions()).flatMap(removeTriggers),
 
-    /** Removes the installed functions of this name with their triggers, on any table. */
+    /** Removes the trigger functions with this name, and their triggers on any table. */
     remove: async (name: string): Promise<void> =>
       run(name, (await findFunctions(name)).flatMap(removeTriggers)),
 

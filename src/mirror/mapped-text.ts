@@ -1,13 +1,13 @@
-// The text of a column's value in SQL, as the program makes it of the same value (column-values.ts reads it,
-// streams/field-values.ts makes it text). So keys are the same wherever they are made, and SQL can be asked which rows give
-// an external id or a reference. Every text is compared, matched and split by its bytes, whatever the column's collation.
+// Builds SQL for the text of a column's value. It equals the text that the program makes of the value
+// (column-values.ts, streams/field-values.ts), so that keys are the same everywhere and SQL can find the rows of an
+// external id or reference. Texts are compared, matched and split by bytes, whatever the column's collation is.
 
 const INTEGER_BITS: Readonly<Record<string, number>> = { smallint: 16, integer: 32, bigint: 64 };
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /**
- * Types whose cast to text prints what their output function does, and the two of which the program makes what the cast
- * prints: `true`, and a text without padding. Of others the cast may print something else, as that of `inet` does.
+ * Types for which a cast to text prints what the program prints. Other types are formatted by their output function,
+ * because a cast may print something else, as for `inet`.
  */
 const CASTS_AS_READ = new Set([
   ...Object.keys(INTEGER_BITS),
@@ -27,24 +27,29 @@ const CASTS_AS_READ = new Set([
   'timestamp with time zone',
 ]);
 
-/** Whether a value is a list. What separates boxes is not what separates everything else: they are read as one text. */
+/**
+ * True if the values of a type are lists. `box[]` is read as one text, because PostgreSQL separates boxes by a
+ * different character than other elements.
+ */
 export const isList = (type: string) => type.endsWith('[]') && type !== 'box[]';
 export const isJson = (type: string) => ['json', 'jsonb', 'json[]', 'jsonb[]'].includes(type);
 
-/** Whether each value has one text, for the key of a row as for a reference to it. */
+/** True if each value of the type has exactly one text, in the key of a row and in a reference to the row. */
 export const isKeyType = (type: string) => !isList(type) && !isJson(type);
 
-/** Whether the values of a type are compared with a text by casting that text: one value, as the column prints it. */
+/** Returns true if a text can be cast to the type in order to compare it with a column's value. */
 export function isSingleValue(type: string): boolean {
   return isKeyType(type) && type !== 'bytea';
 }
 
-/** Whether the text depends on settings of the session that only those of the mirror have alike. */
+/**
+ * True if the text of a value depends on settings that other sessions, such as those that run triggers, may not share.
+ */
 export const dependsOnSession = (type: string) => type === 'money' || /^reg[a-z]+$/.test(type);
 
 /**
- * Whether the text can be that of a value of the type. Decided here for types that identify rows most often, so that one
- * strange text among many does not rule out the index.
+ * Returns true if the text can be a value of the type. Only the most frequent key types are checked. Otherwise one
+ * invalid text among many would prevent the use of the index.
  */
 export function mayBeText(text: string, type: string): boolean {
   if (text.includes('\0')) return false;
@@ -54,26 +59,32 @@ export function mayBeText(text: string, type: string): boolean {
   return /^(0|-?[1-9][0-9]{0,18})$/.test(text) && BigInt.asIntN(bits, BigInt(text)) === BigInt(text);
 }
 
-/** Whether every text of which `mayBeText` is true can be cast to the type. */
+/** Returns true if PostgreSQL can cast every text that passes `mayBeText` to the type. */
 export function readsOwnText(type: string): boolean {
   return type in INTEGER_BITS || ['uuid', 'text', 'character varying'].includes(type);
 }
 
-/** The text of one value, also of one that cannot be sent. Null when the value is null. */
+/**
+ * Returns an SQL expression for the text of one value, even if the value cannot be sent. Null if the value is null.
+ */
 export function valueText(value: string, type: string): string {
-  // A composite value is null only when it is not there, whatever its parts are.
+  // `IS NOT NULL` would be false for a composite value that has a null part, so `IS DISTINCT FROM NULL` is used.
   const text = CASTS_AS_READ.has(type)
     ? `${value}::text`
     : `CASE WHEN ${value} IS DISTINCT FROM NULL THEN format('%s', ${value}) END`;
   if (type !== 'real' && type !== 'double precision') return `(${text}) COLLATE "C"`;
-  // JavaScript writes exponents from 1e21 on and below 1e-6, and no zero before a digit of theirs. It reads the text: a
-  // `real` that prints as 1e-06 is less than that.
+  // Prints a number as JavaScript does: with an exponent from 1e21 on and below 1e-6, without a leading zero in the
+  // exponent. JavaScript parses the printed text, so the text is compared with the limits: a `real` that prints as
+  // 1e-06 is less.
   const size = `abs(${text}::float8)`;
   return `(CASE WHEN ${text} ~ '[NI]' THEN ${text} WHEN ${value} = 0 THEN '0' WHEN ${size} >= 1e21 THEN ${text}
     WHEN ${size} < 1e-6 THEN replace(${text}, 'e-0', 'e-') ELSE ${text}::numeric::text END) COLLATE "C"`;
 }
 
-/** The text of the only value of a column. Null when it has none, several, or one that cannot be sent. */
+/**
+ * Returns an SQL expression for the text of a column's only value. Null if there is no value, or several, or if the
+ * value cannot be sent.
+ */
 export function mappedText(value: string, type: string): string {
   if (isList(type) || isJson(type))
     return `(SELECT min(slotsync_text) FROM (${mappedTexts(value, type)}) AS slotsync_texts HAVING count(*) = 1)`;
@@ -94,17 +105,20 @@ export function mappedText(value: string, type: string): string {
   }
 }
 
-/** A query for the texts, `slotsync_text`, of the values in a list that are not null. Null: one cannot be sent. */
+/**
+ * Returns a query for the texts of a list's elements that are not null, as `slotsync_text`. The text of an element that
+ * cannot be sent is null.
+ */
 export function mappedTexts(value: string, type: string): string {
   if (isJson(type))
     return `SELECT ${jsonText('slotsync_element')} AS slotsync_text
       FROM jsonb_path_query(to_jsonb(${value}), 'strict $.** ? (@.type() != "array" && @.type() != "null")') AS slotsync_element`;
-  // In FROM, a composite value that is null would be one whose parts are.
+  // `unnest` is in the select list, because in FROM it would turn a null composite into a composite with null parts.
   return `SELECT ${mappedText('slotsync_element', type.slice(0, -2))} AS slotsync_text
     FROM (SELECT unnest(${value}) AS slotsync_element) AS slotsync_elements WHERE slotsync_element IS DISTINCT FROM NULL`;
 }
 
-/** The text of one value of JSON: its numbers are those of JavaScript. */
+/** Returns an SQL expression for the text of one JSON value. Numbers are printed as JavaScript prints them. */
 function jsonText(value: string): string {
   const text = `(${value} #>> '{}')`;
   return `CASE jsonb_typeof(${value}) WHEN 'object' THEN NULL WHEN 'number' THEN

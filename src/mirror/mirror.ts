@@ -1,5 +1,5 @@
-// The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
-// hash is made of that text.
+// Reads the organization's mirror and never writes to it (read-only-sessions.ts). The text format of values is fixed,
+// because row hashes are made of that text.
 import { readDatabaseFacts } from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
@@ -32,20 +32,19 @@ import {
 import * as sourceSql from './source-sql.js';
 import { hashExpression, keyExpression, type Described, type Selection } from './source-sql.js';
 
-/** Types whose values read the same as their text. */
+/** Types of key columns whose local key has the same text as the value in an external id. */
 const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
 
 export interface MirrorRow {
   row: Row;
-  /** 64 bits, as a decimal number in text. */
+  /** 64-bit hash of the row, as a decimal number in text. */
   hash: string;
 }
 
-/** How hashes are read, beside which. */
 export interface HashOptions {
-  /** External ids that several rows have. */
+  /** External ids that several rows have. Rows with these external ids are marked in the result. */
   shared?: readonly string[];
-  /** Gets the load of the source. */
+  /** Called with the load of the source, before the first row is read. */
   noteLoad?: (load: LoadReading | undefined) => void;
 }
 
@@ -53,8 +52,8 @@ export type { LoadReading, Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /**
- * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `statementSeconds`:
- * the longest that a statement may take.
+ * Opens the mirror. The first query connects. Methods throw SlotsyncError `mirror_…`. `statementSeconds` is the
+ * statement timeout.
  */
 export function createMirror({
   url,
@@ -68,7 +67,7 @@ export function createMirror({
   const keyFinder = createKeyFinder(reader);
   const turns = createTurns();
 
-  /** `(key, row hash)` of what is selected: see `readHashes`. */
+  /** Yields COPY lines of `(key, row hash)` for the selection; see `readHashes`. */
   function copyHashes(stream: Stream, selection: Selection, { shared, noteLoad }: HashOptions) {
     const statementsFor = (described: Described<Stream>) => {
       const [fault] = findUnfitKeys(stream.key, described.types);
@@ -81,7 +80,10 @@ export function createMirror({
     return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
   }
 
-  /** The same of the keys alone: a column may hold others that are equal to one of them by its type or its collation. */
+  /**
+   * Returns the lines of exactly the selected keys. The query may return further keys that the column's type or
+   * collation considers equal.
+   */
   async function readHashesOf(stream: Stream, selection: Selection, options: HashOptions) {
     const wanted = new Set(selection.keys?.map(encodeColumn));
     const lines = await collect(copyHashes(stream, selection, options));
@@ -116,19 +118,17 @@ export function createMirror({
 
   return {
     /**
-     * Runs `work` when no other work of this process has the turn. A reading in blocks keeps one of the few connections
-     * until it ends, so it takes the turn first. Do not wait for the turn while holding a connection of the state: the
-     * work that has the turn may wait for that connection.
+     * Runs `work` when no other work of this process has the turn. A query in blocks takes the turn first, because it
+     * keeps one of the few connections until it ends. Do not wait for the turn while holding a connection of the state:
+     * the work that has the turn may wait for that connection.
      */
     takeTurn: turns.take,
 
-    /** The catalogue: tables, columns, keys. */
     catalogue: createCatalogueReader(sessions),
 
-    /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(reader, keyFinder),
 
-    /** Version and database, when the mirror can be read. */
+    /** Returns the server's version and the database's name. Throws if the mirror cannot be read. */
     async ping(): Promise<{ version: string; database: string }> {
       const [row] = await read(() =>
         sessions.ofCatalogue<{ version: string; database: string }>(
@@ -138,20 +138,22 @@ export function createMirror({
       return row ?? { version: '', database: '' };
     },
 
-    /** Rights of the role beside reading. */
+    /** Returns the rights of the mirror's role beyond reading. */
     async roleRights(): Promise<RoleRights> {
       const [row] = await read(() => sessions.ofCatalogue<RoleRights>(SELECT_ROLE_RIGHTS));
       return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
     },
 
-    /** The identity of this database, to be compared with another connection's. */
+    /** Returns the identity of the mirror's database, for comparison with another connection's database. */
     databaseIdentity: async () =>
       (await read(() => sessions.ofCatalogue<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
-    /** The facts by which this database can be recognized later. */
+    /** Returns the facts by which this database can be recognized later. */
     facts: () => read(() => sessions.together(readDatabaseFacts)),
 
-    /** Faults of a stream's source; empty when every column that the stream names is in it. */
+    /**
+     * Returns the faults of a stream's source, or an empty list if the source has every column that the stream names.
+     */
     async checkStream(stream: Stream): Promise<string[]> {
       const { graceDays } = stream;
       const others: readonly NamedColumn[] = [
@@ -175,12 +177,13 @@ export function createMirror({
     },
 
     /**
-     * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
-     * bytes: blocks of COPY lines, latin1. Behind the hash of a row that has one of the `shared` external ids stands
-     * `:shared:` and that id's place in the list. Call it within `takeTurn`, unless there are `keys`: those are read before
-     * the first block. Of selected keys, those whose row cannot be read, while the source can, have the hash 0,
-     * which is that of no row. `noteLoad` gets the load of the source before the first block; reading it is part of the same
-     * transaction, so the rows are not older than what it says.
+     * Yields `(key, row hash)` of the selected rows as blocks of COPY lines in latin1, ordered by the bytes of the key,
+     * from one snapshot. If `shared` contains the row's external id, the hash is followed by `:shared:` and the id's
+     * position in the list. `noteLoad` is called before the first block with the load of the source. The load is read
+     * in the same transaction, so the rows are at least as recent as the load.
+     *
+     * Call this function within `takeTurn`, unless the selection has `keys`: these are read before the first block. A
+     * selected key whose row cannot be read has the hash 0, which no row has.
      */
     async *readHashes(
       stream: Stream,
@@ -200,7 +203,7 @@ export function createMirror({
             byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
           return byKey;
         });
-        // A source that cannot be read at all is thrown: that is no fault of these rows.
+        // Throws if the whole source cannot be read. Then no single row is at fault.
         if (unreadable.size === keys.length) await isEmpty(stream);
         for (const key of unreadable.keys()) {
           const order = encodeColumn(key);
@@ -210,16 +213,16 @@ export function createMirror({
       }
     },
 
-    /** The load of a stream's source; undefined: the configuration does not ask for it. */
+    /** Returns the load of a stream's source, or undefined if the configuration has no `freshness`. */
     readLoad: (stream: Stream): Promise<LoadReading | undefined> =>
       read(() => sessions.ask(stream.source, (ask) => askForLoad(stream, ask))),
 
-    /** Whether the source has no row. */
+    /** Returns true if the source has no row. */
     isEmpty,
 
     /**
-     * Why rows cannot be selected so, in PostgreSQL's words; undefined when they can. The server parses a statement and
-     * executes nothing.
+     * Returns PostgreSQL's message why the selection is invalid, or undefined if it is valid. The server parses the
+     * statements and executes nothing.
      */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
@@ -236,8 +239,9 @@ export function createMirror({
     },
 
     /**
-     * The rows of these keys as they are now; a key whose row is gone is not in the answer. One row that cannot be read must
-     * not stop the others: those keys are answered apart, with the reason. Throws what concerns all of them.
+     * Returns the present rows of these keys. Keys of deleted rows are missing. If a single row cannot be read, its key
+     * is returned in `unreadable` with the reason, so that it does not stop the other rows. Throws errors that concern
+     * all rows.
      */
     async readRows(stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> {
       const found = await readApart([...new Set(keys)], (part) => readPart(stream, part));
@@ -249,7 +253,7 @@ export function createMirror({
       return { rows, unreadable };
     },
 
-    /** Keys of some rows, as many as wanted where there are so many. */
+    /** Returns keys of up to `count` arbitrary rows. */
     async listSomeKeys(declared: Stream, count: number): Promise<string[]> {
       const rows = reader.select<Stream, { key: string }>(declared, (described) => [
         `SELECT ${keyExpression(described)} AS key FROM ${sourceSql.relation(declared.source)} LIMIT ${count}`,
@@ -257,7 +261,10 @@ export function createMirror({
       return (await collect(rows)).flatMap(({ key }) => key ?? []);
     },
 
-    /** External ids by key, where template and key give them without the row; otherwise none. */
+    /**
+     * Returns external ids by key without reading rows. The map is empty if the external id does not follow from the
+     * key alone.
+     */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!isIdentifiedByKey(stream.key, stream.externalId)) return new Map();
       const [column = ''] = stream.key;
@@ -268,45 +275,50 @@ export function createMirror({
       return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
 
-    // Lookups that are tables.
     ...createLookupReader(sessions, reader),
 
-    // Reads the rows that a poll looks at.
     ...createCursorReader(sessions, reader),
 
-    // Finds the rows that have an external id now, and those that refer to a record.
     findKeysByExternalId: keyFinder.findKeysByExternalId,
     findReferrers: keyFinder.findReferrers,
 
-    /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
+    /**
+     * Returns external ids that several rows have. Reads the whole source, unless the template cannot produce
+     * duplicates.
+     */
     findSharedExternalIds: (stream: Stream) => keyFinder.findShared(`streams.${stream.name}`, stream),
 
     close: sessions.close,
   };
 }
 
-/** `hash`: of the row, by which a later run sees whether it has changed. */
+/**
+ * Returns the error for a row that is too large. It contains the row's hash, by which a later run detects a change.
+ */
 function tooLarge({ rowLimitMegabytes }: Stream, bytes: number, hash: string): SlotsyncError {
   const size = `${Math.ceil(bytes / 1024 / 1024)} MB, and at most ${rowLimitMegabytes} MB are read`;
   return new SlotsyncError('row_too_large', `its row has ${size}`, { facts: { bytes, hash } });
 }
 
-/** The key of a line, by which a reading is ordered. */
+/** Returns the key of a COPY line, by which the lines are ordered. */
 const orderOfLine = (line: string) => unescapeColumn(line.split('\t', 1)[0] ?? '');
 
-// A row that cannot be read, because its view raises an error or its function takes too long, fails the statement that
-// reads it among others. Such a reading is halved until the row stands alone.
+// A row that cannot be read fails the whole statement, for example because its view raises an error or its function
+// takes too long. Then the keys of the statement are halved until the row is alone.
 
-/** So many keys that cannot be read, before any that can: then it is the source, not a row. */
+/**
+ * Maximum number of unreadable keys before the first readable key. If more keys fail, the source is at fault, not a
+ * row.
+ */
 const MOST_ALONE = 8;
 
 export interface ReadApart<R> {
   rows: Map<string, R>;
-  /** Keys whose row cannot be read, with the reason. Whether there is such a row is not known. */
+  /** Keys whose row cannot be read, with the reason. Such a row may not exist at all. */
   unreadable: Map<string, SlotsyncError>;
 }
 
-/** Reads all keys; throws what concerns the connection or the source, and not single rows. */
+/** Reads all keys and separates those whose row cannot be read. Throws errors of the connection or of the source. */
 async function readApart<R>(
   keys: readonly string[],
   read: (keys: readonly string[]) => Promise<ReadonlyMap<string, R>>,

@@ -1,6 +1,6 @@
-// Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
-// change, converts times without a zone (`instant`); what is read has times in milliseconds. Times that people write are
-// converted by time/zoned-time.ts.
+// Reads the bookings of the mirror by time, key or external id. PostgreSQL converts times without a zone (`instant`),
+// because it knows the clock changes of each zone. Times in the result are in milliseconds. time/zoned-time.ts converts
+// times that people write.
 import type { KeyFinder } from './find-keys.js';
 import { column, keyExpression, type ColumnTypes, type Described } from './source-sql.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
@@ -18,21 +18,21 @@ import {
 } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
-/** A period, in Unix seconds. A booking belongs to the one in which it begins. */
+/** A period in Unix seconds. A booking belongs to the slice in which it begins. */
 export interface Slice {
   from: number;
   to: number;
-  /** A booking that began before and lasts into it belongs to it as well. */
+  /** If true, a booking that began before the slice and lasts into it also belongs to the slice. */
   isFirst: boolean;
 }
 
 const KEY_REMEDY = 'Name the columns that identify a booking in reservations.key.';
 const SOURCE_REMEDY = 'Correct the configuration; `slotsync check` reads every source.';
 
-/** Rows that are read at once where nothing else bounds them. */
+/** Number of undated bookings that are read at once. */
 const ROWS_AT_ONCE = 1000;
 
-/** Readings of bookings. Errors are SlotsyncError `mirror_…`. */
+/** Creates the queries of bookings. They throw SlotsyncError `mirror_…`. */
 export function createBookingReader(reader: SourceReader, { findShared }: Pick<KeyFinder, 'findShared'>) {
   function timesOf(bookings: Described<BookingSource>) {
     const { begin, end, timezone, types } = bookings;
@@ -67,11 +67,13 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
   }
 
   return {
-    /** Faults of the source; empty when every column that is named is in it and can be used. */
+    /**
+     * Returns the faults of the bookings' source, or an empty list if every named column exists and has a suitable
+     * type.
+     */
     check: (bookings: BookingSource): Promise<string[]> =>
       reader.check(bookings, (types) => findFaults(bookings, types)),
 
-    /** How many bookings belong to a slice. */
     async count(bookings: BookingSource, slice: Slice): Promise<number> {
       const [row] = await collect(
         reader.select<BookingSource, { count: number }>(bookings, (described) => [
@@ -81,13 +83,12 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
       return row?.count ?? 0;
     },
 
-    // Without a source there are no bookings.
 
-    /** The bookings that belong to a slice. */
+    /** Returns the bookings that belong to a slice, or none if the configuration has no source of bookings. */
     readSlice: async (bookings: BookingSource | undefined, slice: Slice): Promise<Booking[]> =>
       bookings ? readAll(bookings, (described) => [within(described, slice)]) : [],
 
-    /** Bookings without a begin or an end, which belong to no period, in blocks. */
+    /** Yields, in blocks, the bookings without a valid begin or end. They belong to no slice. */
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
       const undated = (described: Described<BookingSource>) => {
         const { begin, end } = timesOf(described);
@@ -110,7 +111,7 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
       }
     },
 
-    /** The bookings with these external ids, whenever they are. */
+    /** Returns the bookings with these external ids, whatever their time. */
     async readByExternalIds(
       bookings: BookingSource | undefined,
       extIds: readonly string[],
@@ -124,11 +125,11 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
       return found.filter(({ externalId }) => externalId !== undefined && wanted.has(externalId));
     },
 
-    /** The bookings with these keys; one whose row is gone is not in the answer. */
+    /** Returns the bookings with these keys. Bookings whose row was deleted are missing. */
     readByKeys: async (bookings: BookingSource | undefined, keys: readonly string[]): Promise<Booking[]> =>
       !bookings || keys.length === 0 ? [] : readAll(bookings, (described) => keyConditions(described, keys)),
 
-    /** Throws `key_not_unique` or `key_null` when the key does not identify the bookings of the window. */
+    /** Throws `key_not_unique` or `key_null` if the key does not identify each booking of the window. */
     async requireKeys(bookings: BookingSource, window: Slice): Promise<void> {
       const rows = await collect(
         reader.select<BookingSource, { key: string | null; count: number }>(bookings, (described) => [
@@ -146,7 +147,10 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
         );
     },
 
-    /** External ids that several bookings have. Reads the whole source, unless the template rules it out. */
+    /**
+     * Returns external ids that several bookings have. Reads the whole source, unless the template cannot produce
+     * duplicates.
+     */
     async findShared(bookings: BookingSource): Promise<Set<string>> {
       const shared = await findShared('reservations', bookings);
       return new Set(shared.map(({ externalId }) => externalId));
@@ -179,17 +183,22 @@ function findFaults(bookings: BookingSource, types: ColumnTypes): string[] {
 const isInteger = (type: string) => ['smallint', 'integer', 'bigint'].includes(type);
 const isTruth = (type: string) => type === 'boolean' || isInteger(type) || sourceSql.isTimeType(type);
 
-/** A time, neither infinite nor of years that are written with other than four digits. */
+/** Returns an SQL condition that is true for a finite time whose year has four digits. */
 const isDated = (time: string) => `${time} BETWEEN '0001-01-02' AND '9999-12-30'`;
 
-/** A column as an instant. Of a time without a zone: null when it is no date, since converting that would fail. */
+/**
+ * Returns an SQL expression for a column as an instant. A time without a zone becomes null if it is no valid date,
+ * because its conversion would fail.
+ */
 function instant(name: string, types: ColumnTypes, timezone: string): string {
   const value = column(name);
   if (types.get(name) === sourceSql.TIME_WITH_ZONE) return value;
   return `(CASE WHEN ${isDated(value)} THEN ${value}::timestamp AT TIME ZONE ${quoteLiteral(timezone)} END)`;
 }
 
-/** Whole seconds since 1970 as text; null for what is no date. */
+/**
+ * Returns an SQL expression for whole seconds since 1970, as text. The result is null if the time is no valid date.
+ */
 function seconds(time: string): string {
   return `CASE WHEN ${isDated(time)} THEN floor(extract(epoch FROM ${time}))::bigint::text END`;
 }

@@ -1,4 +1,5 @@
-// Reads the rows that a poll looks at, in the order of the stream's cursor: from the watermark on, in one snapshot.
+// Reads the rows that a poll checks for changes: from the watermark on, in the order of the stream's cursor column, in
+// one snapshot.
 import { decodeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import type { Stream } from '../streams/stream.js';
 import { quoteLiteral } from '../text/sql-text.js';
@@ -16,33 +17,37 @@ import {
   type Described,
 } from './source-sql.js';
 
-/** A row as polling reads it. */
 export interface CursorRow {
-  /** Text at full precision. */
+  /** Value of the row's cursor column, as text at full precision. */
   cursor: string;
   key: string;
   hash: string;
-  /** Beyond the watermark, neither at nor before it. */
+  /** True if the row comes after the watermark. False for rows that the overlap reads again. */
   isAhead: boolean;
 }
 
-/** The rows that a poll reads: from its watermark on, and some time before it where the cursor is a time. */
+/**
+ * Rows that one poll reads: from the watermark on. If the cursor is a time, the range begins `overlapSeconds` earlier.
+ */
 export interface CursorRange {
-  /** A cursor's value as text, at full precision, and the key it was read with. Without one: from the beginning. */
+  /**
+   * Cursor value, as text at full precision, and key of the row up to which the stream was polled. If undefined, the
+   * poll begins with the first row.
+   */
   watermark: { cursor: string; localKey: string } | undefined;
   overlapSeconds: number;
   lagSeconds: number;
 }
 
-/** Errors are SlotsyncError `mirror_…`. */
+/** Creates the queries that polling needs. They throw SlotsyncError `mirror_…`. */
 export function createCursorReader(sessions: ReadOnlySessions, reader: SourceReader) {
   const typeOf = async (stream: Stream): Promise<string> =>
     (await reader.describedAs(stream)).types.get(stream.cursor ?? '') ?? '';
 
   return {
     /**
-     * Rows in the order of the stream's cursor, in one snapshot: from the watermark on, and what the overlap adds before
-     * it. The reading ends when its consumer stops. Call it within `takeTurn`.
+     * Yields blocks of rows in the order of the stream's cursor, from one snapshot, including the overlap before the
+     * watermark. The query ends when the consumer stops iterating. Call this function within `takeTurn`.
      */
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
       const { cursor } = stream;
@@ -51,20 +56,27 @@ export function createCursorReader(sessions: ReadOnlySessions, reader: SourceRea
       for await (const lines of blocks) yield lines.map(toCursorRow);
     },
 
-    /** The type of the stream's cursor. `isTime`: looking back by seconds has a meaning. */
+    /**
+     * Returns the SQL type of the stream's cursor column. `isTime` is true if an overlap in seconds can be applied.
+     */
     async cursorType(stream: Stream): Promise<{ type: string; isTime: boolean }> {
       const type = await typeOf(stream);
       return { type, isTime: isTimeType(type) };
     },
 
-    /** The source has a row whose cursor is the watermark or comes after it: otherwise its values went back. */
+    /**
+     * Returns true if the source has a row whose cursor is at or after the watermark. Otherwise the cursor values of
+     * the source have moved backward.
+     */
     async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
       const { cursor = '' } = stream;
       const rows = reader.select(stream, (described) => [findReached(described, cursor, watermark)]);
       return (await collect(rows)).length > 0;
     },
 
-    /** Number of rows that are never polled: the value of their cursor comes from no clock or sequence. */
+    /**
+     * Returns the number of rows that no poll reads, because no clock or sequence can have produced their cursor value.
+     */
     async countImpossible(stream: Stream): Promise<number> {
       const { cursor = '' } = stream;
       const rows = reader.select<Stream, { count: number }>(stream, (described) =>
@@ -73,7 +85,7 @@ export function createCursorReader(sessions: ReadOnlySessions, reader: SourceRea
       return (await collect(rows))[0]?.count ?? 0;
     },
 
-    /** Whether one value of the stream's cursor comes before another, as PostgreSQL orders them. */
+    /** Returns true if a cursor value comes before another cursor value in PostgreSQL's order. */
     async isBefore(stream: Stream, value: string, other: string): Promise<boolean> {
       const type = await typeOf(stream);
       const [one, two] = [value, other].map((text) => `${quoteLiteral(text)}::text::${type}`);
@@ -89,19 +101,28 @@ function toCursorRow(line: string): CursorRow {
   return { cursor: text(cursor), key: text(key), hash, isAhead: isAhead === 't' };
 }
 
-/** When clocks are set back, an hour comes twice, and what is written in the second has a cursor of the first. */
+/**
+ * Minimum overlap of polls whose cursor has no time zone. When clocks are set back, one hour repeats: rows written in
+ * the second pass have cursor values of the first pass.
+ */
 const SET_BACK_SECONDS = 60 * 60;
 
-/** Infinities and NaN are after or before everything: no later value is beyond them. Undefined: the type has neither. */
+/**
+ * Returns an SQL condition that excludes infinities and NaN, or undefined if the type has neither. If the watermark
+ * were such a value, no later row would come after it.
+ */
 function isFiniteValue(value: string, type: string): string | undefined {
   if (isTimeType(type)) return `isfinite(${value})`;
   return ['numeric', 'real', 'double precision'].includes(type) ? `${value}::text !~ '[NI]'` : undefined;
 }
 
-/** No clock is further ahead, whatever its zone. */
+/** Maximum lead of a cursor time over the server's clock. No clock of any time zone is further ahead. */
 const MOST_AHEAD_SECONDS = 2 * 24 * 60 * 60;
 
-/** Counts the rows whose cursor comes from no clock or sequence. No statement: the type has no such values. */
+/**
+ * Returns a statement that counts the rows whose cursor cannot come from a clock or sequence. Returns no statement if
+ * the type has no infinity or NaN.
+ */
 function countImpossible(stream: Described<Stream>, cursor: string): string[] {
   const type = stream.types.get(cursor) ?? 'text';
   const value = column(cursor);
@@ -114,9 +135,8 @@ function countImpossible(stream: Described<Stream>, cursor: string): string[] {
 }
 
 /**
- * `(cursor, key, row hash, whether it is beyond the watermark)` in the order of the cursor, and of the key's bytes where
- * cursors are equal. Rows without a cursor, or with one that is not finite, are
- * not read.
+ * Returns a query for `(cursor, key, row hash, is after the watermark)`, ordered by cursor and then by the bytes of the
+ * key. Rows whose cursor is null or not finite are left out.
  */
 function selectByCursor(stream: Described<Stream>, cursor: string, range: CursorRange): string {
   const { watermark } = range;
@@ -125,14 +145,14 @@ function selectByCursor(stream: Described<Stream>, cursor: string, range: Cursor
     watermark && mark !== undefined
       ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
       : 'true';
-  // Without its table, `c` would be the text that is put out, and 10 before 9.
+  // Sorts by `polled.c`, the typed column. Plain `c` would name the output text, which sorts 10 before 9.
   return `SELECT c::text, k, h, ${isAhead}
     FROM (SELECT ${column(cursor)} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
       FROM ${relation(stream.source)} WHERE ${inRange(stream, cursor, range)}) AS polled
     WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C"`;
 }
 
-/** Answers a row where the source has one at the watermark or beyond it. */
+/** Returns a query for one row whose cursor is at or after the watermark. */
 function findReached(
   stream: Described<Stream>,
   cursor: string,
@@ -149,7 +169,7 @@ function findReached(
 const markOf = (stream: Described<Stream>, cursor: string, watermark: { cursor: string }) =>
   `${quoteLiteral(watermark.cursor)}::text::${stream.types.get(cursor) ?? 'text'}`;
 
-/** The condition of the rows of a range. */
+/** Returns the SQL condition for the rows of a poll's range. */
 function inRange(
   stream: Described<Stream>,
   cursor: string,
@@ -167,7 +187,7 @@ function inRange(
     conditions.push(`${value} >= ${markOf(stream, cursor, watermark)}${before}`);
   }
   if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
-  // A time without a zone may be one of any zone: up to fourteen hours ahead of this session's.
+  // A timestamp without a zone may be local time of any zone, up to 14 hours ahead of this session's UTC.
   else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
   return conditions.join(' AND ');
 }

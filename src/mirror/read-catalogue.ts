@@ -1,5 +1,5 @@
-// The catalogue of the mirror: tables and views that may be read, with their columns, keys, foreign keys and sizes. And a
-// look at the values of a column, to see what it refers to. Everything is one statement in a read-only session.
+// Reads the catalogue of the mirror: readable tables and views with columns, keys, foreign keys and sizes. It also
+// samples the values of columns, to find out which table a column refers to.
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import { read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
@@ -11,39 +11,42 @@ export interface RelationName {
 
 export interface CatalogueColumn {
   name: string;
-  /** As PostgreSQL names it; an array's ends with `[]`. */
+  /** Type name as PostgreSQL prints it. The name of an array type ends with `[]`. */
   type: string;
-  /** Whether a field can be filled from it as it is. */
+  /** True if a field can be filled from the column without a conversion. */
   isText: boolean;
 }
 
 export interface ForeignKey {
   columns: string[];
   of: RelationName;
-  /** The columns there, in the same order. */
+  /** Columns of the referenced table, in the same order as `columns`. */
   targets: string[];
 }
 
 export interface CatalogueTable extends RelationName {
   kind: 'table' | 'view';
-  /** As PostgreSQL estimates it; undefined for what it does not estimate. */
+  /** Number of rows as PostgreSQL estimates it, or undefined if PostgreSQL has no estimate, as for a view. */
   rows: number | undefined;
   columns: CatalogueColumn[];
   primaryKey: string[] | undefined;
-  /** Columns of unique indexes that are not null, the smallest first. */
+  /** Columns of each unique index that has no nullable column. Indexes with the fewest columns come first. */
   uniqueKeys: string[][];
   foreignKeys: ForeignKey[];
-  /** Its rows are also those of a table that it inherits from. */
+  /** True if the table inherits from another table. A query of the other table also returns the rows of this table. */
   isChild?: boolean;
 }
 
-/** A look at some values, by which nothing is decided: those that policies show are enough. */
+/** Option for sampling values: row security may hide rows, because no decision depends on a sample. */
 const A_LOOK = { rowSecurity: 'filtered' } as const;
-/** Rows that are looked at to see what a column holds. */
+/** Number of rows of a table from which values are sampled. */
 const SAMPLED_ROWS = 10_000;
 const SAMPLED_VALUES = 200;
 
-/** Enumerations, and values that print as one text: `field-values.ts` sends them as they are. */
+/**
+ * SQL condition for types whose values print as one text, including enumerations. `field-values.ts` sends these values
+ * unchanged.
+ */
 const IS_TEXT = `(element.typcategory IN ('B', 'D', 'E', 'I', 'N', 'S', 'T')
   OR element.typname IN ('uuid', 'citext')) AND element.typname <> 'unknown'`;
 
@@ -92,13 +95,13 @@ interface TableRow extends RelationName {
 
 export type Catalogue = ReturnType<typeof createCatalogueReader>;
 
-/** Readings of the catalogue. Errors are SlotsyncError `mirror_…`. */
+/** Creates the queries of the catalogue. They throw SlotsyncError `mirror_…`. */
 export function createCatalogueReader(sessions: ReadOnlySessions) {
   const sampleOf = ({ schema, name }: RelationName) =>
     `(SELECT * FROM ${quoteIdentifier(schema)}.${quoteIdentifier(name)} LIMIT ${SAMPLED_ROWS}) AS sampled`;
 
   return {
-    /** Every table and view that may be read, but not those of this program. */
+    /** Returns every readable table and view, except the tables of slotsync. */
     async readTables(): Promise<CatalogueTable[]> {
       const rows = await read(() => sessions.ofCatalogue<TableRow>(SELECT_TABLES));
       return rows.map(({ keys, foreignKeys, rows: estimate, ...table }) => ({
@@ -110,7 +113,10 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       }));
     },
 
-    /** Different values of a column, or of the lists in it, as text: at most 200 from the first 10 000 rows. */
+    /**
+     * Returns up to 200 distinct values of a column as text, from the first 10 000 rows. For an array column, returns
+     * distinct elements.
+     */
     async sampleValues(table: RelationName, { name, type }: CatalogueColumn): Promise<string[]> {
       const column = quoteIdentifier(name);
       const value = type.endsWith('[]') ? `unnest(${column})::text` : `${column}::text`;
@@ -124,7 +130,10 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       return rows.map(({ value }) => value);
     },
 
-    /** The texts that are in the columns, joined by the separator. Reads the whole table. */
+    /**
+     * Returns those `texts` that some row of the table has in the columns, joined by the separator. Reads the whole
+     * table.
+     */
     async findKnown(
       { schema, name }: RelationName,
       columns: readonly string[],
@@ -143,7 +152,7 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       return rows.map(({ known }) => known);
     },
 
-    /** Whether a column has another value in each of the first 10 000 rows, and none is null. */
+    /** Returns true if the first 10 000 rows have distinct values in the column, without a null. */
     async isUnique(table: RelationName, column: string): Promise<boolean> {
       const name = quoteIdentifier(column);
       const [row] = await read(() =>

@@ -1,5 +1,5 @@
-// When the mirror was loaded last, as the configuration says to ask. Whatever is not one time is answered as such: no reading
-// fails for it, and what follows is decided by the plan.
+// Reads when the mirror was last loaded, by the query or column that the configuration names. An answer that is not
+// exactly one time becomes a fault, not an error. The plan decides what follows from a fault.
 import postgres from 'postgres';
 import { messageOf } from '../errors/errors.js';
 import { plural } from '../text/format.js';
@@ -8,17 +8,23 @@ import { asMirrorError } from './mirror-errors.js';
 import type { Ask } from './read-only-sessions.js';
 import { column, relation } from './source-sql.js';
 
-/** When the mirror was loaded, or why that cannot be said. */
+/** Time of the mirror's last load, or the reason why the time is not known. */
 export type LoadReading = { at: Date } | { fault: string };
 
-/** Types that are a time: date, timestamp, timestamptz. Without a zone it is read as UTC, which the session has. */
+/**
+ * Converters from PostgreSQL's text to ISO, by type number (OID): date, timestamp, timestamptz. A time without a zone
+ * is UTC, the session's time zone.
+ */
 const TIMES: Readonly<Record<number, (text: string) => string>> = {
   1082: (text) => `${text}T00:00:00Z`,
   1114: (text) => `${text.replace(' ', 'T')}Z`,
   1184: (text) => text.replace(' ', 'T').replace(/\+00$/, 'Z'),
 };
 
-/** Undefined: nothing is to be asked. Throws what ends the connection. */
+/**
+ * Returns the load of a stream's source, or undefined if the configuration has no `freshness`. Throws only errors that
+ * end the connection.
+ */
 export async function askForLoad({ freshness, source }: Stream, ask: Ask): Promise<LoadReading | undefined> {
   if (!freshness) return undefined;
   const asked =

@@ -1,4 +1,4 @@
-// Reads lookups that are tables of the mirror: code to value, whole.
+// Reads lookups that are tables of the mirror: all codes with their values.
 import { messageOf, SlotsyncError } from '../errors/errors.js';
 import { ROW_LIMIT_MEGABYTES } from '../streams/source.js';
 import { MOST_CODES, type LookupContent, type LookupTable } from '../streams/lookups.js';
@@ -11,8 +11,8 @@ import { findAbsent, type SourceReader } from './source-reader.js';
 export function createLookupReader(sessions: ReadOnlySessions, reader: SourceReader) {
   return {
     /**
-     * The content of a lookup. Throws SlotsyncError `mirror_source` with the place when the table or a column is not there,
-     * a code stands in several rows, or there are too many.
+     * Returns the content of a lookup. Throws SlotsyncError `mirror_source` with the place in the configuration if the
+     * table or a column does not exist, a code repeats, or the table is too large.
      */
     async readLookup(name: string, { source, key, value }: LookupTable): Promise<LookupContent> {
       const refuse = (fault: string): never => {

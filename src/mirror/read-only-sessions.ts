@@ -1,7 +1,7 @@
-// Sessions at the mirror. Every reading is one statement, in a transaction of its own that is READ ONLY at the server and
-// is rolled back at its end; its end is not waited for. So nothing remains of what PostgreSQL permits in such a transaction: large objects (before
-// version 16), settings of the session, notifications. Nothing depends on the session, so a connection pooler may use
-// another one for each transaction.
+// Opens sessions at the mirror. Every query is one statement in its own READ ONLY transaction, which is rolled back
+// without waiting. The rollback also undoes what PostgreSQL permits in such a transaction: large objects (before
+// version 16), settings, notifications. No query depends on its session, so a pooler may use another connection for
+// each transaction.
 import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
@@ -14,33 +14,36 @@ import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
 import { SESSION_FORMATS } from './source-sql.js';
 
-/** Connections of one process to the mirror. */
+/** Maximum number of connections from one process to the mirror. */
 const MOST_CONNECTIONS = 2;
 
 /**
- * Rows are read by their keys, a hundred at a time, which the index serves best on any disk of today. Not for what COPY
- * reads whole, where this setting would rule out sorting in parallel.
+ * Planner setting for queries of about a hundred keys, which an index serves best on any current disk. Not used for
+ * COPY of a whole source, where it would prevent a parallel sort.
  */
 const BY_KEYS = { random_page_cost: 1.1 };
 
-/** For statements that name nothing but what PostgreSQL brings along: whatever the role's search path finds before it is not called. */
+/**
+ * Search path for statements that use only PostgreSQL's own objects. It prevents calls of functions with the same name
+ * in the role's search path.
+ */
 const OF_CATALOGUE = { search_path: ['pg_catalog', 'pg_temp'] };
 
-/** How long a statement may take, unless the setting says otherwise. */
+/** Statement timeout if the settings do not name another. */
 const STATEMENT_SECONDS = 1800;
 
-/** How long a question beside a reading may take: the reading waits for it. */
+/** Timeout of an additional statement within a query's transaction. The query waits for that statement. */
 const ASK_SECONDS = 60;
 
-/** Lowers the limit of the server, of the database or of the role, and raises none. */
+/** Returns SQL that sets the statement timeout, unless the server, the database or the role has a shorter timeout. */
 const limitStatements = (seconds: number) =>
   `SELECT pg_catalog.set_config('statement_timeout', '${seconds}s', true)
     WHERE pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.<) '1 millisecond'
       OR pg_catalog.current_setting('statement_timeout')::interval OPERATOR(pg_catalog.>) '${seconds} seconds'`;
 
 /**
- * Without it PostgreSQL goes on with a statement whose client is gone until it has something to send. Not before version 14, and not
- * where the system cannot tell whether a client is there: Windows refuses the setting.
+ * Makes PostgreSQL cancel a statement whose client has disconnected. Otherwise the statement runs until it has rows to
+ * send. The setting needs PostgreSQL 14, and a server on Windows rejects it.
  */
 const END_WITH_CLIENT = `SELECT pg_catalog.set_config('client_connection_check_interval', '10s', true)
   WHERE pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.>=) 140000
@@ -48,36 +51,47 @@ const END_WITH_CLIENT = `SELECT pg_catalog.set_config('client_connection_check_i
 
 const SELECT_ENCODING = `SELECT pg_catalog.current_setting('server_encoding') AS encoding`;
 
-/** Advisory locks of a session outlive its transactions. */
+/** Ends a transaction and releases advisory locks of the session, which would outlive the transaction. */
 const END = 'ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()';
 
-/** The source that a statement was written for, `SELECT * …`, and its columns as `describe` returns them. */
+/**
+ * The source (`SELECT * …`) that a statement was written for, and its columns at that time. They serve to detect a
+ * change.
+ */
 export interface WrittenFor {
   source: string;
   columns: string;
 }
 
-/** Runs one more statement. Its failure leaves the transaction as it was. */
+/**
+ * Runs an additional statement in a query's transaction. If the statement fails, the transaction continues unchanged.
+ */
 export type Ask = (statement: string) => Promise<postgres.RowList<postgres.Row[]>>;
 
-/** Runs a statement of its transaction. */
+/** Runs one of several statements in a shared transaction. */
 type Query = <T extends object>(statement: string) => PromiseLike<readonly T[]>;
 
-/** How a statement is run, beside its text. */
+/** Options for running a statement. */
 export interface Reading extends RowSecurity {
   writtenFor?: WrittenFor | undefined;
-  /** Runs in the same transaction, before the first row is read, while the locks are held that keep the source as it is. */
+  /**
+   * Called in the same transaction before the first row is read. Locks already protect the source from changes of its
+   * columns.
+   */
   before?: ((ask: Ask) => Promise<void>) | undefined;
 }
 
-/** The columns of a source are no longer those that a statement was written for. Nothing of it was read. */
+/** Thrown if a source no longer has the columns that a statement was written for. No row was returned. */
 export class ColumnsChanged extends Error {
   override readonly name = 'ColumnsChanged';
 }
 
 export type ReadOnlySessions = ReturnType<typeof openReadOnlySessions>;
 
-/** Opens the mirror's sessions. `statementSeconds`: the longest that a statement may take. Nothing connects before the first reading; errors are the driver's. */
+/**
+ * Opens the mirror's sessions. The first query connects. `statementSeconds` is the statement timeout. Errors are those
+ * of the driver.
+ */
 export function openReadOnlySessions(url: SettingText, statementSeconds = STATEMENT_SECONDS) {
   const idle: Session[] = [];
   const open = new Set<Session>();
@@ -91,8 +105,8 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   }
 
   /**
-   * A session in a transaction. Its beginning is waited for: a statement behind a BEGIN that somebody cancelled would run outside
-   * of it, and could write.
+   * Returns a session with an open transaction. The BEGIN is awaited: a statement sent after a cancelled BEGIN would
+   * run outside a transaction and could write.
    */
   async function begin(settings: Settings): Promise<Session> {
     if (isClosed) throw connectionClosed();
@@ -109,7 +123,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         return begun;
       } catch (error) {
         await end(begun);
-        // The driver closes a connection that has rested, maybe at this moment.
+        // The driver may close an idle connection at this moment, so the transaction begins again in another session.
         if (rested && codeOf(error) === 'CONNECTION_CLOSED') return begin(settings);
         throw error;
       }
@@ -127,7 +141,10 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     await session.client.end({ timeout: 0 });
   }
 
-  /** Yields what `work` reads with one statement. A session whose statement may be under way still is ended with it. */
+  /**
+   * Yields the results of `work`, which runs in one transaction. Closes the session afterwards if its statement may
+   * still be running.
+   */
   async function* within<T>(
     { rowSecurity }: RowSecurity,
     settings: Settings,
@@ -137,7 +154,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     let session: Session | undefined;
     let isOver = false;
     try {
-      // Off: PostgreSQL raises an error instead of hiding rows, which would look as if they were deleted.
+      // With `off`, PostgreSQL raises an error instead of hiding rows. Hidden rows would look like deleted rows.
       const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
       session = await begin({ ...SESSION_FORMATS, ...settings, row_security });
       yield* work(session.client);
@@ -171,7 +188,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     one({}, (client) => work((statement) => client.unsafe(statement, [], ONE_STATEMENT)), OF_CATALOGUE);
 
   return {
-    /** The rows of one statement. Throws ColumnsChanged. */
+    /** Returns the rows of one statement. Throws ColumnsChanged if the source's columns have changed. */
     query: <T extends object = postgres.Row>(
       statement: string,
       { writtenFor, ...security }: Reading = {},
@@ -180,31 +197,38 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         ...(await unlessChanged(client, writtenFor, client.unsafe<T[]>(statement, [], ONE_STATEMENT))),
       ]),
 
-    /** The rows of one statement over the catalogue, which names nothing of anybody's own. */
+    /** Returns the rows of one statement that reads only PostgreSQL's catalogue. */
     ofCatalogue: async <T extends object>(statement: string): Promise<T[]> => [
       ...(await together((query) => query<T>(statement))),
     ],
 
-    /** Runs such statements in one transaction. A failure ends it. */
+    /** Runs several catalogue statements in one transaction. A failure ends the transaction. */
     together,
 
-    /** Asks in a transaction of its own. */
+    /** Runs additional statements in a transaction of their own. */
     ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
       one(security, (client) => work(askWithin(client))),
 
-    /** The columns that a statement returns, and the types of its parameters. It is parsed, and not executed. */
+    /**
+     * Returns the columns and the parameter types of a statement. PostgreSQL parses the statement but does not execute
+     * it.
+     */
     async describe(statement: string, security: RowSecurity) {
       const { columns, types } = await one(security, (client) => client.unsafe(statement).describe());
       return { columns, types, described: describeColumns(columns) };
     },
 
-    /** The same of a source, `SELECT * …`, and planned: rights on tables are looked at when a statement is about to run. */
+    /**
+     * Returns the columns and parameter types of a source (`SELECT * …`). Also runs the statement without rows or plans
+     * it, because PostgreSQL checks the rights on tables only then.
+     */
     async describeReadable(source: string, security: RowSecurity) {
       try {
         const { columns } = await one(security, (client) => withoutRows(client, source));
         return { columns, types: [], described: describeColumns(columns) };
       } catch (error) {
-        // It has parameters, or cannot run at present: a materialized view without data. The columns need no more than a plan.
+        // The statement has parameters or cannot run now, for example on a materialized view without data. A plan is
+        // enough.
         if (!(error instanceof postgres.PostgresError)) throw error;
       }
       return one(security, async (client) => {
@@ -215,10 +239,11 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     },
 
     /**
-     * The rows of a query as lines of `COPY … TO STDOUT`, in blocks. Holds a connection until it ends or its consumer
-     * stops. COPY takes its snapshot before it waits for locks: behind a load that truncates the table it would find no
-     * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction. Throws
-     * ColumnsChanged before the first block.
+     * Yields the rows of a query as lines of `COPY … TO STDOUT`, in blocks. Holds a connection until the consumer
+     * stops. Throws ColumnsChanged before the first block.
+     *
+     * COPY takes its snapshot before it waits for locks. After a load that truncates the table, COPY would find no row.
+     * Therefore the query is parsed first: parsing waits for the locks, and the transaction keeps them.
      */
     copy: (query: string, { writtenFor, before, ...security }: Reading): AsyncGenerator<string[]> =>
       within(security, {}, async function* (client) {
@@ -227,7 +252,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),
 
-    /** Ends the sessions, with what they are reading. */
+    /** Closes all sessions and aborts their statements. */
     async close(): Promise<void> {
       isClosed = true;
       await Promise.all([...open].map((session) => session.client.end({ timeout: 0 })));
@@ -235,7 +260,10 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   };
 }
 
-/** Asks within a transaction, for a short time, and undoes what the statement did to it: its settings, and its failure. */
+/**
+ * Returns a function that runs an additional statement with a short timeout. A savepoint undoes the statement's
+ * settings and its failure.
+ */
 const askWithin =
   (client: postgres.Sql): Ask =>
   async (statement) => {
@@ -247,7 +275,7 @@ const askWithin =
     }
   };
 
-/** A SELECT that reads nothing; sent when it is waited for. */
+/** Prepares a SELECT that returns no rows. The driver sends it only when it is awaited or executed. */
 const withoutRows = (client: postgres.Sql, select: string) =>
   client.unsafe(`${select} LIMIT 0`, [], ONE_STATEMENT);
 
@@ -255,8 +283,9 @@ const describeColumns = (columns: readonly postgres.Column<string>[]) =>
   JSON.stringify(columns.map(({ name, type }) => [name, type]));
 
 /**
- * The result of a statement, once the columns are seen to be those that it was written for. They are asked for ahead of it,
- * without waiting: no row is read for that, and its locks keep the columns as they are until the transaction ends.
+ * Returns the result of a statement if the source still has the columns that the statement was written for. The check
+ * is sent before the statement and is not awaited. The check reads no row, and its locks keep the columns unchanged
+ * until the transaction ends.
  */
 async function unlessChanged<T>(
   client: postgres.Sql,
@@ -276,7 +305,10 @@ async function unlessChanged<T>(
 type Session = ReturnType<typeof openSession>;
 type Settings = Readonly<Record<string, string | number | readonly string[]>>;
 
-/** A session is a connection: when that is lost, so is the session: another connection would have no transaction. */
+/**
+ * Opens a session with one connection. The session ends with its connection, because a new connection would have no
+ * transaction.
+ */
 function openSession(url: SettingText, statementSeconds: number) {
   let isAlive = true;
   const client = connectPostgres(
@@ -295,7 +327,6 @@ function openSession(url: SettingText, statementSeconds: number) {
     client,
     isAlive: () => isAlive,
 
-    /** Begins the transaction. */
     async begin(settings: Settings): Promise<void> {
       const set = Object.entries(settings).map(
         ([name, value]) =>
@@ -319,7 +350,10 @@ function openSession(url: SettingText, statementSeconds: number) {
         });
     },
 
-    /** Ends it. It fails with the connection only, and then whatever is sent next fails as well. */
+    /**
+     * Rolls the transaction back without waiting. The rollback fails only if the connection is lost; then the next
+     * statement fails too.
+     */
     rollBack: (): void => void client.unsafe(END).catch(() => undefined),
   };
 }

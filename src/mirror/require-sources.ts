@@ -1,10 +1,11 @@
-// Before a run exists: the mirror has every table and column that the configuration names, and the role may read them.
+// Checks before a run begins that the mirror has every table and column of the configuration, and that the role may
+// read them.
 import { UsageError } from '../errors/errors.js';
 import type { BookingSource } from '../streams/bookings.js';
 import type { Stream } from '../streams/stream.js';
 import type { Mirror } from './mirror.js';
 
-/** Throws UsageError with every fault of every source. */
+/** Throws a UsageError with every fault of every source. */
 export async function requireSources(
   mirror: Mirror,
   { streams = [], bookings }: { streams?: readonly Stream[]; bookings?: BookingSource | undefined },

@@ -1,21 +1,26 @@
-// Rights of the mirror's role besides reading. The program only reads, but only a role that can do nothing else
-// guarantees it: docs/security.md.
+// Finds the rights that the mirror's role has beyond SELECT. slotsync only reads the mirror, but only a role without
+// other rights guarantees that (docs/security.md).
 import { quoteIdentifier } from '../text/sql-text.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
 
 export interface RoleRights {
   role: string;
-  /** Attributes and predefined roles that go beyond reading, such as SUPERUSER. */
+  /** Role attributes and predefined roles that permit more than reading, for example SUPERUSER. */
   powers: string[];
-  /** Tables and schemas that the role may write to or create in: the first few. */
+  /**
+   * Names of the first five objects that the role may write to or create in: tables, sequences, schemas, the database.
+   */
   writable: string[];
   writableCount: number;
 }
 
-/** Objects that are named. */
+/** Maximum number of writable objects that are listed by name. */
 const NAMED = 5;
 
-/** Returns one RoleRights. What a superuser may write to is not listed. */
+/**
+ * SQL that returns one RoleRights row for the current role. For a superuser no writable objects are listed, because a
+ * superuser may write everywhere.
+ */
 export const SELECT_ROLE_RIGHTS = `
   WITH me AS (SELECT r.* FROM pg_roles AS r WHERE r.rolname = current_user),
   powers AS (
@@ -43,7 +48,7 @@ export const SELECT_ROLE_RIGHTS = `
     CASE WHEN me.rolsuper THEN 0 ELSE (SELECT count(*)::int FROM writable) END AS "writableCount"
   FROM me`;
 
-/** The rights of the role beyond reading, as a clause; undefined: it has none. */
+/** Returns the role's rights beyond reading as an English clause, or undefined if the role only may read. */
 export function describeExcess({ powers, writable, writableCount }: RoleRights): string | undefined {
   const more = writableCount - writable.length;
   const named = [...writable, ...(more > 0 ? [`${more} more`] : [])].join(', ');
@@ -54,7 +59,7 @@ export function describeExcess({ powers, writable, writableCount }: RoleRights):
   return clauses.length > 0 ? clauses.join(', and ') : undefined;
 }
 
-/** SQL for a role that may read these sources and nothing else. */
+/** Returns SQL that creates a role which may read these sources and nothing else. */
 export function createReader(sources: readonly Pick<DeclaredSource, 'source'>[]): string {
   const role = 'slotsync_mirror';
   const grants = grantSelect(
@@ -66,7 +71,10 @@ export function createReader(sources: readonly Pick<DeclaredSource, 'source'>[])
 
 const nameOf = ({ table }: { table: readonly string[] }) => table.map(quoteIdentifier).join('.');
 
-/** SQL by which the role may read these sources; what a query reads is known to those who wrote it. */
+/**
+ * Returns the GRANT statements that let a role read these sources. slotsync does not parse a source's query, so its
+ * tables are left for the operator to fill in.
+ */
 export function grantSelect(sources: readonly Source[], role: string): string[] {
   const named = sources.filter((source) => 'table' in source);
   const tables = named.map(({ table }) => table);

@@ -1,4 +1,4 @@
-// Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, and its rows.
+// Reads the columns, types and rows of one source of the mirror. A source belongs to a stream or to the bookings.
 import {
   keyExpression,
   toSourceColumns,
@@ -27,25 +27,25 @@ import {
 } from './read-only-sessions.js';
 import * as sourceSql from './source-sql.js';
 
-/** A column, and the place in the declaration that names it. */
+/** A column name, preceded by the place in the declaration that names the column. */
 export type NamedColumn = readonly [place: string, column: string];
 
 export interface SourceRow {
-  /** Null when a part of the key is. */
+  /** Local key of the row, or null if a part of the key is null. */
   key: string | null;
-  /** Every column is null where `bytes` has a value. */
+  /** Values by column name. All values are null if the row is too large to be read. */
   row: Row;
   computed: Record<string, unknown>;
-  /** The size of a row that is too large to be read; undefined for the others. */
+  /** Size in bytes of a row that is too large to be read. Undefined for other rows. */
   bytes: number | undefined;
 }
 
-/** Times that a reading is begun while the columns of its source change. */
+/** Maximum number of attempts to read a source whose columns change during the attempt. */
 const MOST_TRIES = 3;
 
 export type SourceReader = ReturnType<typeof createSourceReader>;
 
-/** Readings in the given sessions. Errors are SlotsyncError `mirror_…`. */
+/** Creates the queries of a source in the given sessions. They throw SlotsyncError `mirror_…`. */
 export function createSourceReader(sessions: ReadOnlySessions) {
   const known = new WeakMap<Source, Promise<SourceColumns & { writtenFor: WrittenFor }>>();
 
@@ -68,7 +68,8 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
     const types = await read(() =>
       sessions.query<{ oid: string; type: string }>(
-        // With the search path of the role: a name by which the role finds another type is printed with its schema.
+        // Runs with the role's search path. `format_type` then adds the schema to a type name that the role would
+        // resolve to another type.
         `SELECT oid::pg_catalog.text AS oid, pg_catalog.format_type(oid, -1) AS type FROM pg_catalog.pg_type
           WHERE oid OPERATOR(pg_catalog.=) ANY (${oids}::pg_catalog.oid[])`,
       ),
@@ -80,15 +81,15 @@ export function createSourceReader(sessions: ReadOnlySessions) {
 
   const columnsOf = (source: Source) => known.get(source) ?? describe(source);
 
-  /** The declaration with the columns of its source as they were last seen. */
+  /** Returns the declaration with the last known columns of its source. */
   const describedAs = async <D extends { source: Source }>(declared: D): Promise<Described<D>> => ({
     ...declared,
     ...(await columnsOf(declared.source)),
   });
 
   /**
-   * Blocks of a reading with the first statement that works. Statements are written for the columns as they were last seen,
-   * and written anew when the columns are others by now.
+   * Yields blocks of rows from the first statement that works. The statements are written for the last known columns of
+   * the source. If the columns have changed, the statements are written again.
    */
   async function* readBlocks<D extends { source: Source }, T>(
     declared: D,
@@ -102,7 +103,8 @@ export function createSourceReader(sessions: ReadOnlySessions) {
         const { rowSecurity } = declared.source;
         return yield* withFallback(statements, (statement) => run(statement, { rowSecurity, writtenFor }));
       } catch (error) {
-        // A type may have another name by now, which its column does not show.
+        // Drops the cached columns after any error. A type may have been renamed, which the check of the columns does
+        // not show.
         known.delete(declared.source);
         if (!(error instanceof ColumnsChanged) || tries === MOST_TRIES) throw error;
       }
@@ -117,7 +119,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       yield await sessions.query<T>(statement, reading);
     });
 
-  /** The way out of a fault, where PostgreSQL's words do not name it. */
+  /**
+   * Returns a remedy that PostgreSQL's message does not name: the missing GRANT statements, or a table with a similar
+   * name.
+   */
   async function suggest(source: Source, fault: SlotsyncError): Promise<string> {
     if (fault.facts['sqlstate'] === '42501') {
       const [row] = await read(() =>
@@ -139,10 +144,13 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   return {
     describedAs,
 
-    /** Rows of the statements; see `readBlocks`. */
+    /** Yields blocks of result rows; the statements are tried as in `readBlocks`. */
     select,
 
-    /** The same as blocks of lines of COPY. `before`: runs in the same transaction, before the first of them. */
+    /**
+     * Yields blocks of COPY lines; the statements are tried as in `readBlocks`. `before` runs in the same transaction,
+     * before the first line is read.
+     */
     copy: <D extends { source: Source }>(
       declared: D,
       statementsFor: (described: Described<D>) => readonly string[],
@@ -152,7 +160,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
         sessions.copy(statement, { ...reading, before }),
       ),
 
-    /** Faults of the source: that it cannot be read, or those that `faultsOf` finds in its columns as they are now. */
+    /**
+     * Returns the faults of a source. If the source can be read, these are the faults that `faultsOf` finds in its
+     * present columns.
+     */
     async check(
       { source }: Pick<DeclaredSource, 'source'>,
       faultsOf: (types: ColumnTypes) => string[],
@@ -167,7 +178,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       }
     },
 
-    /** Rows that a condition selects, the first that works; each with the SQL expressions. */
+    /**
+     * Returns the rows that the first working condition selects. `expressionsFor` names SQL expressions to compute for
+     * each row.
+     */
     async readRows<D extends DeclaredSource>(
       declared: D,
       expressionsFor: (described: Described<D>) => Readonly<Record<string, string>>,
@@ -192,7 +206,9 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   };
 }
 
-/** A row has only the later one of two columns with the same name, and no statement can name either. */
+/**
+ * Throws if two columns have the same name. The driver would keep only the later column, and SQL could name neither.
+ */
 function refuseRepeated(names: readonly string[]): void {
   const twice = new Set(names.filter((name, at) => names.indexOf(name) < at));
   if (twice.size === 0) return;
@@ -200,7 +216,7 @@ function refuseRepeated(names: readonly string[]): void {
   throw new SlotsyncError('mirror_source', fault);
 }
 
-/** Conditions that select these keys, the fastest first. */
+/** Returns SQL conditions that select these keys, the fastest first. */
 export function keyConditions(
   described: Pick<Described<DeclaredSource>, 'key' | 'types'>,
   keys: readonly string[],
@@ -208,15 +224,16 @@ export function keyConditions(
   const byText = sourceSql.matchKeysByText(described, arrayLiteral(keys));
   if (keys.some(isShortenedKey)) return [byText];
   const byColumns = sourceSql.matchKeys(described, keyColumns(described, keys));
-  // Without a text that may not read as its type, a failure is that of a row: no reading without the index helps.
+  // The key texts already fit these types, so a failure must come from a row. The slower condition would not help.
   return described.key.every((name) => readsOwnText(described.types.get(name) ?? ''))
     ? [byColumns]
     : [byColumns, byText];
 }
 
 /**
- * Reads with the first condition; with the next one where a text does not read as its column's type, or the type has no
- * equality: neither is needed without an index. Blocks that were handed over are not read a second time: after them every error is final.
+ * Reads with the first condition. Falls back to the next condition if a key does not parse as its column's type, or the
+ * type has no equality operator. After the first yielded block every error is final, since a retry would yield rows
+ * twice.
  */
 async function* withFallback<T>(
   conditions: readonly string[],
@@ -238,14 +255,16 @@ async function* withFallback<T>(
   }
 }
 
-/** All blocks of a reading as one list. */
+/** Returns all blocks of an async iterable as one list. */
 export async function collect<T>(blocks: AsyncIterable<readonly T[]>): Promise<T[]> {
   const all: (readonly T[])[] = [];
   for await (const block of blocks) all.push(block);
   return all.flat();
 }
 
-/** A fault for each column that the source does not have, and for each of the key that may hold several values. */
+/**
+ * Returns a fault for each named column that the source lacks, and for each key column that may hold several values.
+ */
 export function findMissingColumns(
   { key, externalId, fields }: DeclaredSource,
   others: readonly NamedColumn[],
@@ -264,7 +283,9 @@ export function findMissingColumns(
   return [...findAbsent(named, types), ...findUnfitKeys(key, types)];
 }
 
-/** A fault for each key column of which a row may have several values: what refers to it would name each of them. */
+/**
+ * Returns a fault for each key column that may hold several values. A reference to such a key would name each value.
+ */
 export function findUnfitKeys(key: readonly string[], types: ColumnTypes): string[] {
   return key.flatMap((column) => {
     const type = types.get(column) ?? '';
@@ -273,7 +294,7 @@ export function findUnfitKeys(key: readonly string[], types: ColumnTypes): strin
   });
 }
 
-/** A fault for each field with `add` whose column has one value. */
+/** Returns a fault for each field with the rule `add` whose column is not a list. */
 export function findSingleValues({ fields, rules }: Stream, types: ColumnTypes): string[] {
   return [...rules].flatMap(([field, { add }]) => {
     const from = fields.get(field);
@@ -284,7 +305,7 @@ export function findSingleValues({ fields, rules }: Stream, types: ColumnTypes):
   });
 }
 
-/** The fault of a column of `graceDays` that holds no time. */
+/** Returns a fault if the column of `graceDays` is neither a date nor a timestamp. */
 export function findUntimed({ graceDays }: Stream, types: ColumnTypes): string[] {
   const [name, type] = typeof graceDays === 'object' ? [graceDays.column, types.get(graceDays.column)] : [];
   if (type === undefined || sourceSql.isTimeType(type)) return [];
@@ -293,7 +314,7 @@ export function findUntimed({ graceDays }: Stream, types: ColumnTypes): string[]
   ];
 }
 
-/** A fault for each of the columns that is not there. */
+/** Returns a fault for each named column that the source does not have. */
 export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): string[] {
   return named
     .filter(([, column]) => !types.has(column))
@@ -303,7 +324,10 @@ export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): s
     );
 }
 
-/** All rows of a statement have the same columns, so which of them are computed, and how each is read, is found out once. */
+/**
+ * Separates the source's columns from the computed columns. All rows of a statement have the same columns, so the first
+ * row determines the separation.
+ */
 function toSourceRows(found: readonly Row[], names: readonly string[], types: ColumnTypes): SourceRow[] {
   const aliases = new Map(names.map((name) => [sourceSql.aliasOf(name), name]));
   const columns = Object.keys(found[0] ?? {}).filter((column) => !aliases.has(column));

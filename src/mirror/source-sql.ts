@@ -1,6 +1,6 @@
-// The SQL that reads a source, with the local key and the hash of a row. Identifiers are quoted; of the configuration only
-// the query of a source becomes SQL as it is. Key and hash are made of the text that PostgreSQL prints, so every session
-// prints values in the same formats.
+// Builds the SQL that reads a source, with the local key and the hash of each row. Identifiers are quoted; of the
+// configuration, only a query is used as SQL verbatim. Keys and hashes are made of the text that PostgreSQL prints, so
+// every session prints values in the same formats.
 import { createHash } from 'node:crypto';
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import { templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
@@ -10,8 +10,8 @@ import type { DeclaredSource, Source, Stream } from '../streams/stream.js';
 import { isSingleValue, mappedText, mayBeText, valueText } from './mapped-text.js';
 
 /**
- * How values print as text. Row hashes and local keys are made of that text, so every transaction at the mirror, and
- * every function that makes keys, has the same settings.
+ * Session settings that fix how values print as text. Row hashes and local keys are made of that text. Therefore every
+ * transaction at the mirror and every trigger function that makes keys uses these settings.
  */
 export const SESSION_FORMATS = {
   TimeZone: 'UTC',
@@ -21,26 +21,32 @@ export const SESSION_FORMATS = {
   bytea_output: 'hex',
 } as const;
 
-/** Alias of the source in every statement; its text form is the whole row. */
+/** Alias of the source in every statement. `slotsync_row::text` is the text of the whole row. */
 export const ROW = 'slotsync_row';
 
 export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
 
-/** The local key as text, exactly as streams/local-key.ts joins and shortens it. Null when a part is null. */
+/**
+ * Returns an SQL expression for the local key, joined and shortened as in streams/local-key.ts. The key is null if a
+ * part is null.
+ */
 export function keyExpression({ key, types }: Pick<Described<Stream>, 'key' | 'types'>): string {
   const whole = joinedText(key.map((name) => valueText(column(name), types.get(name) ?? 'text')));
   return `CASE WHEN octet_length(${whole}) > ${MAX_ID_BYTES} THEN left(${whole}, ${SHORTENED.kept}) || '${SHORTENED.mark}'
     || encode(sha256(convert_to(${whole}, 'UTF8')), 'hex') ELSE ${whole} END`;
 }
 
-/** Texts as streams/local-key.ts joins them. Null when one is. */
+/** Returns an SQL expression that joins texts as streams/local-key.ts does. The result is null if a text is null. */
 export function joinedText(texts: readonly string[]): string {
   const [only] = texts;
   if (texts.length === 1 && only !== undefined) return only;
   return texts.map((text) => String.raw`replace(replace(${text}, '\', '\\'), '|', '\|')`).join(` || '|' || `);
 }
 
-/** 64 bits over the whole row as text, seeded with the declaration and with the columns that the text does not name. */
+/**
+ * Returns an SQL expression for a 64-bit hash of the row's text. The seed contains the declaration and the column
+ * layout, because the text contains no column names.
+ */
 export function hashExpression({
   fingerprint,
   layout,
@@ -49,25 +55,25 @@ export function hashExpression({
   return `hashtextextended(${ROW}::text, (${seed})::bigint)`;
 }
 
-/** Column name to type, as SQL writes it; of a domain the type below it. */
+/** SQL type of each column by column name. For a domain, this is the base type. */
 export type ColumnTypes = ReadonlyMap<string, string>;
 
 export interface SourceColumns {
   types: ColumnTypes;
   /**
-   * Names and types in order, for the row hash: the text of a row has neither. A load may make a type anew under another
-   * number, or rename it: of those that PostgreSQL does not bring along only counts whether they are lists.
+   * Column names and types in order, for the row hash: the text of a row contains neither. A load may recreate or
+   * rename a user-defined type, so the layout only says whether such a type is a list.
    */
   layout: string;
 }
 
-/** A declaration with the columns of its source, for the SQL that reads it. */
+/** A declaration together with the columns of its source, from which SQL is built. */
 export type Described<T> = T & SourceColumns;
 
-/** Types that PostgreSQL brings along have lower numbers. */
+/** Lowest number (OID) of user-defined types. Types that come with PostgreSQL have lower numbers. */
 const FIRST_OWN_TYPE = 16384;
 
-/** `typeNames`: by the numbers of the types. */
+/** Returns the types and the layout of described columns. `typeNames` maps type numbers (OIDs) to names. */
 export function toSourceColumns(
   columns: readonly { name: string; type: number }[],
   typeNames: ReadonlyMap<number, string>,
@@ -90,19 +96,19 @@ export function relation(source: Source): string {
   return `(SELECT ${source.columns.map(quoteIdentifier).join(', ')} FROM ${table}) AS ${ROW}`;
 }
 
-/** Selects the rows of a source that are read; all of them when it is empty. */
+/** Selects rows of a source. An empty selection means all rows. */
 export interface Selection {
   keys?: readonly string[] | undefined;
-  /** From this value of the cursor on, and before that one. As text, at full precision. */
+  /** Lowest value of the cursor, inclusive; `to` is exclusive. Both are text at full precision. */
   from?: string | undefined;
   to?: string | undefined;
-  /** A condition in SQL over the source's columns. */
+  /** SQL condition over the source's columns. */
   where?: string | undefined;
 }
 
 /**
- * `(key, row hash)` in the byte order of the key. Behind the hash of a row that has one of the `shared` external ids
- * stands `:shared:` and the place of that id in the list.
+ * Returns a query for `(key, row hash)` in the byte order of the key. If `shared` contains the row's external id, the
+ * hash is followed by `:shared:` and the id's position in `shared`.
  */
 export function selectHashes(
   stream: Described<Stream>,
@@ -131,7 +137,9 @@ export function isTimeType(type: string): boolean {
   return [TIME_WITH_ZONE, TIME_WITHOUT_ZONE, 'date'].includes(type);
 }
 
-/** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */
+/**
+ * Returns the WHERE clause of a selection, or an empty text for all rows. `keyCondition` is the condition for its keys.
+ */
 export function selectCondition(
   { cursor }: Pick<Stream, 'cursor'>,
   { from, to, where }: Selection,
@@ -146,13 +154,13 @@ export function selectCondition(
   return conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
 }
 
-/** Why PostgreSQL takes a statement that cannot be executed. */
+/** Fault of a statement that PostgreSQL can parse, but not execute for lack of parameters. */
 export const NO_PARAMETERS = 'parameters such as $1 have no value here';
 
 /**
- * Statements that parse only when a selection is one condition. The second refuses a condition with an ORDER BY or a UNION
- * behind it. The third has no parenthesis that a condition such as `false) OR (true` could close, by which it would
- * escape from what else is selected.
+ * Returns statements that all parse only if the selection's `where` is one condition. The second statement rejects an
+ * appended ORDER BY or UNION. The third has no parenthesis that `false) OR (true` could close to escape the other
+ * conditions.
  */
 export function tryConditions(stream: Stream, selection: Selection): string[] {
   const { where } = selection;
@@ -163,9 +171,9 @@ export function tryConditions(stream: Stream, selection: Selection): string[] {
 }
 
 /**
- * A condition for these keys: one array for each key column, cast to the column's type so that an index serves. Each
- * column is compared with its array, which PostgreSQL also does inside a view with volatile functions: so they are not
- * called for other rows.
+ * Returns a condition for these keys. Each key column is compared with an array of the column's type, so that an index
+ * can be used. PostgreSQL pushes these comparisons into a view with volatile functions, which it then calls for no
+ * other row.
  */
 export function matchKeys(
   { key, types }: Pick<Described<Stream>, 'key' | 'types'>,
@@ -180,7 +188,10 @@ export function matchKeys(
   return `(${each.join(' AND ')})`;
 }
 
-/** The same by the joined key, without an index: for keys that do not read as the column's type, or cannot be compared. */
+/**
+ * Returns a condition that compares the joined key as text, without an index. Used if a key does not parse as the
+ * column's type or the type has no equality operator.
+ */
 export function matchKeysByText(stream: Pick<Described<Stream>, 'key' | 'types'>, keys: string): string {
   return `${keyExpression(stream)} = ANY (${quoteLiteral(keys)}::text[])`;
 }
@@ -191,14 +202,14 @@ export function aliasOf(name: string): string {
 
 const ROW_BYTES = `octet_length(${ROW}::text)`;
 const READ = 'slotsync_read';
-/** Whether the row of `selectRows` is too large to be read. */
+/** SQL condition that is true if a row is too large for `selectRows` to read. */
 export const IS_TOO_LARGE = `${READ} IS NOT DISTINCT FROM NULL`;
-/** Its bytes as text; null for the others. */
+/** SQL expression for the size in bytes of a row that is too large to be read. Null for other rows. */
 export const BYTES_TOO_MANY = `CASE WHEN ${IS_TOO_LARGE} THEN ${ROW_BYTES} END`;
 
 /**
- * Rows, and what is computed of each beside its own columns: expressions by name. The columns of a row that is larger than
- * its source permits are null: rows that are read together are in memory together.
+ * Returns a query for rows and for computed expressions by name. A row that is larger than `rowLimitMegabytes` has null
+ * in all its own columns, because the rows of one query are in memory together.
  */
 export function selectRows(
   { source, rowLimitMegabytes }: Pick<DeclaredSource, 'source' | 'rowLimitMegabytes'>,
@@ -212,7 +223,9 @@ export function selectRows(
     LEFT JOIN LATERAL (SELECT ${ROW}.*) AS ${READ} ON ${ROW_BYTES} <= ${rowLimitMegabytes * 1024 * 1024} WHERE ${condition}`;
 }
 
-/** The external id of a row, as streams/external-id.ts renders it. Null when the row has none. */
+/**
+ * Returns an SQL expression for a row's external id, as streams/external-id.ts renders it. Null if the row has none.
+ */
 export function externalIdExpression({
   externalId,
   types,
@@ -226,8 +239,9 @@ export function externalIdExpression({
 }
 
 /**
- * A condition that rows with these external ids fulfil, where the template has one column: it can be undone, so that the
- * column's index serves. Other rows may fulfil it too. `externalIds`: such as the template may give.
+ * Returns a condition that uses a column's index to find rows with these external ids. Other rows may match too.
+ * Returns no condition unless the template has exactly one column. Each external id must fit the literals of the
+ * template.
  */
 export function narrowToColumn(
   { externalId: template, types }: Described<Pick<DeclaredSource, 'externalId'>>,

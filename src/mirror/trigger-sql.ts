@@ -1,13 +1,14 @@
-// Triggers that write to the inbox which rows a statement changed: once for each statement, in its transaction. They run
-// in the organization's own writes, so every failure in them becomes a warning. Their function belongs to the owner of the
-// table: what it calls to print a key may be the owner's code, and must not run with the rights of the state's role.
+// Builds the SQL of triggers that write the keys of changed rows to the inbox: once for each statement, in its
+// transaction. An error in a trigger becomes a warning, so that it never fails the organization's own write. The
+// table's owner must own the trigger function, because printing a key may call the owner's code, which must not get the
+// rights of the state's role.
 import { quoteBody, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
 import { FUNCTION_COMMENT, functionName } from '../streams/trigger-functions.js';
 import { keyExpression, SESSION_FORMATS, type ColumnTypes } from './source-sql.js';
 
-/** The events, and the rows of each whose keys are written. */
+/** Trigger events with their REFERENCING clause, and the transition tables whose keys the trigger writes. */
 const EVENTS = {
   INSERT: { transition: 'NEW TABLE AS slotsync_new', rows: ['slotsync_new'] },
   UPDATE: {
@@ -17,7 +18,7 @@ const EVENTS = {
   DELETE: { transition: 'OLD TABLE AS slotsync_old', rows: ['slotsync_old'] },
 } as const;
 
-/** A table or a function, and the role that owns it. */
+/** Name of a table or function, and the role that owns it. */
 export interface Owned {
   schema: string;
   name: string;
@@ -29,9 +30,9 @@ export interface OwnedTable extends Owned {
 }
 
 /**
- * The statements that install a stream's triggers on its table, for one transaction of its owner or of a role that can
- * become its owner; each may be run again. The function runs as the owner, which may insert into the inbox, so writers of
- * the table need no right on the state.
+ * Returns the statements that install a stream's triggers on its table. Run them in one transaction, as the table's
+ * owner or a role that can become the owner. They are idempotent. The function runs with the owner's rights, so that
+ * writers of the table need no right on the inbox.
  */
 export function installTriggers(stream: Stream, channel: string, table: OwnedTable): string[] {
   const qualify = (name: string) => `${quoteIdentifier(table.schema)}.${quoteIdentifier(name)}`;
@@ -43,7 +44,8 @@ export function installTriggers(stream: Stream, channel: string, table: OwnedTab
   );
   return [
     becomeOwner(table.owner),
-    // Fails without the right to insert, which in the triggers would only be a warning.
+    // Fails now if the owner may not insert into the inbox. In the triggers, the missing right would only cause a
+    // warning.
     `INSERT INTO slotsync.changes (stream, local_key) SELECT '', '' WHERE false`,
     createFunction({ ...stream, types: table.types }, channel, name),
     `REVOKE ALL ON FUNCTION ${name}() FROM PUBLIC`,
@@ -52,7 +54,7 @@ export function installTriggers(stream: Stream, channel: string, table: OwnedTab
   ];
 }
 
-/** Grants what the owner of a table needs to note changes. */
+/** Returns the GRANT statements that a table's owner needs to write changes to the inbox. */
 export function grantInbox(role: string): string[] {
   return [
     `GRANT USAGE ON SCHEMA slotsync TO ${quoteIdentifier(role)}`,
@@ -60,13 +62,13 @@ export function grantInbox(role: string): string[] {
   ];
 }
 
-/** The statements that remove a function with its triggers, on any table. */
+/** Returns the statements that remove a trigger function and its triggers on any table. */
 export function removeTriggers({ schema, name, owner }: Owned): string[] {
   const drop = `DROP FUNCTION IF EXISTS ${quoteIdentifier(schema)}.${quoteIdentifier(name)}() CASCADE`;
   return [becomeOwner(owner), drop, 'RESET ROLE'];
 }
 
-/** Until the transaction ends: so that a superuser who runs the statements does not become the owner of the function. */
+/** Sets the role until the transaction ends. Otherwise a superuser who runs the statements would own the function. */
 const becomeOwner = (owner: string) => `SET LOCAL ROLE ${quoteIdentifier(owner)}`;
 
 function triggerName(stream: Stream, event: string): string {
@@ -74,14 +76,15 @@ function triggerName(stream: Stream, event: string): string {
 }
 
 /**
- * Keys print as text as in the mirror's sessions, and no write waits long for a lock on the inbox. A key that is too long
- * is not noted, so that nothing is read for each of its changes: the next sync reports it.
+ * Returns the SQL of a stream's trigger function. It prints keys as the mirror's sessions do, and waits at most one
+ * second for a lock on the inbox. It skips overlong keys, so that their changes cause no reads; the next sync reports
+ * them.
  */
 function createFunction(stream: Stream & Pick<OwnedTable, 'types'>, channel: string, name: string): string {
   const settings = {
     search_path: 'pg_catalog, pg_temp',
     lock_timeout: '1s',
-    // The body is parsed by the session that writes, and an error of that would fail the write.
+    // The session that writes to the table parses the body. A parse error would fail its write.
     standard_conforming_strings: 'on',
     ...SESSION_FORMATS,
   };
