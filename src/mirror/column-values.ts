@@ -18,8 +18,7 @@ export const VALUE_TYPES = {
 };
 
 /**
- * Converts one column value of a row. Arrays are parsed from PostgreSQL's text, in which a null element stays null. A
- * value that cannot be sent becomes an UnfitValue.
+ * Converts a column value of a row. Nulls in an array stay null; a value that cannot be sent becomes an UnfitValue.
  */
 export function readValue(value: unknown, type: string): unknown {
   if (typeof value !== 'string' || !isList(type)) return markUnfit(value, type);
@@ -28,9 +27,7 @@ export function readValue(value: unknown, type: string): unknown {
   return unfit ?? elements;
 }
 
-/**
- * Returns the first array element, in any dimension, that cannot be sent. Such an element makes the whole array unfit.
- */
+/** Returns the first element, in any dimension, that cannot be sent: with it, the whole array cannot be sent. */
 function findUnfit(value: unknown, type: string): UnfitValue | undefined {
   if (!Array.isArray(value)) {
     const marked = markUnfit(value, type);
@@ -43,10 +40,7 @@ function findUnfit(value: unknown, type: string): UnfitValue | undefined {
   return undefined;
 }
 
-/**
- * Returns an UnfitValue for NaN, an infinity, and a date whose year is not four digits AD. Returns other values
- * unchanged.
- */
+/** Returns an UnfitValue for NaN, infinities and dates other than YYYY-MM-DD; returns other values unchanged. */
 function markUnfit(value: unknown, type: string): unknown {
   switch (type) {
     case 'real':

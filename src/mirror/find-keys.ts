@@ -29,10 +29,7 @@ export type KeyFinder = ReturnType<typeof createKeyFinder>;
 
 /** Creates the queries that find keys. They throw SlotsyncError `mirror_…`. */
 export function createKeyFinder(reader: SourceReader) {
-  /**
-   * Returns, for each external id, keys of rows that have it now. If `isNarrowed`, a condition that an index can serve
-   * is tried first.
-   */
+  /** Returns keys of rows that have an external id now. `isNarrowed`: tries a condition with an index first. */
   async function keysOf(
     declared: Identified,
     ids: readonly string[],
@@ -51,10 +48,7 @@ export function createKeyFinder(reader: SourceReader) {
   }
 
   return {
-    /**
-     * Returns, for each external id, up to six keys of rows that have it now, in byte order. External ids without a row
-     * are left out.
-     */
+    /** Returns, for each external id that rows have now, up to six of their keys in byte order. */
     async findKeysByExternalId(
       declared: Identified,
       externalIds: readonly string[],
@@ -123,8 +117,7 @@ function selectKeys(described: Described<Identified>, ids: readonly string[], co
 }
 
 /**
- * Returns conditions for rows whose reference columns name one of these keys, the fastest first. The SQL reads
- * references as streams/map-row.ts does.
+ * Returns conditions for rows that refer to one of these keys, as streams/map-row.ts reads them, the fastest first.
  */
 function matchReference(
   { key: columns, types }: Pick<Described<Stream>, 'key' | 'types'>,

@@ -11,10 +11,7 @@ import { findAbsent } from './source-reader.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from '../connections/database-facts.js';
 import { grantInbox, installTriggers, removeTriggers, type Owned, type OwnedTable } from './trigger-sql.js';
 
-/**
- * Short timeouts for each transaction, because the table's writers wait while a lock on the table is requested or held.
- * The idle timeout ends the transaction of a client that no longer responds.
- */
+/** Bounds how long the table's writers wait for these locks, even if this client stops responding meanwhile. */
 const SHORT = `SET LOCAL lock_timeout = '3s'; SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 
 const KINDS: Record<string, string> = { v: 'a view', m: 'a materialized view', f: 'a foreign table' };
@@ -25,9 +22,7 @@ export type Triggers = ReturnType<typeof openTriggers>;
 export function openTriggers({ url, channel }: { url: SettingText; channel: string }) {
   const sql = connectPostgres(url, 'triggers');
 
-  /**
-   * Runs the statements of one stream in a separate transaction, so that a busy table does not roll back other streams.
-   */
+  /** Runs the statements of one stream in a separate transaction. A busy table then does not undo other streams. */
   async function run(name: string, statements: readonly string[]): Promise<void> {
     try {
       await inTransaction(sql, async (tx) => {
@@ -38,10 +33,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     }
   }
 
-  /**
-   * Returns the table of a stream's source, or undefined if the table does not exist. Reads the catalog, which needs no
-   * right on the table or its schema.
-   */
+  /** Returns the table of a stream's source, if it exists. Reads the catalog, which needs no right on the table. */
   async function findTable({ source }: Pick<Stream, 'source'>) {
     if ('query' in source) return undefined;
     const [name = '', schema = null] = source.table.toReversed();
@@ -62,10 +54,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     return row && { ...row, types: new Map(row.types) };
   }
 
-  /**
-   * Returns the installed trigger functions with this name, in any schema. If no name is passed, returns all that
-   * slotsync installed.
-   */
+  /** Returns the installed trigger functions with this name in any schema. Without a name, returns all of them. */
   const findFunctions = (name?: string) => sql<(Owned & { tables: string[] })[]>`
     SELECT n.nspname AS schema, p.proname AS name, pg_get_userbyid(p.proowner) AS owner,
       array_to_json(ARRAY(SELECT DISTINCT tgrelid::oid::text FROM pg_trigger WHERE tgfoid = p.oid)) AS tables
@@ -109,9 +98,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       return table ? installTriggers(stream, channel, table) : [];
     },
 
-    /**
-     * Installs or updates a stream's triggers. Removes the triggers on a table that was the stream's source before.
-     */
+    /** Installs or updates a stream's triggers. Removes the triggers on a table that was its source before. */
     async install(stream: Stream): Promise<void> {
       const table = await findTable(stream);
       if (!table) return;
@@ -126,10 +113,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       ]);
     },
 
-    /**
-     * Returns the statements that replace the triggers of a stream's former name by triggers of its present name. Run
-     * them in one transaction. The list is empty if the former name has no triggers.
-     */
+    /** Returns statements for one transaction that replace the triggers of a stream's former name, if it had any. */
     async renaming(former: string, stream: Stream): Promise<string[]> {
       const installed = await findFunctions(functionName(former));
       if (installed.length === 0) return [];
@@ -138,10 +122,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       return [SHORT, ...installed.flatMap(removeTriggers), ...installing, 'RESET ROLE'];
     },
 
-    /**
-     * Returns the names of all installed trigger functions, including functions of streams that are no longer
-     * configured.
-     */
+    /** Returns the names of installed trigger functions, including those of streams no longer configured. */
     async list(): Promise<string[]> {
       const rows = await sql<{ name: string }[]>`
         SELECT DISTINCT proname AS name FROM pg_proc
@@ -149,10 +130,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       return rows.map(({ name }) => name);
     },
 
-    /**
-     * Returns the statements that remove all installed trigger functions and their triggers. Run them in one
-     * transaction.
-     */
+    /** Returns statements that remove all installed trigger functions and their triggers in one transaction. */
     removal: async (): Promise<string[]> => (await findFunctions()).flatMap(removeTriggers),
 
     /** Removes the trigger functions with this name, and their triggers on any table. */

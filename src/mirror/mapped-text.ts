@@ -27,10 +27,7 @@ const CASTS_AS_READ = new Set([
   'timestamp with time zone',
 ]);
 
-/**
- * True if the values of a type are lists. `box[]` is read as one text, because PostgreSQL separates boxes by a
- * different character than other elements.
- */
+/** True if the type is a list. `box[]` is read as one text, because PostgreSQL separates boxes by semicolons. */
 export const isList = (type: string) => type.endsWith('[]') && type !== 'box[]';
 export const isJson = (type: string) => ['json', 'jsonb', 'json[]', 'jsonb[]'].includes(type);
 
@@ -42,9 +39,7 @@ export function isSingleValue(type: string): boolean {
   return isKeyType(type) && type !== 'bytea';
 }
 
-/**
- * True if the text of a value depends on settings that other sessions, such as those that run triggers, may not share.
- */
+/** True if the text of a value depends on session settings, which sessions that run triggers may not share. */
 export const dependsOnSession = (type: string) => type === 'money' || /^reg[a-z]+$/.test(type);
 
 /**
@@ -64,9 +59,7 @@ export function readsOwnText(type: string): boolean {
   return type in INTEGER_BITS || ['uuid', 'text', 'character varying'].includes(type);
 }
 
-/**
- * Returns an SQL expression for the text of one value, even if the value cannot be sent. Null if the value is null.
- */
+/** Returns SQL for the text of one value, even if the value cannot be sent. Null if the value is null. */
 export function valueText(value: string, type: string): string {
   // `IS NOT NULL` would be false for a composite value that has a null part, so `IS DISTINCT FROM NULL` is used.
   const text = CASTS_AS_READ.has(type)
@@ -81,10 +74,7 @@ export function valueText(value: string, type: string): string {
     WHEN ${size} < 1e-6 THEN replace(${text}, 'e-0', 'e-') ELSE ${text}::numeric::text END) COLLATE "C"`;
 }
 
-/**
- * Returns an SQL expression for the text of a column's only value. Null if there is no value, or several, or if the
- * value cannot be sent.
- */
+/** Returns SQL for the text of a column's only value. Null if it has no value, several, or one that cannot be sent. */
 export function mappedText(value: string, type: string): string {
   if (isList(type) || isJson(type))
     return `(SELECT min(slotsync_text) FROM (${mappedTexts(value, type)}) AS slotsync_texts HAVING count(*) = 1)`;
@@ -105,10 +95,7 @@ export function mappedText(value: string, type: string): string {
   }
 }
 
-/**
- * Returns a query for the texts of a list's elements that are not null, as `slotsync_text`. The text of an element that
- * cannot be sent is null.
- */
+/** Returns a query for the texts of a list's non-null elements. The text is null if an element cannot be sent. */
 export function mappedTexts(value: string, type: string): string {
   if (isJson(type))
     return `SELECT ${jsonText('slotsync_element')} AS slotsync_text

@@ -13,10 +13,7 @@ export async function read<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/**
- * Returns true if the source cannot work as configured: wrong table, column, function or syntax, or an inconvertible
- * value.
- */
+/** Returns true if the source cannot work as configured, for example because a table or column does not exist. */
 export function isSourceFault(error: unknown): error is SlotsyncError {
   return error instanceof SlotsyncError && error.code === 'mirror_source';
 }
@@ -36,17 +33,11 @@ export function isRowFault(error: unknown): error is SlotsyncError {
   return typeof sqlstate === 'string' && /^[0-9A-Z]{5}$/.test(sqlstate) && !/^(40|53|55)/.test(sqlstate);
 }
 
-/**
- * Returns true if PostgreSQL raised the error because a policy would hide rows. `check_enable_rls` is the server
- * routine that raises it.
- */
+/** Returns true if a row security policy would hide rows. PostgreSQL raises that error in `check_enable_rls`. */
 const isRefusedByPolicy = (error: unknown) =>
   error instanceof Error && 'routine' in error && error.routine === 'check_enable_rls';
 
-/**
- * Shortens an error message to 1000 characters. PostgreSQL may quote a value of any size, and the errors of many rows
- * are in memory together.
- */
+/** Bounds memory: PostgreSQL may quote a value of any size, and errors of many rows are in memory together. */
 function shortenMessage(error: unknown): void {
   if (!(error instanceof Error) || error.message.length <= 1000) return;
   const short = `${error.message.slice(0, 1000)}…`;

@@ -51,10 +51,7 @@ export interface HashOptions {
 export type { LoadReading, Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
-/**
- * Opens the mirror. The first query connects. Methods throw SlotsyncError `mirror_…`. `statementSeconds` is the
- * statement timeout.
- */
+/** Opens the mirror; the first query connects. Methods throw SlotsyncError `mirror_…`. */
 export function createMirror({
   url,
   statementSeconds,
@@ -80,10 +77,7 @@ export function createMirror({
     return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
   }
 
-  /**
-   * Returns the lines of exactly the selected keys. The query may return further keys that the column's type or
-   * collation considers equal.
-   */
+  /** Returns only lines of the selected keys. The column's type or collation may match further keys. */
   async function readHashesOf(stream: Stream, selection: Selection, options: HashOptions) {
     const wanted = new Set(selection.keys?.map(encodeColumn));
     const lines = await collect(copyHashes(stream, selection, options));
@@ -138,7 +132,6 @@ export function createMirror({
       return row ?? { version: '', database: '' };
     },
 
-    /** Returns the rights of the mirror's role beyond reading. */
     async roleRights(): Promise<RoleRights> {
       const [row] = await read(() => sessions.ofCatalogue<RoleRights>(SELECT_ROLE_RIGHTS));
       return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
@@ -151,9 +144,7 @@ export function createMirror({
     /** Returns the facts by which this database can be recognized later. */
     facts: () => read(() => sessions.together(readDatabaseFacts)),
 
-    /**
-     * Returns the faults of a stream's source, or an empty list if the source has every column that the stream names.
-     */
+    /** Returns the faults of a stream's source. The list is empty if the source has every column that is named. */
     async checkStream(stream: Stream): Promise<string[]> {
       const { graceDays } = stream;
       const others: readonly NamedColumn[] = [
@@ -217,13 +208,9 @@ export function createMirror({
     readLoad: (stream: Stream): Promise<LoadReading | undefined> =>
       read(() => sessions.ask(stream.source, (ask) => askForLoad(stream, ask))),
 
-    /** Returns true if the source has no row. */
     isEmpty,
 
-    /**
-     * Returns PostgreSQL's message why the selection is invalid, or undefined if it is valid. The server parses the
-     * statements and executes nothing.
-     */
+    /** Returns PostgreSQL's message why a selection is invalid, if it is. The server only parses the statements. */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
         for (const statement of sourceSql.tryConditions(stream, selection)) {
@@ -253,7 +240,6 @@ export function createMirror({
       return { rows, unreadable };
     },
 
-    /** Returns keys of up to `count` arbitrary rows. */
     async listSomeKeys(declared: Stream, count: number): Promise<string[]> {
       const rows = reader.select<Stream, { key: string }>(declared, (described) => [
         `SELECT ${keyExpression(described)} AS key FROM ${sourceSql.relation(declared.source)} LIMIT ${count}`,
@@ -261,10 +247,7 @@ export function createMirror({
       return (await collect(rows)).flatMap(({ key }) => key ?? []);
     },
 
-    /**
-     * Returns external ids by key without reading rows. The map is empty if the external id does not follow from the
-     * key alone.
-     */
+    /** Returns external ids by key without reading rows. Empty unless external ids follow from the key alone. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!isIdentifiedByKey(stream.key, stream.externalId)) return new Map();
       const [column = ''] = stream.key;
@@ -282,19 +265,14 @@ export function createMirror({
     findKeysByExternalId: keyFinder.findKeysByExternalId,
     findReferrers: keyFinder.findReferrers,
 
-    /**
-     * Returns external ids that several rows have. Reads the whole source, unless the template cannot produce
-     * duplicates.
-     */
+    /** Returns external ids that several rows have. Reads the whole source, unless the template rules them out. */
     findSharedExternalIds: (stream: Stream) => keyFinder.findShared(`streams.${stream.name}`, stream),
 
     close: sessions.close,
   };
 }
 
-/**
- * Returns the error for a row that is too large. It contains the row's hash, by which a later run detects a change.
- */
+/** Returns the error for a row that is too large. The row's hash shows a later run whether the row has changed. */
 function tooLarge({ rowLimitMegabytes }: Stream, bytes: number, hash: string): SlotsyncError {
   const size = `${Math.ceil(bytes / 1024 / 1024)} MB, and at most ${rowLimitMegabytes} MB are read`;
   return new SlotsyncError('row_too_large', `its row has ${size}`, { facts: { bytes, hash } });
@@ -306,10 +284,7 @@ const orderOfLine = (line: string) => unescapeColumn(line.split('\t', 1)[0] ?? '
 // A row that cannot be read fails the whole statement, for example because its view raises an error or its function
 // takes too long. Then the keys of the statement are halved until the row is alone.
 
-/**
- * Maximum number of unreadable keys before the first readable key. If more keys fail, the source is at fault, not a
- * row.
- */
+/** Maximum number of unreadable keys before the first readable key. Beyond it, the source is at fault, not a row. */
 const MOST_ALONE = 8;
 
 export interface ReadApart<R> {

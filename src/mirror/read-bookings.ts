@@ -29,7 +29,6 @@ export interface Slice {
 const KEY_REMEDY = 'Name the columns that identify a booking in reservations.key.';
 const SOURCE_REMEDY = 'Correct the configuration; `slotsync check` reads every source.';
 
-/** Number of undated bookings that are read at once. */
 const ROWS_AT_ONCE = 1000;
 
 /** Creates the queries of bookings. They throw SlotsyncError `mirror_…`. */
@@ -67,10 +66,7 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
   }
 
   return {
-    /**
-     * Returns the faults of the bookings' source, or an empty list if every named column exists and has a suitable
-     * type.
-     */
+    /** Returns the faults of the bookings' source. The list is empty if every named column exists and fits. */
     check: (bookings: BookingSource): Promise<string[]> =>
       reader.check(bookings, (types) => findFaults(bookings, types)),
 
@@ -82,7 +78,6 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
       );
       return row?.count ?? 0;
     },
-
 
     /** Returns the bookings that belong to a slice, or none if the configuration has no source of bookings. */
     readSlice: async (bookings: BookingSource | undefined, slice: Slice): Promise<Booking[]> =>
@@ -147,10 +142,7 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
         );
     },
 
-    /**
-     * Returns external ids that several bookings have. Reads the whole source, unless the template cannot produce
-     * duplicates.
-     */
+    /** Returns external ids that several bookings have. Reads the whole source, unless the template rules them out. */
     async findShared(bookings: BookingSource): Promise<Set<string>> {
       const shared = await findShared('reservations', bookings);
       return new Set(shared.map(({ externalId }) => externalId));
@@ -187,8 +179,7 @@ const isTruth = (type: string) => type === 'boolean' || isInteger(type) || sourc
 const isDated = (time: string) => `${time} BETWEEN '0001-01-02' AND '9999-12-30'`;
 
 /**
- * Returns an SQL expression for a column as an instant. A time without a zone becomes null if it is no valid date,
- * because its conversion would fail.
+ * Returns SQL for a column as an instant. An invalid time without a zone becomes null, since conversion would fail.
  */
 function instant(name: string, types: ColumnTypes, timezone: string): string {
   const value = column(name);
@@ -196,9 +187,7 @@ function instant(name: string, types: ColumnTypes, timezone: string): string {
   return `(CASE WHEN ${isDated(value)} THEN ${value}::timestamp AT TIME ZONE ${quoteLiteral(timezone)} END)`;
 }
 
-/**
- * Returns an SQL expression for whole seconds since 1970, as text. The result is null if the time is no valid date.
- */
+/** Returns SQL for whole seconds since 1970, as text. Null if the time is no valid date. */
 function seconds(time: string): string {
   return `CASE WHEN ${isDated(time)} THEN floor(extract(epoch FROM ${time}))::bigint::text END`;
 }

@@ -26,14 +26,9 @@ export interface CursorRow {
   isAhead: boolean;
 }
 
-/**
- * Rows that one poll reads: from the watermark on. If the cursor is a time, the range begins `overlapSeconds` earlier.
- */
+/** Rows that one poll reads: from the watermark on. For a time cursor, the range begins `overlapSeconds` earlier. */
 export interface CursorRange {
-  /**
-   * Cursor value, as text at full precision, and key of the row up to which the stream was polled. If undefined, the
-   * poll begins with the first row.
-   */
+  /** Cursor value (text at full precision) and key of the last polled row. If undefined, all rows are polled. */
   watermark: { cursor: string; localKey: string } | undefined;
   overlapSeconds: number;
   lagSeconds: number;
@@ -56,27 +51,20 @@ export function createCursorReader(sessions: ReadOnlySessions, reader: SourceRea
       for await (const lines of blocks) yield lines.map(toCursorRow);
     },
 
-    /**
-     * Returns the SQL type of the stream's cursor column. `isTime` is true if an overlap in seconds can be applied.
-     */
+    /** Returns the SQL type of the cursor column. `isTime` is true if the overlap in seconds applies to the type. */
     async cursorType(stream: Stream): Promise<{ type: string; isTime: boolean }> {
       const type = await typeOf(stream);
       return { type, isTime: isTimeType(type) };
     },
 
-    /**
-     * Returns true if the source has a row whose cursor is at or after the watermark. Otherwise the cursor values of
-     * the source have moved backward.
-     */
+    /** Returns true if a row's cursor is at or after the watermark. If not, the source's cursor values went back. */
     async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
       const { cursor = '' } = stream;
       const rows = reader.select(stream, (described) => [findReached(described, cursor, watermark)]);
       return (await collect(rows)).length > 0;
     },
 
-    /**
-     * Returns the number of rows that no poll reads, because no clock or sequence can have produced their cursor value.
-     */
+    /** Returns the number of rows that are never polled, because no clock or sequence produces their cursor value. */
     async countImpossible(stream: Stream): Promise<number> {
       const { cursor = '' } = stream;
       const rows = reader.select<Stream, { count: number }>(stream, (described) =>
@@ -101,16 +89,10 @@ function toCursorRow(line: string): CursorRow {
   return { cursor: text(cursor), key: text(key), hash, isAhead: isAhead === 't' };
 }
 
-/**
- * Minimum overlap of polls whose cursor has no time zone. When clocks are set back, one hour repeats: rows written in
- * the second pass have cursor values of the first pass.
- */
+/** Minimum overlap of a cursor without a time zone. When clocks are set back, one hour of cursor values repeats. */
 const SET_BACK_SECONDS = 60 * 60;
 
-/**
- * Returns an SQL condition that excludes infinities and NaN, or undefined if the type has neither. If the watermark
- * were such a value, no later row would come after it.
- */
+/** Returns SQL that excludes NaN and infinities, beyond which no later value comes. Undefined if the type has none. */
 function isFiniteValue(value: string, type: string): string | undefined {
   if (isTimeType(type)) return `isfinite(${value})`;
   return ['numeric', 'real', 'double precision'].includes(type) ? `${value}::text !~ '[NI]'` : undefined;
@@ -119,10 +101,7 @@ function isFiniteValue(value: string, type: string): string | undefined {
 /** Maximum lead of a cursor time over the server's clock. No clock of any time zone is further ahead. */
 const MOST_AHEAD_SECONDS = 2 * 24 * 60 * 60;
 
-/**
- * Returns a statement that counts the rows whose cursor cannot come from a clock or sequence. Returns no statement if
- * the type has no infinity or NaN.
- */
+/** Returns a statement that counts rows whose cursor comes from no clock or sequence, if the type has such values. */
 function countImpossible(stream: Described<Stream>, cursor: string): string[] {
   const type = stream.types.get(cursor) ?? 'text';
   const value = column(cursor);
@@ -152,7 +131,6 @@ function selectByCursor(stream: Described<Stream>, cursor: string, range: Cursor
     WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C"`;
 }
 
-/** Returns a query for one row whose cursor is at or after the watermark. */
 function findReached(
   stream: Described<Stream>,
   cursor: string,
@@ -169,7 +147,6 @@ function findReached(
 const markOf = (stream: Described<Stream>, cursor: string, watermark: { cursor: string }) =>
   `${quoteLiteral(watermark.cursor)}::text::${stream.types.get(cursor) ?? 'text'}`;
 
-/** Returns the SQL condition for the rows of a poll's range. */
 function inRange(
   stream: Described<Stream>,
   cursor: string,

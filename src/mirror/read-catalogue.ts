@@ -39,14 +39,10 @@ export interface CatalogueTable extends RelationName {
 
 /** Option for sampling values: row security may hide rows, because no decision depends on a sample. */
 const A_LOOK = { rowSecurity: 'filtered' } as const;
-/** Number of rows of a table from which values are sampled. */
 const SAMPLED_ROWS = 10_000;
 const SAMPLED_VALUES = 200;
 
-/**
- * SQL condition for types whose values print as one text, including enumerations. `field-values.ts` sends these values
- * unchanged.
- */
+/** SQL condition for types whose values `field-values.ts` sends as one text unchanged, including enumerations. */
 const IS_TEXT = `(element.typcategory IN ('B', 'D', 'E', 'I', 'N', 'S', 'T')
   OR element.typname IN ('uuid', 'citext')) AND element.typname <> 'unknown'`;
 
@@ -113,10 +109,7 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       }));
     },
 
-    /**
-     * Returns up to 200 distinct values of a column as text, from the first 10 000 rows. For an array column, returns
-     * distinct elements.
-     */
+    /** Returns up to 200 distinct values, or array elements, of a column as text, from the first 10 000 rows. */
     async sampleValues(table: RelationName, { name, type }: CatalogueColumn): Promise<string[]> {
       const column = quoteIdentifier(name);
       const value = type.endsWith('[]') ? `unnest(${column})::text` : `${column}::text`;
@@ -130,10 +123,7 @@ export function createCatalogueReader(sessions: ReadOnlySessions) {
       return rows.map(({ value }) => value);
     },
 
-    /**
-     * Returns those `texts` that some row of the table has in the columns, joined by the separator. Reads the whole
-     * table.
-     */
+    /** Returns those `texts` that a row has in the columns, joined by the separator. Reads the whole table. */
     async findKnown(
       { schema, name }: RelationName,
       columns: readonly string[],

@@ -11,20 +11,14 @@ import { column, relation } from './source-sql.js';
 /** Time of the mirror's last load, or the reason why the time is not known. */
 export type LoadReading = { at: Date } | { fault: string };
 
-/**
- * Converters from PostgreSQL's text to ISO, by type number (OID): date, timestamp, timestamptz. A time without a zone
- * is UTC, the session's time zone.
- */
+/** Converters to ISO text, by type number (OID): date, timestamp, timestamptz. A time without a zone is UTC. */
 const TIMES: Readonly<Record<number, (text: string) => string>> = {
   1082: (text) => `${text}T00:00:00Z`,
   1114: (text) => `${text.replace(' ', 'T')}Z`,
   1184: (text) => text.replace(' ', 'T').replace(/\+00$/, 'Z'),
 };
 
-/**
- * Returns the load of a stream's source, or undefined if the configuration has no `freshness`. Throws only errors that
- * end the connection.
- */
+/** Returns undefined if the configuration has no `freshness`. Throws only errors that end the connection. */
 export async function askForLoad({ freshness, source }: Stream, ask: Ask): Promise<LoadReading | undefined> {
   if (!freshness) return undefined;
   const asked =

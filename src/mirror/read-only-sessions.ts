@@ -23,13 +23,9 @@ const MOST_CONNECTIONS = 2;
  */
 const BY_KEYS = { random_page_cost: 1.1 };
 
-/**
- * Search path for statements that use only PostgreSQL's own objects. It prevents calls of functions with the same name
- * in the role's search path.
- */
+/** Search path for catalogue statements. It prevents calls of functions with the same names in the role's own path. */
 const OF_CATALOGUE = { search_path: ['pg_catalog', 'pg_temp'] };
 
-/** Statement timeout if the settings do not name another. */
 const STATEMENT_SECONDS = 1800;
 
 /** Timeout of an additional statement within a query's transaction. The query waits for that statement. */
@@ -54,30 +50,20 @@ const SELECT_ENCODING = `SELECT pg_catalog.current_setting('server_encoding') AS
 /** Ends a transaction and releases advisory locks of the session, which would outlive the transaction. */
 const END = 'ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()';
 
-/**
- * The source (`SELECT * …`) that a statement was written for, and its columns at that time. They serve to detect a
- * change.
- */
+/** Source (`SELECT * …`) and columns that a statement was written for. A change of the columns is detected by them. */
 export interface WrittenFor {
   source: string;
   columns: string;
 }
 
-/**
- * Runs an additional statement in a query's transaction. If the statement fails, the transaction continues unchanged.
- */
+/** Runs an additional statement in a query's transaction. A failure of the statement leaves the transaction intact. */
 export type Ask = (statement: string) => Promise<postgres.RowList<postgres.Row[]>>;
 
-/** Runs one of several statements in a shared transaction. */
 type Query = <T extends object>(statement: string) => PromiseLike<readonly T[]>;
 
-/** Options for running a statement. */
 export interface Reading extends RowSecurity {
   writtenFor?: WrittenFor | undefined;
-  /**
-   * Called in the same transaction before the first row is read. Locks already protect the source from changes of its
-   * columns.
-   */
+  /** Called in the same transaction before the first row is read. Locks already protect the source's columns. */
   before?: ((ask: Ask) => Promise<void>) | undefined;
 }
 
@@ -88,10 +74,7 @@ export class ColumnsChanged extends Error {
 
 export type ReadOnlySessions = ReturnType<typeof openReadOnlySessions>;
 
-/**
- * Opens the mirror's sessions. The first query connects. `statementSeconds` is the statement timeout. Errors are those
- * of the driver.
- */
+/** Opens the mirror's sessions; the first query connects. Throws the driver's errors. */
 export function openReadOnlySessions(url: SettingText, statementSeconds = STATEMENT_SECONDS) {
   const idle: Session[] = [];
   const open = new Set<Session>();
@@ -141,10 +124,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     await session.client.end({ timeout: 0 });
   }
 
-  /**
-   * Yields the results of `work`, which runs in one transaction. Closes the session afterwards if its statement may
-   * still be running.
-   */
+  /** Yields the results of `work` within one transaction. A session whose statement may still run is closed. */
   async function* within<T>(
     { rowSecurity }: RowSecurity,
     settings: Settings,
@@ -209,10 +189,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
       one(security, (client) => work(askWithin(client))),
 
-    /**
-     * Returns the columns and the parameter types of a statement. PostgreSQL parses the statement but does not execute
-     * it.
-     */
+    /** Returns a statement's columns and parameter types. PostgreSQL parses the statement, but does not run it. */
     async describe(statement: string, security: RowSecurity) {
       const { columns, types } = await one(security, (client) => client.unsafe(statement).describe());
       return { columns, types, described: describeColumns(columns) };
@@ -252,7 +229,6 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),
 
-    /** Closes all sessions and aborts their statements. */
     async close(): Promise<void> {
       isClosed = true;
       await Promise.all([...open].map((session) => session.client.end({ timeout: 0 })));
@@ -260,10 +236,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   };
 }
 
-/**
- * Returns a function that runs an additional statement with a short timeout. A savepoint undoes the statement's
- * settings and its failure.
- */
+/** Returns a function for additional statements with a short timeout. A savepoint undoes settings and failures. */
 const askWithin =
   (client: postgres.Sql): Ask =>
   async (statement) => {
@@ -305,10 +278,7 @@ async function unlessChanged<T>(
 type Session = ReturnType<typeof openSession>;
 type Settings = Readonly<Record<string, string | number | readonly string[]>>;
 
-/**
- * Opens a session with one connection. The session ends with its connection, because a new connection would have no
- * transaction.
- */
+/** Opens a session. The session ends with its connection, because a new connection would have no transaction. */
 function openSession(url: SettingText, statementSeconds: number) {
   let isAlive = true;
   const client = connectPostgres(
@@ -350,10 +320,7 @@ function openSession(url: SettingText, statementSeconds: number) {
         });
     },
 
-    /**
-     * Rolls the transaction back without waiting. The rollback fails only if the connection is lost; then the next
-     * statement fails too.
-     */
+    /** Rolls back without waiting. This fails only with the connection, and then the next statement fails too. */
     rollBack: (): void => void client.unsafe(END).catch(() => undefined),
   };
 }

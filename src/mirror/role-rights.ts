@@ -7,20 +7,14 @@ export interface RoleRights {
   role: string;
   /** Role attributes and predefined roles that permit more than reading, for example SUPERUSER. */
   powers: string[];
-  /**
-   * Names of the first five objects that the role may write to or create in: tables, sequences, schemas, the database.
-   */
+  /** First five names of objects that the role may write to: tables, sequences, schemas, the database. */
   writable: string[];
   writableCount: number;
 }
 
-/** Maximum number of writable objects that are listed by name. */
 const NAMED = 5;
 
-/**
- * SQL that returns one RoleRights row for the current role. For a superuser no writable objects are listed, because a
- * superuser may write everywhere.
- */
+/** SQL that returns one RoleRights row. The writable objects of a superuser are not listed: they are all objects. */
 export const SELECT_ROLE_RIGHTS = `
   WITH me AS (SELECT r.* FROM pg_roles AS r WHERE r.rolname = current_user),
   powers AS (
@@ -71,10 +65,7 @@ export function createReader(sources: readonly Pick<DeclaredSource, 'source'>[])
 
 const nameOf = ({ table }: { table: readonly string[] }) => table.map(quoteIdentifier).join('.');
 
-/**
- * Returns the GRANT statements that let a role read these sources. slotsync does not parse a source's query, so its
- * tables are left for the operator to fill in.
- */
+/** Returns the GRANT statements that let a role read these sources. Tables of a query are left to the operator. */
 export function grantSelect(sources: readonly Source[], role: string): string[] {
   const named = sources.filter((source) => 'table' in source);
   const tables = named.map(({ table }) => table);

@@ -119,10 +119,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       yield await sessions.query<T>(statement, reading);
     });
 
-  /**
-   * Returns a remedy that PostgreSQL's message does not name: the missing GRANT statements, or a table with a similar
-   * name.
-   */
+  /** Returns a remedy that PostgreSQL does not name: the missing GRANT statements, or a table with a similar name. */
   async function suggest(source: Source, fault: SlotsyncError): Promise<string> {
     if (fault.facts['sqlstate'] === '42501') {
       const [row] = await read(() =>
@@ -147,10 +144,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     /** Yields blocks of result rows; the statements are tried as in `readBlocks`. */
     select,
 
-    /**
-     * Yields blocks of COPY lines; the statements are tried as in `readBlocks`. `before` runs in the same transaction,
-     * before the first line is read.
-     */
+    /** Yields blocks of COPY lines, as `readBlocks` does. `before` runs earlier in the same transaction. */
     copy: <D extends { source: Source }>(
       declared: D,
       statementsFor: (described: Described<D>) => readonly string[],
@@ -160,10 +154,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
         sessions.copy(statement, { ...reading, before }),
       ),
 
-    /**
-     * Returns the faults of a source. If the source can be read, these are the faults that `faultsOf` finds in its
-     * present columns.
-     */
+    /** Returns faults of a source: why the source cannot be read, or what `faultsOf` finds in its columns. */
     async check(
       { source }: Pick<DeclaredSource, 'source'>,
       faultsOf: (types: ColumnTypes) => string[],
@@ -178,10 +169,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       }
     },
 
-    /**
-     * Returns the rows that the first working condition selects. `expressionsFor` names SQL expressions to compute for
-     * each row.
-     */
+    /** Returns the rows of the first working condition, each with the values of the SQL expressions. */
     async readRows<D extends DeclaredSource>(
       declared: D,
       expressionsFor: (described: Described<D>) => Readonly<Record<string, string>>,
@@ -206,9 +194,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   };
 }
 
-/**
- * Throws if two columns have the same name. The driver would keep only the later column, and SQL could name neither.
- */
+/** Throws if two columns have the same name. The driver keeps only the later column, and SQL can name neither. */
 function refuseRepeated(names: readonly string[]): void {
   const twice = new Set(names.filter((name, at) => names.indexOf(name) < at));
   if (twice.size === 0) return;
@@ -255,16 +241,13 @@ async function* withFallback<T>(
   }
 }
 
-/** Returns all blocks of an async iterable as one list. */
 export async function collect<T>(blocks: AsyncIterable<readonly T[]>): Promise<T[]> {
   const all: (readonly T[])[] = [];
   for await (const block of blocks) all.push(block);
   return all.flat();
 }
 
-/**
- * Returns a fault for each named column that the source lacks, and for each key column that may hold several values.
- */
+/** Returns a fault for each named column that does not exist, and for each key column that may hold several values. */
 export function findMissingColumns(
   { key, externalId, fields }: DeclaredSource,
   others: readonly NamedColumn[],
@@ -283,9 +266,7 @@ export function findMissingColumns(
   return [...findAbsent(named, types), ...findUnfitKeys(key, types)];
 }
 
-/**
- * Returns a fault for each key column that may hold several values. A reference to such a key would name each value.
- */
+/** Returns a fault for each key column that may hold several values: a reference to it would name each value. */
 export function findUnfitKeys(key: readonly string[], types: ColumnTypes): string[] {
   return key.flatMap((column) => {
     const type = types.get(column) ?? '';
@@ -324,10 +305,7 @@ export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): s
     );
 }
 
-/**
- * Separates the source's columns from the computed columns. All rows of a statement have the same columns, so the first
- * row determines the separation.
- */
+/** Separates computed columns from the source's own. The first row shows which columns all rows have. */
 function toSourceRows(found: readonly Row[], names: readonly string[], types: ColumnTypes): SourceRow[] {
   const aliases = new Map(names.map((name) => [sourceSql.aliasOf(name), name]));
   const columns = Object.keys(found[0] ?? {}).filter((column) => !aliases.has(column));

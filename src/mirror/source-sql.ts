@@ -26,10 +26,7 @@ export const ROW = 'slotsync_row';
 
 export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
 
-/**
- * Returns an SQL expression for the local key, joined and shortened as in streams/local-key.ts. The key is null if a
- * part is null.
- */
+/** Returns SQL for the local key, as streams/local-key.ts joins and shortens it. Null if a part of the key is null. */
 export function keyExpression({ key, types }: Pick<Described<Stream>, 'key' | 'types'>): string {
   const whole = joinedText(key.map((name) => valueText(column(name), types.get(name) ?? 'text')));
   return `CASE WHEN octet_length(${whole}) > ${MAX_ID_BYTES} THEN left(${whole}, ${SHORTENED.kept}) || '${SHORTENED.mark}'
@@ -102,7 +99,6 @@ export interface Selection {
   /** Lowest value of the cursor, inclusive; `to` is exclusive. Both are text at full precision. */
   from?: string | undefined;
   to?: string | undefined;
-  /** SQL condition over the source's columns. */
   where?: string | undefined;
 }
 
@@ -137,9 +133,7 @@ export function isTimeType(type: string): boolean {
   return [TIME_WITH_ZONE, TIME_WITHOUT_ZONE, 'date'].includes(type);
 }
 
-/**
- * Returns the WHERE clause of a selection, or an empty text for all rows. `keyCondition` is the condition for its keys.
- */
+/** Returns the WHERE clause of a selection, empty if it selects all rows. `keyCondition` selects the keys. */
 export function selectCondition(
   { cursor }: Pick<Stream, 'cursor'>,
   { from, to, where }: Selection,
@@ -223,9 +217,7 @@ export function selectRows(
     LEFT JOIN LATERAL (SELECT ${ROW}.*) AS ${READ} ON ${ROW_BYTES} <= ${rowLimitMegabytes * 1024 * 1024} WHERE ${condition}`;
 }
 
-/**
- * Returns an SQL expression for a row's external id, as streams/external-id.ts renders it. Null if the row has none.
- */
+/** Returns SQL for a row's external id, as streams/external-id.ts renders it. Null if the row has none. */
 export function externalIdExpression({
   externalId,
   types,

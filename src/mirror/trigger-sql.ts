@@ -18,7 +18,6 @@ const EVENTS = {
   DELETE: { transition: 'OLD TABLE AS slotsync_old', rows: ['slotsync_old'] },
 } as const;
 
-/** Name of a table or function, and the role that owns it. */
 export interface Owned {
   schema: string;
   name: string;
