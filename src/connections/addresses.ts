@@ -1,24 +1,25 @@
-// The addresses of all servers: PostgreSQL, Redis, mail, the web, and networks of proxies. Each is parsed once, for every driver:
-// drivers interpret the same address differently, above all its TLS parameters. Each function throws UsageError, and no fault repeats a
-// part of an address: it may be a password, and a webhook's path is a secret.
+// Parses the addresses of all servers: PostgreSQL, Redis, mail, web, and networks of proxies. Each address is parsed
+// here for all drivers, because drivers interpret the same address differently, above all its TLS parameters. The
+// functions throw UsageError. No message repeats a part of an address: it may be a password, or the secret path of a
+// webhook.
 import { BlockList, isIP } from 'node:net';
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { isReadableByOthers, readTextFile } from '../files/text-file.js';
 
-/** Advice for an address whose user or password cannot be read. */
+/** Advice for an address whose user or password cannot be decoded. */
 const ENCODE =
   'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
-/** True for the names and addresses by which a machine reaches itself. */
+/** Returns true for the names and addresses by which a machine reaches itself. */
 export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
 
-/** The name in a header `Host`, without the port. */
+/** Returns the host name in a `Host` header, without the port. */
 export const nameOfHost = (host: string): string => host.replace(/:\d+$/, '');
 
-/** A user, a password or a name without its percent-encoding. Throws UsageError. */
+/** Decodes the percent-encoding of a user, a password or a name. Throws UsageError if the encoding is invalid. */
 function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -27,7 +28,6 @@ function decodePart(part: string): string {
   }
 }
 
-/** Throws UsageError for a number that no port has. */
 function readPort(text: string | undefined, usual: number): number {
   const port = Number(text || usual);
   refuse(
@@ -37,7 +37,7 @@ function readPort(text: string | undefined, usual: number): number {
   return port;
 }
 
-/** Throws UsageError for a user and a password that no client can log in with. */
+/** Throws UsageError if the user or the password is missing or cannot be decoded. */
 function refuseBadCredentials({ username, password }: URL): void {
   refuse(
     (username === '') !== (password === ''),
@@ -53,12 +53,12 @@ export function refuse(isFault: boolean, fault: string): void {
   if (isFault) throw new UsageError(fault);
 }
 
-/** Parameters that say how a connection is encrypted, the same for every kind of address. */
+/** Parameters of TLS encryption, the same in addresses of PostgreSQL and of Redis. */
 const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
 
 /**
- * The authority, certificate and key that an address names, as `tls.connect` takes them. Throws UsageError when a file
- * cannot be used or one is missing that `mode` or another file needs.
+ * Reads the CA, certificate and key files that an address names, as options of `tls.connect`. Throws UsageError if a
+ * file cannot be used, or if a file is missing that `mode` or another file requires.
  */
 function readCertificates(parameters: URLSearchParams, mode: string) {
   const [ca, cert, key] = ['sslrootcert', 'sslcert', 'sslkey'].map((name) => readPemFile(parameters, name));
@@ -73,10 +73,10 @@ function readCertificates(parameters: URLSearchParams, mode: string) {
   };
 }
 
-/** Reads the PEM file that an address's parameter names. Throws UsageError that names the parameter and the file. */
+/** Reads the PEM file that a parameter names. Throws UsageError that names the parameter and the file. */
 function readPemFile(parameters: URLSearchParams, name: string): string | undefined {
   const file = parameters.get(name);
-  // As for libpq, `system` means the authorities that the system trusts.
+  // As in libpq, `system` means the authorities that the operating system trusts.
   if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;
   let text: string;
   try {
@@ -92,14 +92,14 @@ function readPemFile(parameters: URLSearchParams, name: string): string | undefi
 }
 
 export interface PostgresAddress {
-  /** A name, an IP address, or the folder of a Unix socket: `%2Frun%2Fpostgresql` in the address. */
+  /** Host name, IP address, or folder of a Unix socket, written as `%2Frun%2Fpostgresql` in the address. */
   host: string;
   port: number;
   user: string;
-  /** The password of the address. Undefined: the driver looks at PGPASSWORD, or the server needs no password. */
+  /** Password in the address. If undefined, the driver uses PGPASSWORD, or the server needs no password. */
   password: string | undefined;
   database: string;
-  /** False: not encrypted. As both drivers pass it to `tls.connect`. */
+  /** Options that both drivers pass to `tls.connect`. False: the connection is not encrypted. */
   tls: false | ConnectionOptions;
 }
 
@@ -107,14 +107,14 @@ const POSTGRES_FORM = 'write postgres://user:password@host:5432/database';
 const TLS_MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
 
 /**
- * Parses an address and reads the certificate files that it names. `sslmode` means what it means to libpq: `require`
- * encrypts without verifying, unless a CA file is named. Throws UsageError, without the address's secrets.
+ * Parses an address and reads its certificate files. `sslmode` means the same as in libpq: `require` encrypts without
+ * verification, unless a CA file is named. Throws UsageError without the address's secrets.
  */
 export function parsePostgresAddress(text: string): PostgresAddress {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isPostgres = /^postgres(ql)?:\/\//i.test(text);
   if (!isPostgres) throw new UsageError(`not a PostgreSQL address; ${POSTGRES_FORM}`);
-  // A bare / or ? in the password ends the host too early: the @ then stands behind it.
+  // An unencoded / or ? in the password ends the host too early, so that the @ comes after the host.
   if (url === undefined || `${url.pathname}${url.search}`.includes('@') || url.hash !== '')
     throw new UsageError(`not a PostgreSQL address; ${POSTGRES_FORM}; ${ENCODE}`);
   for (const name of url.searchParams.keys())
@@ -134,7 +134,7 @@ export function parsePostgresAddress(text: string): PostgresAddress {
   return { ...parts, tls: readPostgresTls(url.searchParams, host) };
 }
 
-/** Whether passwords and rows are sent unencrypted to another machine. */
+/** Returns true if passwords and rows are sent unencrypted to another machine. */
 export function isUnencryptedRemote({ host, tls }: PostgresAddress): boolean {
   return tls === false && !host.startsWith('/') && !isLoopback(host);
 }
@@ -154,7 +154,7 @@ function readPostgresTls(parameters: URLSearchParams, host: string): PostgresAdd
   return {
     ...certificates,
     rejectUnauthorized: isVerified,
-    // The drivers would compare with `localhost` where the host is an IP address.
+    // The drivers would compare the certificate with `localhost` if the host is an IP address.
     checkServerIdentity: (_, certificate) =>
       mode === 'verify-full' ? checkServerIdentity(host, certificate) : undefined,
   };
@@ -162,15 +162,15 @@ function readPostgresTls(parameters: URLSearchParams, host: string): PostgresAdd
 
 export interface RedisAddress {
   kind: 'server' | 'sentinel' | 'cluster';
-  /** The server, the Sentinels, or nodes of the Cluster by which the others are found. */
+  /** The server, the Sentinels, or some nodes of the Cluster, which name the other nodes. */
   nodes: readonly { host: string; port: number }[];
   user: string | undefined;
   password: string | undefined;
-  /** A Cluster has number 0 only. */
+  /** Number of the database. In a Cluster only number 0 exists. */
   database: number;
-  /** The name that the Sentinels know the primary by, and how to log in at them. */
+  /** Name of the primary at the Sentinels, and the credentials for the Sentinels. */
   sentinel: { name: string; user: string | undefined; password: string | undefined };
-  /** False: not encrypted. As ioredis passes it to `tls.connect`. */
+  /** Options that ioredis passes to `tls.connect`. False: the connection is not encrypted. */
   tls: false | ConnectionOptions;
 }
 
@@ -178,7 +178,7 @@ const REDIS_FORM =
   'write redis://user:password@host:6379/0 (rediss for TLS), redis+sentinel://host:26379/name or redis+cluster://host:6379';
 const SENTINEL_PARAMETERS = ['sentinelUser', 'sentinelPassword'];
 
-/** Parses an address and reads the certificate files that it names. Throws UsageError, without the address's secrets. */
+/** Parses an address and reads its certificate files. Throws UsageError without the address's secrets. */
 export function parseRedisAddress(text: string): RedisAddress {
   const [, scheme, secure, mode, authority = '', path = '', query = ''] =
     /^(redis(s?)(?:\+(sentinel|cluster))?):\/\/([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i.exec(text) ?? [];
@@ -192,7 +192,7 @@ export function parseRedisAddress(text: string): RedisAddress {
   const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password is no blank
   const known = [...TLS_PARAMETERS, ...(kind === 'sentinel' ? SENTINEL_PARAMETERS : [])];
   const userEnd = authority.lastIndexOf('@');
-  // A bare / or ? in the password ends the hosts too early: the @ then stands behind them.
+  // An unencoded / or ? in the password ends the list of hosts too early, so that the @ comes after the hosts.
   if (userEnd === -1 && `${path}?${query}`.includes('@'))
     throw new UsageError(`not a Redis address; ${REDIS_FORM}; ${ENCODE}`);
   for (const name of parameters.keys())
@@ -258,7 +258,7 @@ function readRedisTls(parameters: URLSearchParams, isSecure: boolean): RedisAddr
   return {
     ...readCertificates(parameters, mode),
     rejectUnauthorized: true,
-    // The nodes of a Cluster and the servers behind Sentinels are often known by addresses that no certificate has.
+    // Nodes of a Cluster and servers behind Sentinels are often known by IP addresses that no certificate contains.
     ...(mode === 'verify-ca' ? { checkServerIdentity: () => undefined } : {}),
   };
 }
@@ -272,7 +272,7 @@ export interface SmtpAddress {
 
 const SMTP_FORM = 'write smtps://user:password@host:465, or smtp://user:password@host:587';
 
-/** Throws UsageError that repeats no part of the address: it may contain a password. */
+/** Parses the address of a mail server. Throws UsageError without any part of the address: it may be a password. */
 export function parseSmtpAddress(text: string): SmtpAddress {
   refuse(!URL.canParse(text) || !/^smtps?:$/.test(new URL(text).protocol), `not a mail server; ${SMTP_FORM}`);
   const url = new URL(text);
@@ -334,10 +334,10 @@ function parseWebAddress(text: string, fault: string): URL {
 }
 
 const hasUser = ({ username, password }: URL) => username !== '' || password !== '';
-/** Within one machine nobody can listen. */
+/** True if the connection is HTTPS or stays within this machine, where nobody can intercept it. */
 const isEncrypted = ({ protocol, hostname }: URL) => protocol === 'https:' || isLoopback(hostname);
 
-/** `10.0.0.7, 10.1.0.0/16, ::1`. Throws UsageError. */
+/** Parses a list of addresses and networks, such as `10.0.0.7, 10.1.0.0/16, ::1`. Throws UsageError. */
 export function parseNetworks(text: string): BlockList {
   const networks = new BlockList();
   for (const part of text.split(',').map((one) => one.trim())) {

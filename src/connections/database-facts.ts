@@ -1,27 +1,27 @@
-// Facts by which a database is recognized, whatever its address: so that another one, or one whose data was put back, is
-// noticed. Asked of the connection that is used: behind a pooler or a list of hosts it may lead anywhere.
+// Reads facts that identify a database independently of its address. By them slotsync notices another database, or a
+// restored one. They are read over the connection in use, because a pooler or a list of hosts may lead to any server.
 import { readConnectionFault } from './postgres-faults.js';
 
-/** A null is not known: the role may not ask, or the server does not say. */
+/** Facts that identify a database. Null means unknown: the role may not ask, or the server does not say. */
 export interface DatabaseFacts {
-  /** The cluster's. Its replicas have the same. */
+  /** System identifier of the cluster. Replicas have the same identifier. */
   systemId: string | null;
   databaseOid: string;
-  /** A table's in it: a restore makes it anew. */
+  /** OID of a table in the database. A restore creates the table anew, with another OID. */
   tableOid: string | null;
   isReplica: boolean;
-  /** Rises when a replica is promoted, and when a backup is recovered. */
+  /** WAL timeline. It rises when a replica is promoted and when a backup is recovered. */
   timeline: number | null;
-  /** Bytes of the write-ahead log that are on disk, or replayed by a replica. */
+  /** WAL position in bytes: how much is on disk, or how much a replica has replayed. */
   walPosition: number | null;
-  /** It has replayed what was committed after its start: it is a replica, or one that was promoted. */
+  /** True if the server has replayed transactions that were committed after its start: it is or was a replica. */
   hasFollowed: boolean;
 }
 
-/** The facts that are compared with later ones. */
+/** Facts that are stored and compared with later facts. */
 export type NotedFacts = Omit<DatabaseFacts, 'isReplica' | 'hasFollowed'>;
 
-/** `other`: another database, or its data may be older than it was; `why` follows its name in a sentence. */
+/** Result of a comparison. `other`: another database, or older data. `why` follows its name in a sentence. */
 export type Recognition = { is: 'same' | 'promoted' } | { is: 'other'; why: string };
 
 type Ask = <T extends object>(statement: string) => PromiseLike<readonly T[]>;
@@ -35,7 +35,7 @@ const FUNCTIONS = [
   'pg_last_xact_replay_timestamp()',
 ];
 
-/** Reads the facts; `table` is one that a restore makes anew. Throws what `ask` throws. */
+/** Reads the facts. `table` names a table that a restore creates anew. Throws what `ask` throws. */
 export async function readDatabaseFacts(ask: Ask, table?: string): Promise<DatabaseFacts> {
   const [known] = await ask<{
     databaseOid: string;
@@ -53,7 +53,7 @@ export async function readDatabaseFacts(ask: Ask, table?: string): Promise<Datab
   return { ...facts, ...(await readServerFacts(ask, facts, may.split(' '))) };
 }
 
-/** A server that permits a function may still not support it. */
+/** Reads the facts about the server. A server that permits a function may still not support it. */
 async function readServerFacts(
   ask: Ask,
   { isReplica }: Pick<DatabaseFacts, 'isReplica'>,
@@ -62,7 +62,7 @@ async function readServerFacts(
   const ifMay = (names: readonly string[], expression: string) =>
     names.every((name) => may.includes(name)) ? expression : 'NULL';
   const position = isReplica ? 'pg_last_wal_replay_lsn()' : 'pg_current_wal_flush_lsn()';
-  // The last checkpoint of a server that was just promoted is of the timeline before.
+  // The last checkpoint of a newly promoted server still has the previous timeline.
   const timeline = isReplica
     ? ifMay(['pg_control_checkpoint()'], '(SELECT timeline_id FROM pg_control_checkpoint())')
     : ifMay(
@@ -84,7 +84,7 @@ async function readServerFacts(
   }
 }
 
-/** Whether it is the database that was noted, with what it held then. */
+/** Compares facts with earlier facts: is it the same database, and is its data at least as recent? */
 export function recognize(noted: NotedFacts, seen: DatabaseFacts): Recognition {
   const other = (why: string) => ({ is: 'other', why }) as const;
   const differs = (name: 'systemId' | 'databaseOid' | 'tableOid') =>
@@ -101,7 +101,7 @@ export function recognize(noted: NotedFacts, seen: DatabaseFacts): Recognition {
   const isTimelineKnown = seen.timeline !== null && noted.timeline !== null;
   const isBehind = seen.walPosition !== null && noted.walPosition !== null && ahead < 0;
   const isRisen = isTimelineKnown && rise > 0;
-  // A replica may lag, on its timeline and on the one before.
+  // A replica may lag behind, on its present timeline or on the previous timeline.
   if (seen.isReplica && !isRisen) return { is: 'same' };
   if (isBehind || (isTimelineKnown && rise < 0))
     return other(
@@ -112,14 +112,14 @@ export function recognize(noted: NotedFacts, seen: DatabaseFacts): Recognition {
   return other(`was recovered from a backup (timeline ${seen.timeline}, before ${noted.timeline})`);
 }
 
-/** Two connections belong to the same database when these are equal. */
+/** Identity of a connection's database. Two connections use the same database if their identities are equal. */
 export interface DatabaseIdentity {
   database: string;
   startedAt: string;
   port: string;
 }
 
-/** Returns one DatabaseIdentity. */
+/** SQL that returns one DatabaseIdentity row. */
 export const SELECT_DATABASE_IDENTITY = `
   SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
     current_setting('port') AS port`;

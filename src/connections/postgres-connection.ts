@@ -1,5 +1,5 @@
-// Every client of PostgreSQL is opened here, so that each is named at the server, connects in a bounded time, and uses
-// the same reading of the address, whichever driver it is.
+// Opens every client of PostgreSQL. Each client has a name at the server and a connect timeout, and both drivers
+// interpret the address in the same way.
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
@@ -10,27 +10,26 @@ import type { Silence } from './watchdog.js';
 import { parsePostgresAddress } from './addresses.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
-/** How long a connection may take, from the first packet to the server's readiness. */
+/** Connect timeout, from the first packet to the server's readiness. */
 const CONNECT_WITHIN_MS = 8000;
-/** Idle connections are closed after this time. */
 const IDLE_MS = 10_000;
-/** The system asks after this time whether the other side of an idle connection is there, which also keeps it in firewalls. */
+/** Idle time after which TCP keep-alive probes the server. The probes also keep the connection in firewalls. */
 const KEEP_ALIVE_MS = 30_000;
-/** Others that use the pooler can make one attempt look like session mode. */
+/** Attempts to detect transaction mode. Other clients of the pooler can make one attempt look like session mode. */
 const POOLING_ATTEMPTS = 12;
-/** How long a statement is tried again while the server has too many connections. */
+/** Limits for retrying a statement while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
-/** A connection over which nothing arrives for this time is closed: longer than short statements take. */
+/** A connection is closed if nothing arrives for this time, which is longer than short statements take. */
 const ANSWER_WITHIN_MS = 2 * 60_000;
-/** The same for statements that may take long: a schema is changed, or a reader of many rows pauses. */
+/** Answer timeout for slow statements, for example a schema change or a query whose consumer pauses. */
 export const LONG_ANSWER_MS = 31 * 60_000;
 
 /**
- * Opens a client of postgres.js with one connection, unless `options` say otherwise. `duty` is what the server lists it
- * by. Nothing connects before the first query. Unless it `reconnects`, every statement fails after its connection is lost.
- * Its `end` with a timeout also closes connections that the server does not close. Throws UsageError when the address cannot be
- * used.
+ * Opens a client of postgres.js; the first query connects. The client has one connection, unless `options` say
+ * otherwise. `duty` becomes its name at the server. Unless the client `reconnects`, every statement fails after its
+ * connection is lost. `end` with a timeout also closes connections that the server does not close. Throws UsageError if
+ * the address is invalid.
  */
 export function connectPostgres<T extends Record<string, postgres.PostgresType> = {}>(
   address: SettingText,
@@ -53,12 +52,13 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
     max: 1,
     connect_timeout: connectWithinMs / 1000,
     idle_timeout: IDLE_MS / 1000,
-    // A pooler may send the next statement over another connection, which does not know a prepared one.
+    // A pooler may send the next statement over another connection, which lacks the prepared statement.
     prepare: false,
-    // Else each connection asks for the types of all arrays before its first statement. Few clients read arrays.
+    // Otherwise each connection would query the types of all arrays before its first statement. Few clients read
+    // arrays.
     fetch_types: false,
     onnotice: () => undefined,
-    // Times are read as ISO, whatever the server, the database or the role prints.
+    // Times must arrive in ISO format, whatever the settings of the server, the database or the role.
     connection: { application_name: nameOf(duty), DateStyle: 'ISO, YMD', ...connection },
     ...options,
   } as postgres.Options<T>);
@@ -70,7 +70,7 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
   return client;
 }
 
-/** The same for pg, as the configuration of a client or a pool. Throws UsageError when the address cannot be used. */
+/** Returns the configuration for a client or pool of pg. Throws UsageError if the address is invalid. */
 export function pgConfig(address: SettingText, duty: string) {
   return {
     ...serverOf(address),
@@ -84,12 +84,12 @@ export function pgConfig(address: SettingText, duty: string) {
 
 const nameOf = (duty: string) => `slotsync ${duty}`;
 
-/** Options that have the same name in both drivers. */
+/** Returns the options that postgres.js and pg both have, under the same names. */
 function serverOf(address: SettingText) {
   const { tls, password, user, host, port, database } = parsePostgresAddress(currentText(address));
-  // Asked for by each new connection, so that a password that was replaced in its file is used by the next one.
+  // Each new connection reads the password again, so that a password that was replaced in its file is used.
   const readPassword = () => parsePostgresAddress(currentText(address)).password ?? '';
-  // Without one, both drivers look at PGPASSWORD.
+  // If the address has no password, both drivers use PGPASSWORD.
   return {
     host,
     port,
@@ -101,8 +101,8 @@ function serverOf(address: SettingText) {
 }
 
 /**
- * Runs `work` again while the server has too many connections, since nothing of it was carried out. Throws that error
- * after a minute, and any other at once. Not for work that has begun inside a transaction.
+ * Runs `run` again while the server has too many connections: the server has then executed nothing. Throws that error
+ * after a minute, and any other error at once. Not for use inside an open transaction.
  */
 export async function waitWhileFull<T>(run: () => Promise<T>, untilMs = FULL.untilMs): Promise<T> {
   const startedAt = performance.now();
@@ -110,18 +110,18 @@ export async function waitWhileFull<T>(run: () => Promise<T>, untilMs = FULL.unt
     try {
       return await run();
     } catch (error) {
-      // drizzle wraps the driver's error.
+      // drizzle wraps the driver's error in `cause`.
       const isFull = [error, error instanceof Error && error.cause].some(
         (each) => codeOf(each) === TOO_MANY_CONNECTIONS,
       );
       if (!isFull || performance.now() - startedAt + pauseMs > untilMs) throw error;
-      // Processes that were refused together do not come back together.
+      // Randomizes the pause, so that processes that were refused together do not return together.
       await pause(pauseMs * (0.5 + Math.random() / 2));
     }
   }
 }
 
-/** The kind of pooler between this program and the server: it lends a client a connection for each session or transaction. */
+/** Kind of pooler between slotsync and the server. A pooler lends a connection for each session or transaction. */
 export type Pooling = 'none' | 'session' | 'transaction';
 
 /** Detects a pooler and its mode with two connections. Throws the driver's errors. */
@@ -133,12 +133,14 @@ export async function findPooling(address: SettingText): Promise<Pooling> {
   };
   try {
     const first = await waitWhileFull(() => ask(client));
-    // A pooler announces numbers of its own.
+    // A pooler announces process ids of its own, not the server's.
     if (first.pid === first.announced) return 'none';
     for (let attempt = 0; attempt < POOLING_ATTEMPTS; attempt++) {
-      // A pooler lends the connection that came back last: the one of this statement, unless the session keeps it.
+      // A pooler lends the connection that was returned last, unless a session keeps it. That is now this statement's
+      // connection.
       const own = await ask(client);
-      // While the other one is in a transaction, the first gets its connection back only if that is its own.
+      // While `other` is in a transaction, `client` gets the same connection again only if its session keeps the
+      // connection.
       const isShared = await inTransaction(other, async (tx) => {
         const { pid } = await tx.send(ask);
         return pid === own.pid || (await ask(client)).pid !== own.pid;
@@ -151,7 +153,6 @@ export async function findPooling(address: SettingText): Promise<Pooling> {
   }
 }
 
-/** Refuses to keep the queue behind such a pooler. */
 export function refuseTransactionPooling(): never {
   throw new UsageError(
     'STATE_DATABASE_URL goes through a pooler in transaction mode, where the queue cannot listen for jobs',

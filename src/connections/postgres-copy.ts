@@ -1,26 +1,26 @@
-// Reads the output of COPY as lines. They are decoded as latin1, so that the order of the texts is the order of their
-// bytes, which is PostgreSQL's COLLATE "C". Only keys that are used are decoded as UTF-8.
+// Reads the output of COPY as lines. Lines are decoded as latin1, so that the order of texts is the order of their
+// bytes, as in PostgreSQL's COLLATE "C". Only keys that are used are decoded as UTF-8.
 import type { Readable } from 'node:stream';
 import type postgres from 'postgres';
 import { codeOf } from '../errors/errors.js';
 import { waitWhileFull } from './postgres-connection.js';
 
 /**
- * Sends a text as a prepared statement without a name. The server refuses a second statement in it; the driver's default
- * for a text without parameters runs all of them.
+ * Options that send a text as an unnamed prepared statement. The server then refuses a second statement in the text. By
+ * default, the driver runs all statements of a text without parameters.
  */
 export const ONE_STATEMENT: postgres.UnsafeQueryOptions & { simple: false } = {
   prepare: false,
   simple: false,
 };
 
-/** Readings over clients of their own, one for each at a time. The client of a complete reading is kept for the next one. */
+/** Runs COPY statements, each on a client of its own. After a complete read, the client is kept for the next COPY. */
 export function openCopies(connect: () => postgres.Sql) {
   const idle: postgres.Sql[] = [];
   let isClosed = false;
   const end = (client: postgres.Sql) => client.end({ timeout: 0 });
   return {
-    /** Connects for the next reading. It connects itself where this fails. */
+    /** Connects in advance, before the next COPY. If this fails, the next COPY connects again. */
     prepare(): void {
       if (idle.length > 0 || isClosed) return;
       const client = connect();
@@ -28,7 +28,7 @@ export function openCopies(connect: () => postgres.Sql) {
       client.unsafe('SELECT').catch(() => undefined);
     },
 
-    /** As `copyOut`. */
+    /** Yields the lines of a COPY in blocks, as `copyOut` does. */
     async *read(statement: string): AsyncGenerator<string[]> {
       const client = idle.pop() ?? connect();
       let isComplete = false;
@@ -40,7 +40,7 @@ export function openCopies(connect: () => postgres.Sql) {
         else await end(client);
       }
     },
-    /** Readings that are under way end their clients themselves. */
+    /** Closes the idle clients. Each COPY in flight closes its own client. */
     async close(): Promise<void> {
       isClosed = true;
       await Promise.all(idle.splice(0).map(end));
@@ -49,19 +49,20 @@ export function openCopies(connect: () => postgres.Sql) {
 }
 
 /**
- * Runs `COPY … TO STDOUT` and yields the lines in blocks. Throws the error of PostgreSQL or of the connection. After a reading that is
- * abandoned, end the client with the timeout 0: the server ends the statement when its connection is closed.
+ * Runs `COPY … TO STDOUT` and yields the lines in blocks. Throws errors of PostgreSQL or of the connection. If the
+ * consumer stops early, end the client with timeout 0: the server ends the statement when its connection is closed.
  */
 export async function* copyOut(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
   const readable = await waitWhileFull(() => handOver(client.unsafe(statement, [], ONE_STATEMENT)));
   yield* readLines(readable);
-  // The driver may have paused its socket at the last block, and would not hear that the statement has ended.
+  // The driver may have paused its socket at the last block. It would then never read that the statement has ended.
   readable._read(0);
 }
 
 /**
- * When the first row already fails, the driver destroys the stream in the same turn in which it hands it over. A listener
- * added after the promise has resolved is too late, and the process ends with an uncaught error.
+ * Adds an error listener before the driver hands the stream over. If the first row fails, the driver destroys the
+ * stream in the same turn. A listener added after the promise has resolved is too late, and the uncaught error ends the
+ * process.
  */
 async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
   const handed = query as unknown as { resolve: (stream: Readable) => void } & PromiseLike<Readable>;
@@ -69,7 +70,7 @@ async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
   handed.resolve = (stream) => {
     handed.resolve = resolve; // called once more, with the result, when the query is done
     stream.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
-    // A client that is idle, because all of it has arrived, closes its connection, and then has no socket to resume.
+    // When everything has arrived, an idle client may close its connection. The driver then has no socket to resume.
     const readMore = stream._read.bind(stream);
     stream._read = (size) => {
       try {
@@ -83,7 +84,7 @@ async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
   return handed;
 }
 
-/** Yields the lines of a COPY in blocks, constant in memory. */
+/** Yields the lines of a COPY in blocks. Uses constant memory. */
 export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
   let rest = '';
   try {
@@ -101,12 +102,12 @@ export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
 
 const ESCAPES: Record<string, string> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' };
 
-/** Undoes COPY's escapes in one column; still latin1. */
+/** Reverses COPY's escapes in one column. The result is still latin1. */
 export function unescapeColumn(text: string): string {
   return text.includes('\\') ? text.replace(/\\(.)/gs, (_, char: string) => ESCAPES[char] ?? char) : text;
 }
 
-/** Escapes a column as COPY does; of what is latin1 here. */
+/** Escapes a latin1 column as COPY does. */
 export function escapeColumn(text: string): string {
   return text.replace(/[\\\b\f\n\r\t\v]/g, (char) => {
     const name = Object.keys(ESCAPES).find((key) => ESCAPES[key] === char);
@@ -114,12 +115,12 @@ export function escapeColumn(text: string): string {
   });
 }
 
-/** A text as `decodeColumn` takes it. */
+/** Returns the UTF-8 bytes of a text as latin1. `decodeColumn` is the inverse. */
 export function encodeColumn(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1');
 }
 
-/** The UTF-8 text of a column that was decoded as latin1. */
+/** Returns the UTF-8 text of a column that was decoded as latin1. */
 export function decodeColumn(latin1: string): string {
   return Buffer.from(latin1, 'latin1').toString('utf8');
 }

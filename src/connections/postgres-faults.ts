@@ -1,14 +1,14 @@
-// The meaning of a failed connection to PostgreSQL, for mirror and state alike.
+// Classifies failed connections to PostgreSQL, for the mirror and for the state.
 import { codeOf, messageOf } from '../errors/errors.js';
 import { NOT_POSTGRESQL } from './postgres-socket.js';
 
-/** SQLSTATE too_many_connections: of the server, of the database or of the role. */
+/** SQLSTATE too_many_connections. The limit may be the server's, the database's or the role's. */
 export const TOO_MANY_CONNECTIONS = '53300';
 
-/** The encoding in which every text can be stored and asked for, and keys are in the order of the program. */
+/** Encoding that a database must have. It stores every character, and keys sort as in the program. */
 export const ENCODING = 'UTF8';
 export const ENCODING_REMEDY = `Use a database that was made so: createdb -E ${ENCODING} -T template0 <name>. Then: slotsync check`;
-/** The clause that follows the name of the database. */
+/** Returns the clause that follows the database's name in an error message. */
 export const describeEncoding = (found: string) =>
   `is in ${found}: only one in ${ENCODING} has a place for every character`;
 
@@ -20,8 +20,9 @@ const REASONS: Record<string, string> = {
 };
 
 /**
- * `unreachable`: it may answer later. `refused`: it will not, until a setting or a right is changed. `said` follows the name
- * of the database in a sentence. Undefined: the failure is not the connection's.
+ * Classifies a connection failure; undefined for any other error. `unreachable`: the server may answer later.
+ * `refused`: the server refuses until a setting or a right is changed. `said` follows the name of the database in a
+ * sentence.
  */
 export function readConnectionFault(
   error: unknown,
@@ -31,9 +32,9 @@ export function readConnectionFault(
     const said = `has a certificate that is not accepted: ${messageOf(error)}; see sslmode and sslrootcert`;
     return { kind: 'refused', said };
   }
-  // Invalid authorization, no such database.
+  // SQLSTATE class 28 is invalid authorization, 3D an unknown database.
   if (/^(28|3D)/.test(code)) return { kind: 'refused', said: `refused the connection: ${messageOf(error)}` };
-  // Codes of the system and of the driver, and the classes connection exception and operator intervention.
+  // Codes of the operating system and the driver. SQLSTATE 08 is a connection exception, 57P an operator intervention.
   if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code) || code in REASONS)
     return { kind: 'unreachable', said: `cannot be reached (${code}${REASONS[code] ?? ''})` };
   return undefined;

@@ -1,28 +1,28 @@
-// The sockets of postgres.js. If a server closes a connection before it is ready, as a web server does at a PostgreSQL
-// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason.
+// Opens the sockets of postgres.js. If a server closes a connection before it is ready, as a web server at a PostgreSQL
+// address does, the driver reconnects for ever without an error. With these sockets the second attempt fails with a
+// reason.
 import { connect, isIP, Socket } from 'node:net';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import { codeOf } from '../errors/errors.js';
 import type { PostgresAddress } from './addresses.js';
 import { watchdog, type Silence } from './watchdog.js';
 
-/** `code` of the error: what answers is not PostgreSQL, or it closes the connection. */
+/** Error code: the server is not PostgreSQL, or it closes the connection without an answer. */
 export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
 
-/** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */
+/** First bytes of PostgreSQL's answers: authentication, error, notice, another version; yes and no to TLS. */
 const FIRST_BYTES = new Set(Buffer.from('RENvS'));
 
-/** The message that asks a server for TLS. */
+/** PostgreSQL's SSLRequest message, which asks the server for TLS. */
 const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 
-/** Options of the driver that name the server. */
 interface Server extends Pick<PostgresAddress, 'host' | 'port'> {
   ssl: PostgresAddress['tls'];
 }
 
 /**
- * The sockets of one client: none after the first is lost, unless it reconnects. TLS is started here: of a socket that the
- * driver encrypts nobody else sees when it is paused or ended.
+ * Creates the sockets of one client. Unless it `reconnects`, no socket is opened after the first is lost. TLS is
+ * started here, because nobody else can see when a socket that the driver encrypts is paused or ended.
  */
 export function createSockets(
   { host, port, ssl }: Server,
@@ -67,7 +67,7 @@ export function createSockets(
       watchdog.answers(server);
     };
     socket.once('error', (error) => codeOf(error) !== 'ETIMEDOUT' && answers());
-    // Emitted if the other side closes the connection, not if we do.
+    // Emitted if the server closes the connection, not if this process does.
     socket.once('end', () => {
       if (!isAnswered) hungUp = notPostgresql('it closed the connection without an answer');
       answers();
@@ -80,7 +80,7 @@ export function createSockets(
     return socket;
   }
 
-  /** Starts TLS, in the time that a connection may take. Throws the reason why the socket was closed instead. */
+  /** Starts TLS within the connect timeout. Throws the reason if the socket is closed instead. */
   async function encrypt(plain: Socket, options: ConnectionOptions): Promise<Socket> {
     const timer = setTimeout(() => plain.destroy(), connectWithinMs);
     const unlessClosed = async (socket: Socket, event: 'data' | 'secureConnect') => {
@@ -93,7 +93,7 @@ export function createSockets(
     try {
       plain.write(TLS_REQUEST);
       await unlessClosed(plain, 'data');
-      // Before the certificate is verified nothing may be written.
+      // Nothing may be written before the certificate is verified.
       const servername = isIP(host) ? undefined : host;
       const socket = connectTls({ socket: plain, servername, ...options });
       socket.on('error', () => undefined); // `errored` holds it
@@ -106,14 +106,14 @@ export function createSockets(
 
   return {
     open,
-    /** Closes what is still open. PostgreSQL notices it when it has something to send, or looks whether its client is there. */
+    /** Closes the open sockets. PostgreSQL notices this when it sends data or checks for its client. */
     destroy: (): void => opened.forEach((socket) => socket.destroy()),
   };
 }
 
 /**
- * A socket that fails as soon as the driver listens to it and has written. The driver would write nothing over its next
- * connection if this one closed before (postgres.js 3.4.9).
+ * Returns a socket that fails after the driver has listened and written. If the socket failed earlier, postgres.js
+ * 3.4.9 would write nothing over its next connection.
  */
 function failed(reason: Error): Socket {
   const socket = new Socket();
@@ -122,7 +122,7 @@ function failed(reason: Error): Socket {
   return socket;
 }
 
-/** The error of the driver. */
+/** Returns an error with the code that the driver uses for a lost connection. */
 export function connectionClosed(): Error {
   return Object.assign(new Error('the connection was closed'), { code: 'CONNECTION_CLOSED' });
 }
@@ -132,8 +132,8 @@ function connectTimedOut(): Error {
 }
 
 /**
- * A lost connection closes, without an error before it. Between the two the driver would take another statement, such as that
- * of whoever hears of the first one's failure, and never answer it (postgres.js 3.4.9).
+ * Makes a lost connection close without an error event. Between `error` and `close`, postgres.js 3.4.9 would accept
+ * another statement, for example a retry, and never answer it.
  */
 function endWithoutError(socket: Socket): void {
   const emit = socket.emit.bind(socket) as (event: string | symbol, ...values: unknown[]) => boolean;

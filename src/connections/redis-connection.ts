@@ -1,5 +1,5 @@
-// Every client of Redis is opened here, so that each is named at the server, notices a server that no longer answers,
-// follows a failover, and reads the password again when it connects.
+// Opens every client of Redis. Each client has a name at the server, detects a server that no longer answers, follows a
+// failover, and reads the password again when it connects.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
@@ -10,42 +10,42 @@ import { watchdog } from './watchdog.js';
 
 export type RedisClient = Redis | Cluster;
 
-/** Answers in the form that the queue expects, of whatever version of the protocol. */
+/** Options whose answers have the form that the queue expects, in any version of the protocol. */
 type Options = Omit<RedisOptions, 'replyMapping' | 'retryStrategy'> & { replyMapping: 'legacy' };
 
 const CONNECT_WITHIN_MS = 5_000;
 /**
- * If an answer is due and the server sends nothing for this time, the connection is closed and opened again: the server may
- * be frozen, or its host may be gone. Longer than the queue's longest blocking command, 10 s.
+ * If an answer is due and the server sends nothing for this time, the connection is closed and reopened: the server may
+ * be frozen, or its host lost. Longer than the queue's longest blocking command, 10 s.
  */
 const ANSWER_WITHIN_MS = 13_000;
-/** Limit of the first check of a server, from the name look-up to the last answer. */
+/** Timeout of the first check of a server, from the DNS lookup to the last answer. */
 const PROBE_WITHIN_MS = 10_000;
 const LOOK_AGAIN_MS = 250;
-/** The server became a replica, or is not ready yet: another connection finds the primary. */
+/** Errors of a server that became a replica or is not ready yet. A new connection finds the primary. */
 const NOT_THE_PRIMARY = /^(READONLY|UNBLOCKED|MASTERDOWN)/;
-/** The server takes no writes at present, or not from this user. BullMQ's workers would ask again without a pause. */
+/** Errors of a server that accepts no writes, or none from this user. BullMQ's workers would retry without a pause. */
 const TAKES_NO_WRITES = /^(NOREPLICAS|OOM|MISCONF|NOPERM)/;
 const RECONNECT_AND_SEND_AGAIN = 2;
 
 interface OpenOptions {
   /**
-   * Reconnections after which a command fails; null: it waits without limit, also while the server takes no writes. A
-   * Cluster's client waits.
+   * Number of reconnections after which a command fails. If null, the command waits without limit, also while the
+   * server accepts no writes. The client of a Cluster always waits.
    */
   maxRetriesPerRequest: number | null;
   /**
-   * Leaves the old primary as soon as a Sentinel announces the new one, also when the old one still answers. Costs a
-   * connection to each Sentinel.
+   * If true, the client leaves the old primary once a Sentinel announces a new primary, even if the old primary still
+   * answers. Requires a connection to each Sentinel.
    */
   leavesOldPrimary?: boolean;
-  /** Told why a command is sent again later. */
+  /** Called with the reason when a command is postponed and will be sent again. */
   onPostponed: (error: Error) => void;
 }
 
 /**
- * Opens a client, which connects at once and reconnects until `disconnect` is called. `duty` is what the server lists it by.
- * Whoever opens it listens for `error`. Throws UsageError when the address cannot be used.
+ * Opens a client that connects at once and reconnects until `disconnect` is called. `duty` becomes its name at the
+ * server. The caller must listen for `error`. Throws UsageError if the address is invalid.
  */
 export function openRedis(address: SettingText, duty: string, options: OpenOptions): RedisClient {
   const parsed = parseRedisAddress(currentText(address));
@@ -63,7 +63,7 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
   if (parsed.kind === 'cluster') return new RedisCluster(address, common);
   const client = new Redis({
     ...common,
-    // ioredis calls it as a method of the options that the next connection uses.
+    // ioredis calls this method on the options that the next connection uses.
     retryStrategy(this: RedisOptions, times: number) {
       Object.assign(this, readPasswords(address));
       return reconnectAfterMs(times);
@@ -74,7 +74,7 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
   return client;
 }
 
-/** Tells it of each connection that falls silent or is not answered. The nodes of a Cluster watch each other. */
+/** Reports silent and unanswered connections to the watchdog. Not for a Cluster, whose nodes watch each other. */
 function tellWatchdog(client: Redis, { nodes }: RedisAddress): void {
   const server = `Redis at ${nodes.map(({ host, port }) => `${host}:${port}`).join(', ')}`;
   let isAnswered = false;
@@ -91,7 +91,7 @@ function tellWatchdog(client: Redis, { nodes }: RedisAddress): void {
   });
 }
 
-/** A Cluster whose nodes are connected to with the current password. */
+/** A Cluster client that connects to each node with the current password. */
 class RedisCluster extends Cluster {
   readonly #address: SettingText;
   readonly #options: Options;
@@ -101,11 +101,11 @@ class RedisCluster extends Cluster {
     super([...nodes], { redisOptions, ...clusterOptions(), clusterRetryStrategy: reconnectAfterMs });
     this.#address = address;
     this.#options = redisOptions;
-    // Before a node's client connects.
+    // Sets the passwords before a node's client connects.
     this.on('+node', (node: Redis) => Object.assign(node.options, readPasswords(address)));
   }
 
-  /** A copy is one too: the queue makes some for its blocking commands. */
+  /** Returns another RedisCluster. The queue duplicates its client for blocking commands. */
   override duplicate(_: unknown, { redisOptions: changes }: ClusterOptions = {}): never {
     const options: Options = { ...this.#options, ...changes, replyMapping: 'legacy' };
     return new RedisCluster(this.#address, options) as never;
@@ -114,16 +114,16 @@ class RedisCluster extends Cluster {
 
 function clusterOptions() {
   return {
-    // The names as they are, for the certificates.
+    // Keeps the host names unresolved, because certificates contain names.
     dnsLookup: (name, callback) => callback(null, name),
     slotsRefreshTimeout: CONNECT_WITHIN_MS,
-    // A command is sent again for this long while a replica is promoted: 16 times.
+    // While a replica is promoted, a command is sent again 16 times at this interval.
     retryDelayOnFailover: 500,
     retryDelayOnClusterDown: 500,
   } satisfies ClusterOptions;
 }
 
-/** Options of a lasting client and of the first check of a server. */
+/** Returns the options that permanent clients and the first check of a server share. */
 function shared(parsed: RedisAddress, duty: string): Options {
   const { kind, nodes, user, password, database, sentinel, tls } = parsed;
   const [node] = nodes;
@@ -150,7 +150,7 @@ function shared(parsed: RedisAddress, duty: string): Options {
   };
 }
 
-/** The current passwords of the setting; nothing while its file cannot be read. */
+/** Returns the passwords that the setting has now, or nothing if its file cannot be read. */
 function readPasswords(address: SettingText): Pick<RedisOptions, 'password' | 'sentinelPassword'> {
   try {
     const { password, sentinel } = parseRedisAddress(currentText(address));
@@ -163,12 +163,12 @@ function readPasswords(address: SettingText): Pick<RedisOptions, 'password' | 's
   }
 }
 
-/** Doubling from 250 ms to 2 s, up to a quarter more at random. */
+/** Returns the delay before a reconnection: doubling from 250 ms to 2 s, plus up to a quarter at random. */
 function reconnectAfterMs(times: number): number {
   return Math.round(Math.min(2000, 250 * 2 ** Math.min(times - 1, 10)) * (1 + Math.random() / 4));
 }
 
-/** Deletes every key that begins with this prefix, which has a hash tag. Throws as `requireRedis` does, and UsageError. */
+/** Deletes all keys with this prefix, which has a hash tag. Throws UsageError, and the errors of `requireRedis`. */
 export async function deleteKeys(address: SettingText, prefix: string): Promise<void> {
   await requireRedis(address);
   const client = openRedis(address, 'reset', { maxRetriesPerRequest: 3, onPostponed: () => undefined });
@@ -192,12 +192,12 @@ export async function deleteKeys(address: SettingText, prefix: string): Promise<
 }
 
 /**
- * Checks that Redis can be used: it answers, is what the address says, and grants the rights. Throws SlotsyncError when it
- * does not answer within ten seconds, and UsageError when it refuses.
+ * Checks that Redis answers, is what the address says, and grants the needed rights. Throws SlotsyncError if Redis does
+ * not answer within ten seconds, and UsageError if Redis refuses.
  */
 export async function requireRedis(address: SettingText): Promise<void> {
   const parsed = parseRedisAddress(currentText(address));
-  // ioredis's own look at INFO ends in a line on the terminal when the user may not ask for it.
+  // Disables ioredis's own INFO check, which writes a line to the terminal if the user may not call INFO.
   const checks = { lazyConnect: true, enableReadyCheck: false, maxRetriesPerRequest: 0 };
   const options: Options = { ...shared(parsed, 'probe'), ...checks };
   const client =
@@ -209,7 +209,7 @@ export async function requireRedis(address: SettingText): Promise<void> {
           clusterRetryStrategy: () => null,
         })
       : new Redis({ ...options, retryStrategy: null, sentinelRetryStrategy: () => null });
-  // A connection that is refused is reported by the event, and again as one that was closed.
+  // ioredis reports a refused connection by an event, and later only as a closed connection. Keeps the event's error.
   let reported: unknown;
   const report = (error: unknown) => (reported = error);
   for (const event of ['error', 'sentinelError', 'node error']) client.on(event, report);
@@ -243,7 +243,7 @@ async function probeServer(client: RedisClient, { kind }: RedisAddress): Promise
     await client.eval(TRY_RIGHTS, 1, key);
 }
 
-/** Tries the commands of the quota, and of each kind of command of the queue one. Leaves nothing. */
+/** Lua script that tries all commands of the quota and one of each kind of the queue's commands. It leaves no key. */
 const TRY_RIGHTS = `
 redis.call('INFO', 'server')
 redis.call('TIME')
@@ -257,7 +257,7 @@ redis.call('SET', KEYS[1], 'a', 'PX', 1000)
 return redis.call('DEL', KEYS[1])
 `;
 
-/** The error of the first check as one that names the setting and the remedy. */
+/** Converts an error of the first check into an error that names the setting and the remedy. */
 function explainFault(error: unknown, { kind, database, tls }: RedisAddress): SlotsyncError {
   const text = [messageOf(error), messageOf((error as { lastNodeError?: unknown }).lastNodeError ?? '')]
     .join(' ')
@@ -313,7 +313,7 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
       `Write redis${scheme}:// instead of rediss${scheme}://, or name the port for TLS.`,
       error,
     );
-  // 21 is the first byte of an alert in TLS.
+  // A TLS alert begins with byte 21.
   const isClosed = is(/ECONNRESET|EPIPE|Connection is closed|RESP type 21 /);
   if (!isClosed && is(/Protocol error|RESP type/))
     return refusal('what answers does not speak the protocol of Redis', 'Correct host and port.', error);
@@ -330,7 +330,7 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
   });
 }
 
-/** ioredis reports Sentinels and nodes that cannot be reached as a closed connection too. */
+/** Reasons of a closed connection. ioredis also reports unreachable Sentinels and nodes as a closed connection. */
 const CLOSED = {
   server: 'the connection is closed at once',
   sentinel: 'no Sentinel answers, or the primary does not',

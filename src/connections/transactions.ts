@@ -1,18 +1,18 @@
-// When the connection of a transaction closes, postgres.js 3.4.9 still sends its ROLLBACK, or its next statement, over a socket
-// that is not there. Nobody can catch what comes of that, and the process ends (porsager/postgres#1154). So nothing of such a
-// transaction is sent, and the driver is not told that its work has ended: it has failed the transaction itself by then.
+// postgres.js 3.4.9 sends the ROLLBACK or the next statement of a transaction even after its connection has closed.
+// Nobody can catch the resulting error, and the process ends (porsager/postgres#1154). Therefore nothing more is sent,
+// and the driver never learns that the work has ended. The driver has already failed the transaction by then.
 import type postgres from 'postgres';
 import { codeOf } from '../errors/errors.js';
 import { connectionClosed } from './postgres-socket.js';
 
-/** An open transaction, or a savepoint in one. */
+/** An open transaction, or a savepoint within a transaction. */
 export interface Transaction {
-  /** Sends the statement. Throws CONNECTION_CLOSED when the connection is lost. */
+  /** Sends a statement. Throws CONNECTION_CLOSED if the connection is lost. */
   send<Result>(statement: (sql: postgres.TransactionSql) => PromiseLike<Result>): Promise<Result>;
   savepoint<Result>(work: (inner: Transaction) => Promise<Result>): Promise<Result>;
 }
 
-/** Does the work in a transaction. Throws what the work throws, and CONNECTION_CLOSED when the connection is lost. */
+/** Runs `work` in a transaction. Throws the errors of `work`, and CONNECTION_CLOSED if the connection is lost. */
 export async function inTransaction<T>(
   client: Pick<postgres.Sql, 'begin'>,
   work: (tx: Transaction) => Promise<T>,
@@ -26,7 +26,7 @@ export async function inTransaction<T>(
     fail(connectionClosed());
   };
 
-  /** The work as the driver sees it: without an end once the connection is lost. */
+  /** Runs the work that is handed to the driver. The promise never settles if the connection is lost. */
   async function endless<R>(run: () => Promise<R>): Promise<R> {
     try {
       const result = await run();

@@ -1,18 +1,18 @@
-// Closes connections that have fallen silent without being closed: a firewall has forgotten one, a proxy hangs, another server
-// answers at its address. What waits for an answer there fails, as when a server restarts, and a new connection is opened. Where
-// new connections get no answer for minutes either, the process ends: nothing is lost, and its supervisor starts it again.
+// Closes connections that fell silent without being closed, for example because a firewall forgot one or a proxy hangs.
+// Waiting statements then fail, as after a restart of the server, and a new connection is opened. If new connections
+// get no answer for minutes either, the process ends. Nothing is lost, and its supervisor starts it again.
 import type { Socket } from 'node:net';
 
 const SECOND = 1000;
 const LOOK_MS = 5 * SECOND;
-/** The other side has this time to close a connection that we have ended. */
+/** Time that the server has to close a connection that this process has ended. */
 const CLOSE_WITHIN_MS = 10 * SECOND;
-/** The process ends when new connections to a silent server have had no answer for this time either. */
+/** The process ends if new connections to a silent server get no answer for this time. */
 const GIVE_UP_MS = 5 * 60 * SECOND;
 
-/** All times in milliseconds. */
+/** Limits for watching a connection, in milliseconds. */
 export interface Silence {
-  /** Nothing arrives for this time: the connection is closed. Longer than the server may work on a statement. */
+  /** The connection is closed if nothing arrives for this time. Longer than the server may work on a statement. */
   answerWithinMs: number;
   lookMs?: number;
   closeWithinMs?: number;
@@ -20,17 +20,17 @@ export interface Silence {
 
 export type Watchdog = ReturnType<typeof createWatchdog>;
 
-/** `end` ends the process. It gets the name of the silent server, such as `PostgreSQL at db:5432`. */
+/** Creates a watchdog. `end` ends the process; its argument names the silent server, as in `PostgreSQL at db:5432`. */
 export function createWatchdog(end: (server: string) => void, giveUpMs = GIVE_UP_MS) {
-  /** Servers that fell silent, each with the time when the first new connection to it was given up. */
+  /** Servers that fell silent, each with the time when a new connection to it first got no answer. */
   const suspects = new Map<string, { unansweredSince?: number }>();
 
-  /** A connection to the server was closed because nothing arrived. */
+  /** Notes that a connection to the server was closed because nothing arrived. */
   function silent(server: string): void {
     if (!suspects.has(server)) suspects.set(server, {});
   }
 
-  /** A new connection to the server was given up before anything arrived. */
+  /** Notes that a new connection to the server was closed before anything arrived. */
   function unanswered(server: string): void {
     const suspect = suspects.get(server);
     if (!suspect) return;
@@ -38,10 +38,10 @@ export function createWatchdog(end: (server: string) => void, giveUpMs = GIVE_UP
     if (performance.now() - suspect.unansweredSince >= giveUpMs) end(server);
   }
 
-  /** Something has arrived from the server, be it a refusal. */
+  /** Notes that the server has sent something, even if only a refusal. */
   const answers = (server: string): void => void suspects.delete(server);
 
-  /** Closes the connection when nothing arrives. */
+  /** Closes the socket if nothing arrives for `answerWithinMs`. */
   function watch(
     socket: Socket,
     server: string,
@@ -54,13 +54,13 @@ export function createWatchdog(end: (server: string) => void, giveUpMs = GIVE_UP
       if (socket.destroyed) return clearInterval(timer);
       const now = performance.now();
       if (socket.writableEnded) {
-        // We have ended it: the other side has nothing to answer, only to close.
+        // This process has ended the connection. The server has nothing to answer and only needs to close it.
         endedAt ??= now;
         if (now - endedAt >= closeWithinMs) socket.destroy();
         return;
       }
       if (socket.bytesRead !== arrived) answers(server);
-      // A reader that takes its time has paused the socket.
+      // The socket is paused if its reader is slow. Then silence is not the server's fault.
       if (socket.bytesRead !== arrived || socket.isPaused()) at = now;
       arrived = socket.bytesRead;
       if (now - at < answerWithinMs) return;
@@ -73,14 +73,12 @@ export function createWatchdog(end: (server: string) => void, giveUpMs = GIVE_UP
   return { silent, unanswered, answers, watch };
 }
 
-/** Says why the process ends. */
 let sayGivenUp: (server: string) => void = () => undefined;
 
-/** The watchdog of this process. */
 export const watchdog = createWatchdog((server) => {
   sayGivenUp(server);
   process.exit(1);
 });
 
-/** `say` is called before the watchdog ends the process. */
+/** Registers `say`, which is called with the silent server's name before the watchdog ends the process. */
 export const beforeGivingUp = (say: (server: string) => void): void => void (sayGivenUp = say);
