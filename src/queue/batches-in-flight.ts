@@ -1,31 +1,31 @@
-// Computes the number of batches a process works at once: its share of what the quota needs. Beside the batches whose requests are under
-// way, others are claimed, read, rendered and settled, so that each slot of the quota finds a request that is ready. How many
-// that takes is learned from how long batches wait for their slots: far from the databases it takes more. More only wait longer than
-// their readings are good for, in one process or in all of them together.
+// Computes how many batches a process works at once: its share of the batches that keep the quota busy. While some
+// batches send requests, others are claimed, read, rendered and settled, so that each slot finds a ready request. The
+// number adapts to how long batches wait for slots: the slower the databases answer, the more batches are needed. With
+// too many batches, their rows grow too old before they get a slot.
 
-/** Batches of one request. Those of several fill as many slots with fewer, and what was read for their last request is younger. */
+/** Fewest batches in flight if a batch is one request. Batches of several requests fill as many slots with fewer. */
 export const FEWEST_IN_FLIGHT = 12;
 const FEWEST_OF_SEVERAL = 4;
 const MOST_IN_FLIGHT = 48;
-/** Records of all batches in flight, for the sake of memory. */
+/** Maximum number of records in all batches in flight, to bound memory. */
 const MOST_KEYS = 24_000;
-/** Batches that waited less for their slots were waited for. */
+/** If batches wait less than this for their slots, slots have waited for batches: more batches are needed. */
 const TOO_FEW_BELOW_MS = 300;
-/** Beyond it, more of them only let readings grow old: one is good for 10 s. */
+/** If batches wait longer than this for their slots, there are too many: rows are too old 10 s after reading. */
 const TOO_MANY_ABOVE_MS = 1500;
-/** The longest rest of a process after a batch: so soon all of them send again when the quota is free. */
+/** Longest pause of a process after a batch. All processes send again within this time when the quota is free. */
 const MOST_REST_MS = 2000;
 
-/** The share of one process, at least one batch. */
+/** Returns the share of one process, at least one batch. */
 const shareOf = (batches: number, processes: number) => Math.ceil(batches / processes);
 
-/** The number to begin with. `requests`: of a batch at most, each of which fills a slot; `processes`: those that send. */
+/** Returns the initial number of batches. `requests` is the maximum per batch, `processes` counts those that send. */
 export const fewestInFlight = ({ requests, processes }: { requests: number; processes: number }) =>
   shareOf(requests > 1 ? FEWEST_OF_SEVERAL : FEWEST_IN_FLIGHT, processes);
 
 /**
- * The number after a batch of `keys` keys has ended. `waitMs`: how long batches have waited lately for their slots. `restMs`: the time to
- * take no other batch in its place, where more processes than the quota needs have one each.
+ * Returns the number of batches after a batch of `keys` keys has ended. `waitMs` is how long batches waited recently
+ * for their slots. `restMs` is a pause before the next batch, for when each of too many processes has only one batch.
  */
 export function nextInFlight(
   now: number,
@@ -42,7 +42,7 @@ export function nextInFlight(
 
 export type BatchesInFlight = ReturnType<typeof createBatchesInFlight>;
 
-/** The number of one process. `most`: an upper limit that somebody has set. */
+/** Adapts the number of batches in flight of one process. `most` is a configured upper limit. */
 export function createBatchesInFlight(of: {
   most: number;
   requests: number;
@@ -60,7 +60,7 @@ export function createBatchesInFlight(of: {
     restMs: () => restMs,
     onChange: (changed: (inFlight: number) => void) => void (listener = changed),
 
-    /** Processes that are started together see each other only after they have begun. */
+    /** Computes the initial number again, because processes that start together see each other only later. */
     processesSeen(): void {
       if (hasEnded || now === begin()) return;
       now = begin();

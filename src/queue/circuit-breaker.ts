@@ -1,5 +1,5 @@
-// Circuit breaker: after several systemic failures in a row this process stops sending, probes at widening gaps, and
-// resumes after a successful probe. Wrong credentials cost a dozen requests, not one for every batch.
+// Circuit breaker: after several systemic failures in a row, this process stops sending, probes at growing intervals,
+// and resumes after a successful probe. Wrong credentials then cost a dozen requests, not one for every batch.
 import { errorEntry } from '../errors/error-catalogue.js';
 import { codeOf, messageOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
@@ -7,14 +7,14 @@ import type { Logger } from '../process/logger.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
-/** Systemic failures in a row that open it. */
+/** Number of systemic failures in a row that open the circuit breaker. */
 const THRESHOLD = 5;
 const FIRST_GAP_MS = 5 * SECOND;
 const LONGEST_GAP_MS = 5 * MINUTE;
 
 interface CircuitBreakerOptions {
   log: Logger;
-  /** Ends the probing. */
+  /** Aborted to end the probing. */
   signal: AbortSignal;
   /** Resolves when sending can succeed again. */
   probe: (signal: AbortSignal) => Promise<unknown>;
@@ -30,13 +30,13 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   let isOpen = false;
   let gapMs = FIRST_GAP_MS;
   let successes = 0;
-  /** By job: the successes there had been when it last failed with a cause that is to be compared. */
+  /** Number of successes, by job, at its last `compare` failure. If others succeed since, the job is at fault. */
   const comparedAt = new Map<string, number>();
-  /** The failure of one request ends every batch that was in it: it is counted once. */
+  /** Errors that are counted already. The failure of one request fails every batch in it, but counts once. */
   const counted = new WeakSet<object>();
-  /** Since the last success. */
+  /** True if the open circuit breaker was logged as an error since the last success. */
   let isReported = false;
-  /** The first failure of the service since the last success. It opens nothing yet. */
+  /** First failure of the service since the last success. It alone does not stop sending. */
   let failing: { since: Date; code: string; message: string } | undefined;
 
   function open(cause: unknown): void {
@@ -77,7 +77,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
     isOpen: () => isOpen,
     failing: () => failing ?? null,
 
-    /** A batch was applied. */
+    /** Resets all failures, because a batch was applied. */
     succeeded(job: string): void {
       comparedAt.delete(job);
       successes++;
@@ -87,7 +87,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
       failing = undefined;
     },
 
-    /** Counts a failure. Returns whether the job should wait without using up an attempt. */
+    /** Counts a failure. Returns true if the job should wait without using up an attempt. */
     failed(error: unknown, job: string): boolean {
       const code = codeOf(error);
       const { systemic } = errorEntry(code);

@@ -1,13 +1,13 @@
-// BullMQ dates delays, and on PostgreSQL locks, by the clock of the process that sets them. Set by a wrong clock, a job would
-// wait until that clock's time, and a job of a killed process would stay locked until then. The sweep finds such dates by
-// the time of the state, and corrects them.
+// BullMQ sets delays, and on PostgreSQL also locks, by the clock of the process. If that clock is wrong, a job waits
+// until the wrong time, and a job of a killed process stays locked until then. The sweep finds such times by the
+// state's clock and corrects them.
 import type { Queue } from 'bullmq';
 import { anyOf, query, readClock, type Queries } from '../state/database.js';
 
-/** Longer than any delay of a retry, and than any lock. */
+/** Limit that is longer than any retry delay and any lock. */
 const LONGEST_MS = 2 * 60 * 1000;
 
-/** Lets the delayed jobs of a queue go when one is due later than any delay can be, or was due that long ago. */
+/** Promotes the delayed jobs of a queue if a job is due later than any delay can be, or has been due for that long. */
 export async function releaseMisdated(queue: Queue, db: Queries): Promise<void> {
   const delayed = await queue.getDelayedCount();
   if (delayed === 0) return;
@@ -18,8 +18,8 @@ export async function releaseMisdated(queue: Queue, db: Queries): Promise<void> 
 }
 
 /**
- * The same for queues in PostgreSQL, in one statement. It also shortens what lasts longer than a lock can: locks, and the time
- * until ended ones are looked for.
+ * Corrects queues in PostgreSQL. Promotes misdated jobs, as `releaseMisdated` does. Also shortens locks, and the time
+ * until BullMQ's next check for stalled jobs, if they are longer than a lock can be.
  */
 export async function correctInPostgres(queues: readonly Queue[], db: Queries): Promise<void> {
   const names = anyOf(queues.map(({ name }) => name));

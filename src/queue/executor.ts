@@ -1,5 +1,6 @@
-// Executes a run and a batch, whoever hands them over: a job (job-workers.ts) or a run that this process works itself (own-runs.ts).
-// The one place where a failure becomes an action: the attempt fails, is put off, goes back, or is the last one.
+// Executes a run or a batch that a job hands over (job-workers.ts), or that this process works itself (own-runs.ts).
+// Only here does a failure become an action: the attempt counts as failed, is deferred, returns to the queue, or was
+// the last.
 import { codeOf, dispositionOf, messageWithDetail } from '../errors/errors.js';
 import { logUnexpected, type Logger } from '../process/logger.js';
 import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
@@ -21,38 +22,38 @@ import { retryDelayMs } from '../time/retry-delay.js';
 import type { CircuitBreaker } from './circuit-breaker.js';
 import { ATTEMPTS, type BatchJob } from './jobs.js';
 
-/** An attempt at a run or at a batch, as whoever hands it over sees it. */
+/** An attempt at a run or a batch. The caller implements the methods: for a job, or for work without a job. */
 export interface Attempt {
-  /** For the circuit breaker. */
+  /** Name of the work, by which the circuit breaker tells jobs apart. */
   name: string;
-  /** Failed attempts before this one. */
+  /** Number of failed attempts before this attempt. */
   attemptsMade: number;
-  /** Attempts in all; ATTEMPTS unless given. */
+  /** Maximum number of attempts. The default is ATTEMPTS. */
   attempts?: number | undefined;
-  /** The run has few batches, so a batch that ends looks at once whether the run takes its next step. */
+  /** True if the run has few batches. Then each batch that ends checks at once whether the run takes its next step. */
   hasFewBatches?: boolean;
-  /** Keeps what the failed attempts have shown, for the next attempt in whichever process. */
+  /** Stores the findings of failed attempts for the next attempt, which another process may make. */
   note(earlier: EarlierFailures): Promise<void>;
-  /** Leaves the rest to another attempt after this time; with an error, this attempt has failed and counts. */
+  /** Leaves the rest to another attempt after this time. If an error is passed, this attempt counts as failed. */
   again(afterMs: number, error?: unknown): Promise<void>;
-  /** Gets the batches of the run that are to be worked next, and the span in which the run was planned. */
+  /** Called with the run's batches that are to be worked next, and the span in which the run was planned. */
   goOn(next: QueuedBatch[], traced: Pick<BatchJob, 'traceparent'>): Promise<void>;
 }
 
-/** A run that this process has started, or has taken from the inbox as its planner: it need not be read. */
+/** A run that this process has started or has claimed from the inbox as its planner. It need not be read again. */
 export type OwnRun = { run: Run } | { taken: TakenRun };
 
 export interface ExecutorOptions extends ApplyDeps {
-  /** Whether a run, or a batch of it, belongs to the configuration of this process. */
+  /** Returns true if a run or batch belongs to the configuration of this process. */
   isOwn: (of: Pick<Run, 'configuration'>) => boolean;
   breaker: CircuitBreaker;
-  /** Interrupts the work in flight. */
+  /** Aborted to interrupt the work in flight. */
   aborting: AbortSignal;
-  /** The streams as a run needs them; as they are declared unless given. */
+  /** Returns the streams for a run. By default, these are the declared streams. */
   streamsOf?: ((runId: number) => Promise<ApplyDeps['streams']>) | undefined;
-  /** Called after each batch of another lane than that of changes. */
+  /** Called after each applied batch, except batches of the incremental lane. */
   onApplied: (batch: Batch) => void;
-  /** Credentials that are refused while a run is planned are waited for. Otherwise they end the run. */
+  /** If true, planning waits while the service refuses the credentials. Otherwise the run fails. */
   waitForCredentials?: boolean;
 }
 
@@ -63,13 +64,13 @@ export function createExecutor(options: ExecutorOptions) {
   const { streamsOf = async () => options.streams } = options;
   const nameCheck = createNameCheck(options.destination);
   const recognizer = createRecognizer(options);
-  // Starts recognizing both databases; callers that need the result await it. It must run after this process has registered,
-  // because a restore of the state is reported only to registered processes.
+  // Starts recognizing both databases; callers that need the result await it. This must run after the process was
+  // registered, because only registered processes notice a restore of the state.
   recognizer.both().catch(() => undefined);
   const requests = openLines(options);
   const refusals = createRefusals();
 
-  /** Lets the run of a batch that has ended take its next step. */
+  /** Lets a run take its next step after one of its batches has ended. */
   async function advance({ runId, lane }: Batch, attempt: Attempt, traceparent?: string): Promise<void> {
     const hasFewBatches = attempt.hasFewBatches === true || lane === 'incremental';
     await attempt.goOn(await advanceRun(state.db, runId, { hasFewBatches }), tracedBy(traceparent));
@@ -105,12 +106,12 @@ export function createExecutor(options: ExecutorOptions) {
   }
 
   return {
-    /** Recognizes the state; to be awaited before the queue is worked. */
+    /** Recognizes the state database. Await this before the queue is worked. */
     recognizeState: recognizer.state,
-    /** How long batches have waited lately for their slots, in milliseconds. */
+    /** Returns how long batches have recently waited for their slots, in milliseconds. */
     waitMs: requests.waitMs,
 
-    /** Plans a run. `token`: of the planner. `own`: what is known of the run already. */
+    /** Plans a run. `token` identifies the planner. `own` contains the run if this process already knows it. */
     async plan(runId: number, token: string, attempt: Attempt, own?: OwnRun): Promise<void> {
       const child = log.child({ runId });
       try {
@@ -129,7 +130,7 @@ export function createExecutor(options: ExecutorOptions) {
       }
     },
 
-    /** Applies a batch, and lets its run take its next step. */
+    /** Applies a batch, and lets its run take the next step. */
     async apply({ batchId, traceparent, earlier = NO_FAILURES }: BatchJob, attempt: Attempt): Promise<void> {
       let child = log.child({ batch: batchId });
       let batch: Batch | undefined;
@@ -180,27 +181,27 @@ const tracedBy = (traceparent: string | undefined) => (traceparent === undefined
 const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
 
 const SECOND = 1000;
-/** How long a batch waits while another batch writes its records, or while no batch can succeed. */
+/** Delay of a batch while another batch writes the same records, or while no batch can succeed. */
 const DEFER_MS = 5 * SECOND;
-/** The same in the incremental lane, where latency counts; the other batch takes one or two requests. */
+/** Delay of a batch in the incremental lane, where latency counts. The other batch takes one or two requests. */
 const DEFER_INCREMENTAL_MS = 250;
 
 export interface FailedAttempt extends Pick<Attempt, 'attemptsMade' | 'attempts'> {
   error: unknown;
   lane?: string | undefined;
-  /** The process is stopping and interrupted the attempt. */
+  /** True if the process is stopping and has interrupted the attempt. */
   isInterrupted?: boolean;
-  /** The circuit breaker's answer: the cause is outside the batch, so waiting uses up no attempt. */
+  /** True if the circuit breaker finds the cause outside the batch. Waiting then uses up no attempt. */
   mustWait?: boolean;
 }
 
 /**
- * `retry` uses up an attempt; `defer` and `return` (to the queue, for another process) do not. `fail`: no attempt is left, or
- * none would succeed.
+ * Action after a failed attempt. `retry` uses up an attempt; `defer` and `return` (to the queue, for another process)
+ * do not. `fail`: no attempt is left, or no attempt would succeed.
  */
 type RetryDecision = { action: 'retry' | 'defer' | 'return'; afterMs: number } | { action: 'fail' };
 
-/** Decides what follows a failed attempt, and when. */
+/** Decides which action follows a failed attempt, and after which delay. */
 export function decideRetry(failed: FailedAttempt, random: () => number = Math.random): RetryDecision {
   const { error, attemptsMade, lane, isInterrupted, mustWait, attempts = ATTEMPTS } = failed;
   if (isInterrupted) return { action: 'return', afterMs: 0 };

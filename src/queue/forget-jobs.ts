@@ -1,4 +1,4 @@
-// Jobs of other programs that name a key which is to be forgotten: those that could not be read are kept for a month.
+// Removes a forgotten key from jobs of other programs. Such jobs may be old: invalid jobs are kept for a month.
 import type { Job } from 'bullmq';
 import type { Logger } from '../process/logger.js';
 import { patternOf } from '../state/records/forget-key.js';
@@ -15,7 +15,7 @@ const TO_BE_WORKED = ['waiting', 'prioritized', 'delayed'] as const;
 const ENDED = ['failed', 'completed'] as const;
 const JOBS_AT_ONCE = 500;
 
-/** Removes the jobs that name the key, or takes it out of those that name others too. Returns how many there were. */
+/** Removes jobs that name the key, or the key from jobs that name other keys too. Returns the number of jobs. */
 export async function forgetJobs(
   { store, stateId, streams, log }: { store: QueueStore; stateId: string; streams: Streams; log: Logger },
   key: RecordKey,
@@ -28,7 +28,7 @@ export async function forgetJobs(
       for (let at = 0; ; at += JOBS_AT_ONCE) {
         const jobs = (await queue.getJobs([state], at, at + JOBS_AT_ONCE - 1, true)) as (Job | undefined)[];
         const named = jobs.filter((job) => job !== undefined).filter((job) => isAbout(job, key));
-        // 'R-1' is named as a word by a change of 'R-1-b', which is still to be worked.
+        // The text 'R-1' also occurs in a job for the key 'R-1-b'. Such a job is kept while it is to be worked.
         for (const job of named) if (isEnded(state) || !isOfOthers(job.data, key, streams)) found.push(job);
         if (jobs.length < JOBS_AT_ONCE) break;
       }
@@ -37,7 +37,7 @@ export async function forgetJobs(
       if (rest) await job.updateData(rest);
       else await job.remove();
     }
-    // Other programs choose the ids of their jobs.
+    // The log of events contains job ids. Other programs choose these ids, so an id may contain the key.
     if (found.length > 0) await clearEvents(store, queue);
     return found.length;
   } finally {
@@ -48,13 +48,13 @@ export async function forgetJobs(
 
 const isEnded = (state: string) => ENDED.some((ended) => ended === state);
 
-/** Whether a job can be read, and has other keys alone. */
+/** Returns true if the job is valid and names only other keys. */
 function isOfOthers(data: unknown, { stream, localKey }: RecordKey, streams: Streams): boolean {
   const read = readChangeJob(data, streams);
   return typeof read === 'object' && (read.stream !== stream || !read.keys.includes(localKey));
 }
 
-/** A job of another stream may have the same key for another record. */
+/** Returns true if the job contains the key. In a job of another stream, the same key means another record. */
 function isAbout({ id = '', name, data }: Job, { stream, localKey }: RecordKey): boolean {
   const named = (data as { stream?: unknown } | null)?.stream;
   if (typeof named === 'string' && named !== stream) return false;
@@ -70,7 +70,7 @@ function names(value: unknown, localKey: string): boolean {
   return typeof value === 'object' && value !== null && names(Object.entries(value).flat(), localKey);
 }
 
-/** The data of a job that can be read, without the key; undefined: nothing is left of it. */
+/** Returns the data of a valid job without the key, or undefined if no key is left or the job is invalid. */
 function withoutKey(data: unknown, { stream, localKey }: RecordKey, streams: Streams): object | undefined {
   if (typeof readChangeJob(data, streams) === 'string') return undefined;
   const { keys = [] } = data as { keys?: readonly unknown[] };

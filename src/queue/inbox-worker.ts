@@ -1,5 +1,5 @@
-// Incremental sync: starts a run over whatever is in the inbox, and polls the streams that have a cursor. PostgreSQL's
-// NOTIFY is a hint, since a notification may be lost; polling the inbox every two seconds is authoritative.
+// Incremental sync: starts runs for the changes in the inbox, and polls the streams that have a cursor. PostgreSQL's
+// NOTIFY is a hint, since a notification may be lost. Polling the inbox every two seconds is authoritative.
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
@@ -20,17 +20,17 @@ type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'>
   Pick<ParsedConfig, 'polling'> & {
     bullmq: Bullmq;
     producer: Producer;
-    /** Work runs over few changes, when they have room. */
+    /** Workers that take runs of few changes while they have room. */
     workers: Pick<Workers, 'hasRoom' | 'newPlanner' | 'startFew'>;
   };
 
 const SECOND = 1000;
 const INBOX_EVERY_MS = 2 * SECOND;
-/** Until the next attempt while another process takes from the inbox, which is a matter of milliseconds, or until it is seen to be gone. */
+/** Retry delay while another process takes from the inbox. That takes milliseconds, unless that process is gone. */
 const BUSY_MS = { first: 50, most: SECOND };
-/** Until the next attempt while another process polls, which is a matter of seconds. */
+/** Retry delay while another process polls the stream, which takes seconds. */
 const POLL_BUSY_MS = SECOND;
-/** Until a poll that stopped before the end of its stream continues. */
+/** Delay before a poll continues that stopped before the end of its stream. */
 const CONTINUE_POLL_MS = 5 * SECOND;
 
 export function createInboxWorker(options: InboxWorkerOptions) {
@@ -53,12 +53,13 @@ export function createInboxWorker(options: InboxWorkerOptions) {
     if (taken === 'busy') return (busyMs = Math.min(2 * busyMs, BUSY_MS.most));
     busyMs = BUSY_MS.first / 2;
     const isFull = first === 'newest' || (taken !== 'nothing' && taken.isFull);
-    // A change that was made after very many others does not wait until all of those were taken.
+    // Alternates between the oldest and the newest changes, so that a new change need not wait for very many older
+    // changes.
     first = isFull && first === 'oldest' ? 'newest' : 'oldest';
     if (taken === 'nothing') return isFull ? 0 : undefined;
-    // They may have stopped meanwhile: nobody would wait for them, and the run for the next sweep.
+    // The workers may have stopped meanwhile. The run would then be left until the next sweep.
     if (taken.planner !== null && workers.hasRoom()) workers.startFew(taken);
-    // A run that cannot be queued is a row all the same, and is queued from there.
+    // If queueing fails, a sweep later queues the run from its row.
     else await producer.enqueueRun(taken.runId, taken.lane);
     return isFull ? 0 : undefined;
   }

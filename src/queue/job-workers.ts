@@ -1,4 +1,4 @@
-// BullMQ's workers of this process, which hand the jobs of runs and batches to the executor.
+// Opens the BullMQ workers of this process, which hand the jobs of runs and batches to the executor.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
@@ -16,17 +16,17 @@ interface JobWorkersOptions {
   inFlight: BatchesInFlight;
   log: Logger;
   enqueueBatches: Producer['enqueueBatches'];
-  /** This process does the work of the job without it. */
+  /** Returns true if this process already does the work of this job without the job. */
   isInHand: (jobId: string) => boolean;
-  /** Nothing more is taken. */
+  /** Aborted when the process takes no more jobs. */
   stopping: AbortSignal;
-  /** A worker ended. Undefined: without a failure, as a pause ends it too. */
+  /** Called when a worker has ended. `failure` is undefined if there was no error, as after a pause. */
   onEnded: (failure: unknown) => void;
 }
 
-/** So that an incremental run need not wait until a nightly run is planned. */
+/** Number of runs that are planned at once, so that an incremental run need not wait for the plan of a nightly run. */
 const PLANS_AT_ONCE = 4;
-/** Batches of incremental runs in flight at once, beside the others. */
+/** Maximum number of incremental batches in flight, in addition to other batches. */
 export const INCREMENTAL_AT_ONCE = 4;
 
 const SETTINGS = {
@@ -36,7 +36,7 @@ const SETTINGS = {
 
 export type JobWorkers = ReturnType<typeof openJobWorkers>;
 
-/** Opens the workers. They take jobs when they are begun. */
+/** Opens the workers. They take no jobs until `begin` is called. */
 export function openJobWorkers({ worker, putOff }: Bullmq, options: JobWorkersOptions) {
   const { executor, inFlight, log, enqueueBatches, isInHand, stopping, onEnded } = options;
   let hasBegun = false;
@@ -79,7 +79,7 @@ export function openJobWorkers({ worker, putOff }: Bullmq, options: JobWorkersOp
   return {
     waitUntilReady: () => Promise.all(all.map((one) => one.waitUntilReady())),
 
-    /** Begins to take jobs. `isPaused`: only when they are resumed. */
+    /** Begins to take jobs. If `isPaused`, the workers take no jobs until `resume` is called. */
     begin({ isPaused }: { isPaused: boolean }): void {
       hasBegun = true;
       if (isPaused) return;
@@ -90,7 +90,7 @@ export function openJobWorkers({ worker, putOff }: Bullmq, options: JobWorkersOp
           .then(onEnded);
     },
 
-    /** A worker that is paused before it has begun would end. */
+    /** Pauses workers that have begun. Pausing a worker that has not begun would end it. */
     pause(): void {
       const onError = (error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed');
       if (hasBegun) for (const one of all) void one.pause().catch(onError);
@@ -100,12 +100,12 @@ export function openJobWorkers({ worker, putOff }: Bullmq, options: JobWorkersOp
       if (hasBegun) for (const one of all) void one.resume();
     },
 
-    /** Resolves when the jobs in flight have ended. */
+    /** Closes the workers when the jobs in flight have ended. */
     close: () => Promise.all(all.map((one) => one.close())),
   };
 }
 
-/** The queue keeps the message and the stack of what a job threw: it gets the code and nothing else. */
+/** Error that contains only a code, because BullMQ stores the message and the stack of an error that a job throws. */
 class RetryError extends Error {
   readonly afterMs: number;
 

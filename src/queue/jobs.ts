@@ -1,11 +1,12 @@
-// The queues and the kinds of job. Our own jobs carry numbers and nothing else: one names a row of the state, so an old
-// job cannot write old values and no personal data lies in the queue. Where runs are traced, the trace's id is added. Jobs of other programs: receive-changes.ts.
+// Defines the queues and the kinds of jobs. A job of slotsync carries only the number of a row in the state, so that an
+// old job cannot write old values and the queue holds no personal data. If runs are traced, a job also carries the
+// trace's id. Jobs of other programs are described in receive-changes.ts.
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
 import type { EarlierFailures } from '../sync/apply/narrow-failures.js';
 import type { SettingText } from '../config/setting-text.js';
 
-/** Attempts that a batch has; out of attempts, its records wait for the next run. About three minutes with the delays between them. */
+/** Attempts at a batch, about three minutes with the delays. After the last, the records wait for the next run. */
 export const ATTEMPTS = 9;
 
 export const QUEUES = {
@@ -14,11 +15,11 @@ export const QUEUES = {
   /** Batches to be applied. */
   batches: 'slotsync-batches',
   /**
-   * Batches of incremental runs. Priority only orders the jobs that wait for a free worker slot; a backfill occupies all
-   * of them, each for a second or more. So incremental batches have a queue and worker slots of their own.
+   * Batches of incremental runs. A priority only orders the jobs that wait for a free worker slot, and a backfill
+   * occupies all slots, each for a second or more. So incremental batches have a queue and worker slots of their own.
    */
   incrementalBatches: 'slotsync-batches-incremental',
-  /** Keys that may differ now, added by other programs: docs/incremental-sync.md. */
+  /** Keys whose rows may differ now, added by other programs: docs/incremental-sync.md. */
   changes: 'slotsync-changes',
 } as const;
 export type QueueName = (typeof QUEUES)[keyof typeof QUEUES];
@@ -28,21 +29,21 @@ export interface RunJob {
 }
 export interface BatchJob {
   batchId: number;
-  /** The span in which its run was planned. */
+  /** Trace context of the span in which the batch's run was planned. */
   traceparent?: string;
-  /** Findings of its attempts so far; the next one may be another process's. */
+  /** Failures in earlier attempts at the batch. Another process may make the next attempt. */
   earlier?: EarlierFailures;
 }
 
 export const JOB_OPTIONS: JobsOptions = {
   attempts: ATTEMPTS,
   backoff: { type: 'custom' },
-  // The row records what happened. A job that is kept would also block its id.
+  // The row in the state records what happened. A kept job would also block its id.
   removeOnComplete: true,
   removeOnFail: true,
 };
 
-/** Better lanes first. Never 0: BullMQ takes such a job before all others. */
+/** Returns BullMQ's priority of a lane; better lanes come first. Never 0: BullMQ takes such jobs before all others. */
 export function priorityOf(lane: string): number {
   const at = LANES.findIndex((known) => known === lane);
   return at < 0 ? LANES.length : at + 1;
@@ -53,13 +54,13 @@ export const batchJobId = (batchId: number) => `batch-${batchId}`;
 
 export type QueueStore = { redisUrl: SettingText } | { postgresUrl: SettingText };
 
-/** The schema BullMQ keeps its tables in, beside ours. */
+/** Schema of BullMQ's tables, next to the schema of the state. */
 export const QUEUE_SCHEMA = 'slotsync_queue';
 
-/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
+/** Returns a key prefix, so that states on one Redis do not mix. A Cluster keeps keys with one `{…}` together. */
 export const queuePrefix = (stateId: string) => `{slotsync:${stateId}}`;
 
-/** The address at which another program adds jobs: BullMQ's prefix on Redis, or the schema of its tables. */
+/** Returns where other programs add jobs: the queue's prefix on Redis, or the schema of BullMQ's tables. */
 export function queueAddress(store: QueueStore, name: QueueName, stateId: string) {
   return 'redisUrl' in store
     ? { name, store: 'redis', prefix: queuePrefix(stateId) }

@@ -1,13 +1,13 @@
-// BullMQ's tables in PostgreSQL. Its migrations are changed in two ways, because they need rights that a role need not have, and locks
-// that any role can take: statements are left out, and its functions lock rows. test/integration/locks.test.ts and roles.test.ts fail
-// when a version of BullMQ migrates otherwise.
+// Migrates BullMQ's tables in PostgreSQL. Two things differ from BullMQ's own migrations. Statements that need further
+// rights are left out, and functions lock rows instead of advisory locks, which any role can take.
+// test/integration/locks.test.ts and roles.test.ts fail if a version of BullMQ migrates otherwise.
 import { runMigrations } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
 import type { SettingText } from '../config/setting-text.js';
 import { QUEUE_SCHEMA, type QueueStore } from './jobs.js';
 
-/** Brings the queue's own tables up to date, where it has any. The caller has the lock of migrations. */
+/** Migrates the queue's tables if the queue is in PostgreSQL. The caller holds the lock of migrations. */
 export async function migrateQueue(store: QueueStore): Promise<void> {
   if (!('postgresUrl' in store)) return;
   await withQueueClient(store, async (client) => {
@@ -15,8 +15,8 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
       'SELECT to_regnamespace($1) IS NOT NULL AS exists',
       [QUEUE_SCHEMA],
     );
-    // Statements of BullMQ's that are left out: one needs the right to create schemas also where the schema exists, and any role
-    // that may connect can take the lock of the other.
+    // Skips two statements of BullMQ. One needs the right to create schemas even if the schema exists. The other takes
+    // an advisory lock, which any role that may connect could hold.
     const isSkipped = (text: string) =>
       (rows[0]?.exists && text.startsWith('CREATE SCHEMA IF NOT EXISTS')) ||
       text.startsWith('SELECT pg_advisory_xact_lock');
@@ -28,15 +28,15 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
 }
 
 /**
- * A single key is the hash of a text, which may name a job or what another program deduplicates by: a row for each would grow
- * without end. So 65536 keys that follow each other share a row. Their order stays, by which BullMQ takes several.
+ * Row of a lock, shared by 65536 consecutive keys. A key is the hash of a text, for example of a job's id, so that a
+ * row for each key would grow without end. The order of keys is preserved, because BullMQ locks several keys in order.
  */
 const GROUP_OF_KEY = 'key >> 16';
 
 /**
- * Lets BullMQ's functions lock rows of a table in the queue's own schema. They lock by advisory locks, which any role that may
- * connect can take: it could hold up every job. Those that only try a lock keep it: nothing waits for them. It may be run again,
- * after BullMQ's own migrations.
+ * Makes BullMQ's functions lock rows of a table in the queue's own schema. BullMQ uses advisory locks, with which any
+ * role that may connect could block every job. Functions that only try a lock keep it, because nothing waits for them.
+ * The SQL is idempotent and runs after BullMQ's migrations.
  */
 const OWN_LOCKS = `
   CREATE TABLE IF NOT EXISTS ${QUEUE_SCHEMA}.lock_key (key bigint PRIMARY KEY);
@@ -55,7 +55,7 @@ const OWN_LOCKS = `
     END LOOP;
   END $do$;`;
 
-/** Until the end of the transaction, as BullMQ's are. Who uses a key for the first time has it alone, whichever lock it is. */
+/** Returns SQL for a lock that lasts until the transaction ends. The first lock of a new key is always exclusive. */
 function lockFunction(
   name: string,
   parameters: string,
@@ -71,10 +71,10 @@ function lockFunction(
   END $lock$;`;
 }
 
-/** An answer of PostgreSQL may take this long: an index of a large queue is built. */
+/** Answer timeout of a migration, which may build an index of a large queue. */
 const ANSWER_MS = 10 * 60_000;
 
-/** Runs `work` with a connection of its own to the queue's tables. */
+/** Runs `work` with a separate connection to the queue's tables. */
 export async function withQueueClient(
   { postgresUrl }: { postgresUrl: SettingText },
   work: (client: pg.Client) => Promise<unknown>,

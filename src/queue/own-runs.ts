@@ -1,5 +1,5 @@
-// Works runs of this process without jobs, as long as they have few batches: it plans such a run and applies its batches itself. The queue
-// gets what fails, what is more, and what is left when sending stops.
+// Works runs without jobs while they have few batches: this process plans the run and applies its batches itself. The
+// queue gets what fails, the batches of larger runs, and what is left when sending stops.
 import { codeOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import type { QueuedBatch } from '../state/runs/batches.js';
@@ -12,22 +12,22 @@ interface OwnRunsOptions extends Pick<Producer, 'enqueueRun' | 'enqueueBatches'>
   executor: Executor;
   processId: string | undefined;
   log: Logger;
-  /** More batches of a run go to the queue. */
+  /** Maximum number of batches that are worked without jobs. If a run has more, its batches go to the queue. */
   mostBatches: number;
   isSending: () => boolean;
 }
 
-/** How a job is queued of which this process has made an attempt. */
+/** Options for queueing a job after this process has already made an attempt. */
 type Queueing = Parameters<Producer['enqueueRun']>[2];
 
 export function createOwnRuns(options: OwnRunsOptions) {
   const { executor, enqueueRun, enqueueBatches, mostBatches, isSending, log } = options;
   const worked = new Set<Promise<void>>();
-  /** Ids of the jobs that a sweep would make of what is worked here. */
+  /** Ids of the jobs that a sweep would create for the runs and batches that this process works now. */
   const inHand = new Set<string>();
   const newPlanner = () => plannerOf(options.processId);
 
-  /** Does the work of a job that a sweep may have made meanwhile. */
+  /** Runs `work` and keeps its job id in `inHand`, because a sweep may queue the same work as a job meanwhile. */
   async function inHandAs(jobId: string, work: () => Promise<void>): Promise<void> {
     inHand.add(jobId);
     await work().finally(() => inHand.delete(jobId));
@@ -71,17 +71,16 @@ export function createOwnRuns(options: OwnRunsOptions) {
   }
 
   return {
-    /** A token to plan such a run with. */
+    /** Returns a token with which this process claims a run as its planner. */
     newPlanner,
-    /** Runs that are worked now. */
     count: () => worked.size,
     isInHand: (jobId: string) => inHand.has(jobId),
-    /** Resolves when none is worked any more. */
+    /** Resolves when this process works no run any more. */
     ended: () => Promise.all(worked),
 
     /**
-     * Works a run. Resolves with whether the rest of it is in the queue, or it has ended. False: it is a row all the same, and the next
-     * sweep queues it.
+     * Works a run. Resolves to true when the run has ended or its rest is in the queue. Resolves to false if queueing
+     * failed: the next sweep queues the run from its row.
      */
     async work(runId: number, lane: string, own: OwnRun): Promise<boolean> {
       let isLeft = false;
@@ -96,7 +95,7 @@ export function createOwnRuns(options: OwnRunsOptions) {
   };
 }
 
-/** The first attempt at what has no job yet: it gets one when this has failed. */
+/** Returns the first attempt at work that has no job yet. The work is queued as a job if the attempt fails. */
 function firstAttempt(
   name: string,
   {

@@ -1,5 +1,5 @@
-// Tells the state that this process is at work, whether it sends, and which configuration it has: whoever looks, looks from
-// another process.
+// Registers this process in the state, with its configuration and whether it sends. Commands and workers in other
+// processes read this from the state.
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { codeOf, messageOf } from '../errors/errors.js';
@@ -19,19 +19,19 @@ import {
 import { pruneNotes } from '../state/retention.js';
 
 const PRUNE_EVERY_MS = 60 * 60 * 1000;
-/** Processes that were started together see each other so soon. */
+/** Delay of the first renewal, so that processes which were started together soon see each other. */
 const FIRST_RENEWAL_MS = 1000;
 
 interface PresenceDeps {
   state: State;
   log: Logger;
-  /** `worker`, or the command that works the queue. */
+  /** `worker`, or the name of a command that works the queue. */
   command: string;
   configuration?: ProcessConfiguration & { isChanged: () => Promise<boolean> };
   quota?: {
     requestsPerSecond: number;
     findPlace: () => Promise<QuotaPlace>;
-    /** Hears of the other processes at each renewal. */
+    /** Called at each renewal with the other processes. */
     sees: (pool: Pool) => void;
   };
 }
@@ -39,8 +39,8 @@ interface PresenceDeps {
 export type Presence = Awaited<ReturnType<typeof startPresence>>;
 
 /**
- * Notes this process in the state until it is closed; it is noted when this resolves. While the state does not answer, others
- * take it for dead.
+ * Registers this process in the state until it is closed. The process is registered when the promise resolves. While
+ * the state does not answer, other processes consider this process ended.
  */
 export async function startPresence({ state, log, command, configuration, quota }: PresenceDeps) {
   const { requestsPerSecond = null } = quota ?? {};
@@ -60,7 +60,7 @@ export async function startPresence({ state, log, command, configuration, quota 
     quota?.sees(noted);
     return noted.isPutBack ? noteRestored() : noted.notedAt;
   };
-  /** In one transaction: what was found out must not be forgotten when it cannot be noted. */
+  /** Records a restore of the state in one transaction, so that a noticed restore is not lost if recording fails. */
   const noteRestored = () =>
     state.db.transaction(async (tx) => {
       log.error('the state has forgotten what this process noted: it was put back');
@@ -75,7 +75,7 @@ export async function startPresence({ state, log, command, configuration, quota 
     signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'process not noted in the state; it is retried'),
   });
-  // Here, because processes are killed and alerts begin and end also while no run can be planned.
+  // Deletes old rows here, because killed processes and ended alerts leave rows even while no run can be planned.
   const pruning = repeat(() => pruneNotes(state.db), {
     everyMs: PRUNE_EVERY_MS,
     signal: closing.signal,
@@ -95,17 +95,17 @@ export async function startPresence({ state, log, command, configuration, quota 
   }
 
   return {
-    /** Names the process in the state; claims of its batches begin with it. */
+    /** Id of the process in the state. Claims of its batches begin with this id. */
     id: process_.id,
 
-    /** Processes that send, this one included. */
+    /** Returns the number of processes that send, including this process. */
     processes: () => others + 1,
-    /** `listener` is called whenever the processes were counted. */
+    /** Registers a listener that is called whenever the processes were counted. */
     whenSeen(listener: () => void): void {
       onSeen = listener;
     },
 
-    /** Since when it sends nothing, and why; null: it sends. */
+    /** Returns since when and why this process sends nothing, or null if it sends. */
     stopped: () => stopped,
 
     sendingStopped(error: unknown): void {

@@ -1,4 +1,5 @@
-// Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
+// Queues the rows of runs and batches as jobs. A row is written before its job and is authoritative: a lost job is
+// queued again from its row.
 import type { JobsOptions, Queue } from 'bullmq';
 import type { State } from '../state/database.js';
 import { advanceRun } from '../state/runs/advance-run.js';
@@ -21,18 +22,18 @@ import {
 
 export type Producer = ReturnType<typeof createProducer>;
 
-/** Jobs added in one call. */
+/** Maximum number of jobs that are added in one call. */
 const AT_ONCE = 500;
 
-/** The queues whose jobs are made here. */
+/** Queues whose jobs slotsync creates; other programs create the jobs of the queue of changes. */
 const OWN_QUEUES = [QUEUES.runs, QUEUES.batches, QUEUES.incrementalBatches] as const;
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
 interface ProducerDeps {
-  /** Opened when it is needed: a small run has no jobs. */
+  /** Opens BullMQ at first use, because a small run needs no jobs. */
   bullmq: () => Promise<Bullmq>;
   state: State;
-  /** Runs of this configuration are queued, and no others. */
+  /** Fingerprints of this configuration. Only runs of this configuration are queued. */
   fingerprints?: Fingerprints;
 }
 
@@ -44,7 +45,7 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     opened.set(name, queue);
     return queue;
   }
-  /** The queued batches of each queue. */
+  /** Groups batches by the queue that they belong to. */
   const perQueue = <T extends { lane: string }>(queued: readonly T[]) =>
     [
       { name: QUEUES.batches, own: queued.filter(({ lane }) => lane !== 'incremental') },
@@ -54,7 +55,7 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   const isOwn = ({ configuration }: Pick<Run, 'configuration'>) =>
     configuration === (fingerprints?.configuration ?? null);
 
-  /** `options`: what an attempt without a job has left of it. */
+  /** Queues a run for planning. `options` replace job options if an attempt without a job was already made. */
   async function enqueueRun(runId: number, lane: string, options: JobsOptions = {}): Promise<void> {
     const data: RunJob = { runId };
     const jobId = runJobId(runId);
@@ -67,7 +68,7 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     });
   }
 
-  /** Adding what is in the queue already changes nothing. `data`: what their jobs carry beside their numbers. */
+  /** Queues batches as jobs. A batch that is queued already is unchanged. `data` is added to the data of each job. */
   async function enqueueBatches(
     queued: readonly QueuedBatch[],
     data: Omit<BatchJob, 'batchId'> = {},
@@ -91,13 +92,13 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   return {
     enqueueRun,
     enqueueBatches,
-    /** Whether a run, or a batch of it, belongs to the configuration of this process. */
+    /** Returns true if a run or batch belongs to the configuration of this process. */
     isOwn,
 
     /**
-     * Lets every unfinished run of this configuration take its next step, if it is time, and queues what a process that ended,
-     * or whose clock was wrong, has left out. Returns the runs of other configurations. `processId`: what others plan without
-     * a job is left to them while they are alive.
+     * Lets every unfinished run of this configuration take its next step if possible. Queues what an ended process, or
+     * a process with a wrong clock, has left out. Returns the runs of other configurations. Runs that another live
+     * process than `processId` plans without a job are skipped.
      */
     async requeue(processId = ''): Promise<Run[]> {
       await (await bullmq()).correctTimes(await Promise.all(OWN_QUEUES.map(queueOf)), state.db);
@@ -120,7 +121,7 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
       return unfinished.filter((run) => !isOwn(run) && !onlyReads(run));
     },
 
-    /** Batch jobs by state, for `status`. */
+    /** Returns the number of unfinished batch jobs by state, for `status`. */
     async depth(): Promise<Record<string, number>> {
       const [first = {}, second = {}] = await Promise.all(
         [QUEUES.batches, QUEUES.incrementalBatches].map(async (name) =>

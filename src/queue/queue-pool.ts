@@ -1,22 +1,22 @@
-// The queue's connections to PostgreSQL. BullMQ opens for each queue and each worker a pool and a listening connection of its
-// own: two dozen for one process. Here all of them share one small pool. The first opens it, the last closes it.
+// Opens the queue's connections to PostgreSQL. BullMQ would open a pool and a listening connection for each queue and
+// each worker: two dozen in one process. Here all share one small pool, which the last user closes.
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
 import type { SettingText } from '../config/setting-text.js';
 import { quoteIdentifier } from '../text/sql-text.js';
 
-/** Connections of a process; a single one listens for new jobs, in a process that works them. */
+/** Maximum number of connections of a process. In a process with workers, one connection listens for new jobs. */
 const CONNECTIONS = 3;
-/** For one of them to be free. Whether the server answers at all was seen before. */
+/** Timeout for a free connection of the pool. That the server answers at all was checked before. */
 const WAIT_WITHIN_MS = 30_000;
-/** For an answer in milliseconds, all of which are short: a connection over which none arrives is closed, and another one opened. */
+/** Answer timeout; ordinary answers are short. A connection without an answer is closed and replaced. */
 const ANSWER_WITHIN_MS = 60_000;
 
-/** A worker that waits for a delayed job looks for others after this time at the latest: a notification may have been lost. */
+/** Longest wait for a delayed job. Then the worker checks for other jobs, whose notification may have been lost. */
 const LOOK_AGAIN_SECONDS = 30;
 
-/** Waits while the server has too many connections. */
+/** A pool that waits while the server has too many connections. */
 class WaitingPool extends pg.Pool {
   override connect = ((callback?: Parameters<pg.Pool['connect']>[0]) =>
     callback ? super.connect(callback) : waitWhileFull(() => super.connect())) as pg.Pool['connect'];
@@ -24,7 +24,7 @@ class WaitingPool extends pg.Pool {
     waitWhileFull(async () => super.query(...statement))) as unknown as pg.Pool['query'];
 }
 
-/** Counts who uses it, and ends the pool with the last of them. */
+/** A connection that counts its users. The last user closes the pool. */
 class SharedConnection extends PostgresConnection {
   users = 0;
   readonly #forget: () => void;
@@ -32,7 +32,7 @@ class SharedConnection extends PostgresConnection {
   constructor(pool: pg.Pool, schema: string, forget: () => void) {
     super(pool as unknown as PgPool);
     this.#forget = forget;
-    // BullMQ takes a schema's name only together with a pool of its own making.
+    // BullMQ accepts a schema's name only together with a pool that it creates itself.
     Object.assign(this, { schema });
     this.setMaxListeners(0); // each queue and each worker listens
   }
@@ -51,8 +51,8 @@ class Backend extends PostgresQueueBackend {
   }
 
   /**
-   * Asks first whether the connection that listens still answers. If the answer is late, pg closes it and BullMQ listens over
-   * another one. Otherwise each job of an idle worker would wait until the worker looks again.
+   * First checks whether the listening connection still answers. If the answer is late, pg closes the connection, and
+   * BullMQ listens over another. Otherwise each job of an idle worker would wait until the worker's next check.
    */
   override async waitForJob(blockTimeout: number) {
     if (!this.connection.isClosing && !this.closing) {
@@ -63,7 +63,7 @@ class Backend extends PostgresQueueBackend {
   }
 }
 
-/** A backend for BullMQ whose queues and workers share their connections. `schema` holds BullMQ's tables. */
+/** Creates a BullMQ backend whose queues and workers share their connections. `schema` contains BullMQ's tables. */
 export function createSharedBackend(
   address: SettingText,
   schema: string,
@@ -72,7 +72,8 @@ export function createSharedBackend(
   let shared: SharedConnection | undefined;
 
   const open = () => {
-    // Not a parameter of the connection, which poolers refuse. Each connection waits for it.
+    // Sets the schema by a statement, since poolers refuse it as a connection parameter. Each new connection waits for
+    // this.
     const setSchema = (client: pg.ClientBase) =>
       client.query(`SET search_path TO ${quoteIdentifier(schema)}`);
     const pool = new WaitingPool({
@@ -80,7 +81,8 @@ export function createSharedBackend(
       max: CONNECTIONS,
       connectionTimeoutMillis: WAIT_WITHIN_MS,
       query_timeout: answerWithinMs,
-      // Workers send statements over the listening connection at once. It also closes a connection whose answer is late.
+      // Workers send concurrent statements over the listening connection. The option also closes a connection whose
+      // answer is late.
       pipeline: true,
       onConnect: setSchema as never,
     });

@@ -1,5 +1,5 @@
-// Jobs of other programs: "these keys may differ now". Their keys become rows of the inbox. A job that is not valid fails
-// and is kept, with a reason that quotes nothing of it, because it may hold personal data.
+// Receives jobs of other programs, which say that the rows of some keys may differ now, and writes their keys to the
+// inbox. An invalid job fails and is kept. Its reason quotes nothing of the job, which may contain personal data.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError, WaitingError, type Job } from 'bullmq';
 import { z } from 'zod';
@@ -12,9 +12,9 @@ import type { Bullmq, JobWorker } from './bullmq.js';
 import { QUEUES } from './jobs.js';
 
 const SECOND = 1000;
-/** How long a job waits whose keys could not be stored. */
+/** Delay of a job whose keys could not be stored. */
 const DEFER_MS = 5 * SECOND;
-/** Invalid jobs that are kept, and for how long in seconds. */
+/** Limits for keeping invalid jobs: their number, and their age in seconds. */
 const KEEP_FAILED = { count: 1000, age: 30 * 24 * 60 * 60 };
 
 const text = z
@@ -31,7 +31,7 @@ const jobSchema = z.union([
 const JOB = 'the job is { stream, key } or { stream, keys: [...] } with 1 to 10000 keys, and nothing else';
 const KEY = `a key is text of at most ${MAX_ID_BYTES} bytes, a whole number, or a list of these, one for each column of a composite key`;
 
-/** The stream and local keys of a job, or what is wrong with it: a text that quotes nothing of the job. */
+/** Returns the stream and local keys of a job, or the fault of an invalid job. The fault quotes nothing of the job. */
 export function readChangeJob(
   data: unknown,
   streams: ReadonlyMap<string, Pick<Stream, 'key'>>,
@@ -41,7 +41,7 @@ export function readChangeJob(
   const { stream } = job.data;
   const isList = 'keys' in job.data;
   const given = 'keys' in job.data ? job.data.keys : [job.data.key];
-  // A stream that is not in this configuration may be in the next one: its rows wait, and `status` shows them.
+  // A stream that is not configured may be in the next configuration. Its rows wait, and `status` shows them.
   const columns = streams.get(stream)?.key.length;
   const keys = new Set<string>();
   for (const [at, one] of given.entries()) {
@@ -58,7 +58,7 @@ export function readChangeJob(
   return { stream, keys: [...keys] };
 }
 
-/** Works the queue of changes; the caller runs and closes it, and aborts the signal before. */
+/** Works the queue of changes. The caller starts and closes the worker, and aborts the signal before closing. */
 export function createChangeWorker(
   { bullmq, state, streams, log }: Pick<SyncDeps, 'state' | 'streams' | 'log'> & { bullmq: Bullmq },
   signal: AbortSignal,
@@ -75,7 +75,8 @@ export function createChangeWorker(
       await addChanges(state.db, read.stream, read.keys);
     } catch (error) {
       log.warn({ code: codeOf(error) }, 'storing the keys of a change job failed; it is retried');
-      // Not a delay of the queue, which ends by the clock of a process. Other programs set those: no sweep may end them.
+      // A BullMQ delay would end by a process's clock. Other programs set delays too, so that no sweep may correct them
+      // here.
       await sleep(DEFER_MS, undefined, { signal }).catch(() => undefined);
       await job.moveToWait(token);
       throw new WaitingError();

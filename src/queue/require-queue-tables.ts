@@ -1,14 +1,14 @@
-// Whether the queue's own tables can be used: asked before there is anything to queue, and without loading BullMQ.
+// Checks that the queue's tables can be used. Called before anything is queued, and without loading BullMQ.
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { UsageError } from '../errors/errors.js';
 import { isNoTable, query, type State } from '../state/database.js';
 
-/** The major version of BullMQ, by which its tables say which programs may use them. */
+/** Major version of BullMQ. The queue's tables name the lowest version that may use them. */
 export const BULLMQ_MAJOR = 6;
 
 /**
- * Throws UsageError unless the tables of the queue are reached through sessions of our own, exist, and are not newer than this
- * program. BullMQ itself would wait without limit in each case.
+ * Throws UsageError unless the queue's tables exist, are not newer than this program, and are reached without a pooler
+ * in transaction mode. In each of these cases BullMQ would wait without limit.
  */
 export async function requireQueueTables({ db, url }: Pick<State, 'db' | 'url'>): Promise<void> {
   const asked = await query<{ pid: number; needs: number | null }>(db)`
@@ -16,7 +16,7 @@ export async function requireQueueTables({ db, url }: Pick<State, 'db' | 'url'>)
     FROM slotsync_queue.migration AS m`.catch((error: unknown) => {
     if (!isNoTable(error)) throw error;
   });
-  // A pooler announces numbers of its own.
+  // A pooler announces process ids of its own, not the server's.
   const isDirect = asked?.[0]?.pid === (asked as Announced | undefined)?.state.pid;
   if (!(asked && isDirect) && (await findPooling(url)) === 'transaction') refuseTransactionPooling();
   if (!asked) {
@@ -29,7 +29,7 @@ export async function requireQueueTables({ db, url }: Pick<State, 'db' | 'url'>)
   }
 }
 
-/** The driver notes with an answer which server process was announced when its connection was opened. */
+/** A result of the driver, with the server process id that was announced when its connection was opened. */
 interface Announced {
   state: { pid: number };
 }

@@ -1,5 +1,5 @@
-// Starts syncs of streams that are due. Every worker looks every 15 seconds; rows decide which occurrence and which stream is
-// due, and which process starts the run.
+// Starts syncs of streams that are due. Every worker checks every 15 seconds. Rows of the state decide which occurrence
+// and which stream is due, and which process starts the run.
 import { codeOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
 import { keepSyncSchedules, registerSchedule } from '../state/schedules.js';
@@ -17,7 +17,7 @@ import type { Schedule } from '../time/schedule.js';
 import type { Producer } from './producer.js';
 
 const POLL_EVERY_MS = 15_000;
-/** Looks for each question how old the load of the mirror is. */
+/** Number of polls for each query of the age of the mirror's load. */
 const LOADS_EVERY = 4;
 
 interface Configured extends Schedule {
@@ -27,7 +27,7 @@ interface Configured extends Schedule {
   catchUp: boolean;
 }
 
-/** Registers the configured schedules, removes others, and starts what is due until it is closed. Missed occurrences are started or skipped. */
+/** Registers the configured schedules, removes all others, and starts due and missed syncs until it is closed. */
 export async function startScheduler(
   { producer, ...deps }: ScheduleDeps & LoadWaitDeps & { producer: Producer },
   configured: readonly Configured[],

@@ -1,5 +1,5 @@
-// Works runs and batches in this process: decides when it begins, pauses and stops, and who hands work to the executor: the queue's
-// jobs, or runs of its own while they are small.
+// Works runs and batches in this process. Decides when work begins, pauses and stops, and what hands work to the
+// executor: jobs of the queue, or the process's own runs while they are small.
 import { once } from 'node:events';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
@@ -18,12 +18,12 @@ import type { Presence } from './presence.js';
 import type { Producer } from './producer.js';
 
 interface WorkersOptions extends ApplyDeps, Pick<ExecutorOptions, 'streamsOf' | 'waitForCredentials'> {
-  /** Opened when it is needed: a small run has no jobs. */
+  /** Opens BullMQ at first use, because a small run needs no jobs. */
   bullmq: () => Promise<Bullmq>;
   producer: Producer;
-  /** Tells others that this process is at work. */
+  /** Reports to other processes that this process works the queue. */
   presence?: Presence;
-  /** Batches in flight at once at most; the share of this process in what the quota needs may be less. */
+  /** Maximum number of batches in flight. The process's share of the quota may allow fewer. */
   concurrency?: number | undefined;
   /** Resolves when sending can succeed: state, mirror and service answer. */
   probe: (signal: AbortSignal) => Promise<unknown>;
@@ -35,7 +35,7 @@ const REQUEUE_EVERY_MS = 15_000;
 
 export function createWorkers(options: WorkersOptions) {
   const { producer, log, presence, concurrency = Infinity } = options;
-  /** `ended`: it stopped working the queue without a call of `stop`. */
+  /** `ended`: this process stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let jobWorkers: JobWorkers | undefined;
   let sweep: ReturnType<typeof repeat> | undefined;
@@ -76,7 +76,7 @@ export function createWorkers(options: WorkersOptions) {
   const requeue = createRequeue(options);
 
   const isSending = () => phase === 'running' && !breaker.isOpen();
-  /** Queues what the queue has to work, and sees that this process has workers for it. */
+  /** Adds batches to the queue, and starts the workers of this process if they do not run yet. */
   const enqueueBatches: Producer['enqueueBatches'] = async (batches, ...queueing) => {
     if (batches.length === 0) return;
     await producer.enqueueBatches(batches, ...queueing);
@@ -102,7 +102,8 @@ export function createWorkers(options: WorkersOptions) {
 
   async function workQueue(): Promise<void> {
     if (stopping.aborted) return;
-    // Mid-run, skips recognition and requeueing: the plan has already recognized the state, and the sweep retries itself.
+    // During a run, recognition and requeueing are skipped: the plan has recognized the state, and the sweep requeues
+    // at once.
     const isAtWork = phase === 'running';
     const bullmq = await options.bullmq();
     if (stopping.aborted) return;
@@ -125,7 +126,7 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   function onEnded(failure: unknown): void {
-    // A pause ends this loop too; resuming starts another one inside BullMQ.
+    // Pausing a worker also ends its loop. BullMQ starts another loop when the worker is resumed.
     if (stopping.aborted || phase === 'ended' || (failure === undefined && breaker.isOpen())) return;
     phase = 'ended';
     log.error({ code: codeOf(failure) }, 'worker ended unexpectedly');
@@ -140,33 +141,33 @@ export function createWorkers(options: WorkersOptions) {
     stop,
     abort,
     phase: () => phase,
-    /** Since when nothing is sent, and why; null: it sends. */
+    /** Returns since when and why this process sends nothing, or null if it sends. */
     sendingStopped: () => presence?.stopped() ?? null,
-    /** The same before sending stops: since when the service fails. */
+    /** Returns since when and why the service fails, even before the circuit breaker stops sending. */
     failing: breaker.failing,
 
-    /** Whether this process may work a run over few changes at once. */
+    /** Returns true if this process may work a further small run without jobs. */
     hasRoom,
 
-    /** A token to take such a run with. */
+    /** Returns a token with which this process claims a run as its planner. */
     newPlanner: ownRuns.newPlanner,
 
-    /** Works such a run. What fails goes to the queue; a run that cannot be queued is a row all the same. */
+    /** Works a small run without jobs. Failed parts go to the queue; if that fails, a sweep queues the run's row. */
     startFew: (taken: TakenRun): void => void ownRuns.work(taken.runId, 'incremental', { taken }),
 
-    /** Works a run that this process has started. Resolves when it has ended, or the rest of it is in the queue. */
+    /** Works a run that this process has started. Resolves when the run has ended or its rest is in the queue. */
     async work(run: Run): Promise<void> {
       if (stopping.aborted) return;
       phase = 'running';
       if (!(await ownRuns.work(run.id, run.lane, { run }))) await start();
     },
 
-    /** Queues again what an interruption left, and starts working the queues. Ends early when it is stopped meanwhile. */
+    /** Requeues interrupted work and starts working the queues. Returns early if the process is stopped meanwhile. */
     start,
   };
 }
 
-/** Queues again what an interruption left. A run that belongs to another configuration is named once. */
+/** Returns a function that requeues interrupted work. It logs each run of another configuration once. */
 function createRequeue({ producer, presence, streams, log }: WorkersOptions) {
   let leftToOthers = new Set<number>();
   return async (): Promise<void> => {
@@ -180,6 +181,6 @@ function createRequeue({ producer, presence, streams, log }: WorkersOptions) {
   };
 }
 
-/** Requests of a batch, of the stream with the most of them. */
+/** Returns the maximum number of requests in one batch of any stream. */
 const mostRequests = (streams: ApplyDeps['streams']) =>
   [...streams.values()].reduce((most, stream) => Math.max(most, requestsPerBatch(stream)), 1);
