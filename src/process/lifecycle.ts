@@ -1,29 +1,30 @@
-// How everything that runs in the background starts and stops: whoever opens a thing registers how it is released, a
-// periodic loop is a `repeat`, and work in flight is stopped in two steps: finish within a grace, then be interrupted.
+// Starts and stops everything that runs in the background. Code that opens a resource registers how it is released. A
+// periodic loop is a `repeat`. Work in flight stops in two steps: it may finish within a grace period, then is
+// interrupted.
 import { setMaxListeners } from 'node:events';
 import { openDeadline } from '../time/deadline.js';
 import type { Logger } from './logger.js';
 
-/** A part of the program that stops in two steps. */
+/** A part of the program that stops in two steps: its work may finish, then is interrupted. */
 export interface Stoppable {
   /**
-   * Starts nothing more. Resolves when the work in flight has ended; after `graceMs` it is interrupted. Idempotent: the
-   * first call's grace counts.
+   * Starts no more work. Resolves when the work in flight has ended; after `graceMs` that work is interrupted.
+   * Idempotent: only the grace period of the first call counts.
    */
   stop(graceMs?: number): Promise<void>;
-  /** Stops and interrupts the work in flight now. */
+  /** Starts no more work, and interrupts the work in flight at once. */
   abort(): void;
 }
 
 const SECOND = 1000;
-/** Time to finish the work in flight, unless the caller sets another. */
+/** Default of the grace period, in which work in flight may finish. */
 const GRACE_MS = 30 * SECOND;
-/** Time for interrupted work to return to the queue: a transaction and a command to the queue. */
+/** Time for interrupted work to return to the queue, which takes a transaction and a command to the queue. */
 const INTERRUPT_WITHIN_MS = 5 * SECOND;
 
 /**
- * The two-step stop of one part of the program. `finish` is called once, when it stops, and resolves when no work is in
- * flight; what has not ended shortly after the interruption is left to the end of the process.
+ * Creates the two-step stop of one part. `finish` is called once, when the part stops, and resolves when no work is in
+ * flight. Work that does not end soon after its interruption is left to the end of the process.
  */
 export function createStoppable(
   part: string,
@@ -46,7 +47,7 @@ export function createStoppable(
   }
 
   return {
-    /** Aborted by the first step: start nothing more. */
+    /** Aborted by the first step: start no more work. */
     stopping: stopping.signal,
     /** Aborted by the second step: interrupt the work in flight. */
     aborting: aborting.signal,
@@ -58,7 +59,7 @@ export function createStoppable(
   };
 }
 
-/** Several parts that stop at the same time; parts added to the list later are included. */
+/** Stops several parts at the same time, including parts that are added to the list later. */
 export function stopTogether(parts: readonly Stoppable[]): Stoppable {
   return {
     stop: async (graceMs) => void (await Promise.all(parts.map((part) => part.stop(graceMs)))),
@@ -67,17 +68,17 @@ export function stopTogether(parts: readonly Stoppable[]): Stoppable {
 }
 
 interface RepeatOptions {
-  /** From the end of one round to the start of the next, unless the round returns another number of milliseconds. */
+  /** Milliseconds from the end of a round to the start of the next, unless the round returns another number. */
   everyMs: number;
-  /** Before the first round. 0 unless given. */
+  /** Milliseconds before the first round. The default is 0. */
   firstAfterMs?: number;
-  /** Ends the loop; a round that runs is finished first. */
+  /** Aborted to end the loop. A round in progress finishes first. */
   signal: AbortSignal;
-  /** A round failed; the next one follows after `everyMs`. Not called once the signal has aborted. */
+  /** Called when a round fails, unless the signal has aborted. The next round follows after `everyMs`. */
   onError: (error: unknown) => void;
 }
 
-/** Runs `round` again and again, never twice at once, until the signal aborts or a round returns `done`. */
+/** Repeats `round`, never twice at once, until the signal aborts or a round returns `done`. */
 export function repeat(
   round: () => Promise<number | 'done' | void>,
   { everyMs, firstAfterMs = 0, signal, onError }: RepeatOptions,
@@ -104,20 +105,20 @@ export function repeat(
 
   signal.addEventListener('abort', wake, { once: true });
   return {
-    /** Starts a round now, or as soon as the running one has ended. */
+    /** Starts a round now, or as soon as the round in progress has ended. */
     wake,
     /** Resolves when the loop has ended. */
     ended: run().finally(() => signal.removeEventListener('abort', wake)),
   };
 }
 
-/** A function that opens something at its first call, and returns the same from then on. */
+/** Returns a function that calls `open` once, and returns the same result at every call. */
 export function once<T>(open: () => Promise<T>): () => Promise<T> {
   let opened: Promise<T> | undefined;
   return () => (opened ??= open());
 }
 
-/** A function that looks, unless it has begun to within so many milliseconds and did not fail: then that look counts. */
+/** Returns a function that calls `look`. A successful call within the last `withinMs` is not repeated. */
 export function remembered(look: () => Promise<void>): (withinMs?: number) => Promise<void> {
   let last: { at: number; looked: Promise<void> } | undefined;
   return (withinMs = 0) => {
@@ -130,11 +131,11 @@ export function remembered(look: () => Promise<void>): (withinMs?: number) => Pr
   };
 }
 
-/** Releases what was opened: last in, first out. One that fails, or takes longer than `withinMs`, holds up no other. */
+/** Releases resources, the last opened first. A release that fails or exceeds `withinMs` does not block the others. */
 export function createReleasers({ log, withinMs }: { log: Logger; withinMs: number }) {
   const releasers: (() => Promise<unknown>)[] = [];
   return {
-    /** Registers how a thing is released, and returns the thing. */
+    /** Registers how a resource is released, and returns the resource. */
     add<T>(thing: T, release: () => Promise<unknown>): T {
       releasers.push(release);
       return thing;
@@ -152,7 +153,7 @@ export function createReleasers({ log, withinMs }: { log: Logger; withinMs: numb
   };
 }
 
-/** Whether the work ends within the time and before the signal aborts. Throws what the work throws. */
+/** Returns true if the work ends within the time and before the signal aborts. Throws the errors of the work. */
 export async function endsWithin(work: Promise<unknown>, ms: number, signal?: AbortSignal): Promise<boolean> {
   const deadline = openDeadline({ ms, signal });
   try {
@@ -166,7 +167,6 @@ export async function endsWithin(work: Promise<unknown>, ms: number, signal?: Ab
   }
 }
 
-/** Resolves after the time, or as soon as the signal aborts. */
 async function wait(ms: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise<void>((resolve) => {
@@ -181,11 +181,10 @@ async function wait(ms: number, signal: AbortSignal): Promise<void> {
 
 export type Turns = ReturnType<typeof createTurns>;
 
-/** Work is done in the order in which it was asked for, never two pieces at a time. */
+/** Runs one piece of work at a time, in the order of the calls. */
 export function createTurns() {
   let last: Promise<void> = Promise.resolve();
   return {
-    /** Does the work when no other work has the turn. */
     async take<T>(work: () => Promise<T>): Promise<T> {
       const before = last;
       let leave = () => undefined as void;

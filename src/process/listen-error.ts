@@ -1,4 +1,4 @@
-// A server that cannot listen: which port of which address, and why.
+// Explains why a server cannot listen on a port.
 import { codeOf, UsageError } from '../errors/errors.js';
 
 const REASONS: Record<string, string> = {
@@ -8,7 +8,7 @@ const REASONS: Record<string, string> = {
   ENOTFOUND: 'cannot be opened: the host is unknown',
 };
 
-/** The error of `listen` as a UsageError. `setting` is what names the port. */
+/** Converts an error of `listen` to a UsageError. `setting` is the name of the setting that contains the port. */
 export function asListenError(
   error: unknown,
   { setting, port, host, remedy }: { setting: string; port: number; host: string; remedy: string },

@@ -1,4 +1,4 @@
-// JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
+// Writes the log: JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
 // Logs go to standard error, so that a command's own output can be piped.
 import { pino, type DestinationStream, type Logger as PinoLogger } from 'pino';
 import { codeOf } from '../errors/errors.js';
@@ -8,20 +8,20 @@ import { visible, visibleInLine } from '../text/visible-text.js';
 
 export type Logger = PinoLogger;
 
-/** How a terminal shows a line. */
+/** Options for showing log lines on a terminal. */
 interface TerminalLines {
-  /** The zone of the times. It is set as soon as it is known; until then it is that of this machine. */
+  /** Time zone of the shown times. Until it is known, times are shown in the zone of this machine. */
   timeZone?: string | undefined;
   hasColours: boolean;
 }
 
 /**
- * Field names that never reach a log line, wherever they stand. The last guard, not the first: destination/redaction.ts has taken
- * keys and tokens out of the texts of the service before.
+ * Names of fields whose values are redacted in each log line. This is only the last guard: destination/redaction.ts has
+ * already removed keys and tokens from the texts of the service.
  */
 const SECRET_FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
 
-/** `terminal`: unset for JSON. `dest`: a file descriptor or a path. `mixin`: fields of every line, as it is written. */
+/** Creates a logger, by default of JSON lines. `dest`: file descriptor or path. `mixin`: fields of every line. */
 export function createLogger(
   level: string,
   terminal: TerminalLines | undefined,
@@ -47,7 +47,7 @@ export function createLogger(
 
 const logged = new WeakSet<Error>();
 
-/** Logs an error without a code of its own, once: by its class and frames, and those of its causes. */
+/** Logs an error without a code of its own once, with its class and stack frames and those of its causes. */
 export function logUnexpected(log: Pick<Logger, 'error'>, error: unknown): void {
   if (codeOf(error) !== 'unexpected' || (error instanceof Error && logged.has(error))) return;
   const chain: object[] = [];
@@ -61,7 +61,7 @@ export function logUnexpected(log: Pick<Logger, 'error'>, error: unknown): void 
   log.error({ chain }, 'unexpected error: please report these lines');
 }
 
-/** A line that cannot be written, as on a full disk, is lost: the work that it tells of goes on, and later lines are tried. */
+/** A line that cannot be written, for example on a full disk, is lost. Work continues, and later lines are tried. */
 function openOutput(dest: number | string): DestinationStream {
   const open = () => pino.destination({ dest, sync: true }).once('error', () => (output = open()));
   let output = open();
@@ -85,7 +85,7 @@ function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): str
   );
 }
 
-/** A text that is a word as it is, a time in the zone, everything else as JSON. */
+/** Formats the value of a field: a word as it is, a time in the zone, everything else as JSON. */
 function formatFact(value: unknown, timeZone: string | undefined): string {
   if (timeZone !== undefined && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(String(value)))
     return JSON.stringify(formatTime(new Date(String(value)), timeZone));

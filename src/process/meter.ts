@@ -1,18 +1,18 @@
-// Reports of the lower layers as things happen, for the metrics. They know these verbs and not who counts.
+// Interface through which the lower layers report events for the metrics, without knowing who counts them.
 
-/** Why a request has no status: we interrupted it, it never reached the service, or its answer was lost. */
+/** Reason why a request has no status: it was interrupted here, never reached the service, or lost its answer. */
 export type Unanswered = 'interrupted' | 'unreachable' | 'lost';
 
 export type Outcomes = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
 
 export interface Meter {
-  /** A request got its slot of the quota. */
+  /** Called when a request has got its slot of the quota, with the seconds that it waited. */
   waited(lane: string, seconds: number): void;
-  /** A request ended. `endpoint` is one of a fixed few, never a path that contains an id. */
+  /** Called when a request has ended. `endpoint` is one of a few fixed names, never a path with an id. */
   requested(endpoint: string, status: number | Unanswered, seconds: number): void;
-  /** So many connections to the service are open now. */
+  /** Called with the number of connections to the service that are open now. */
   connected(open: number): void;
-  /** Records of a stream got these outcomes. */
+  /** Called when records of a stream have got their outcomes. */
   settled(stream: string, counts: Readonly<Outcomes>): void;
 }
 

@@ -1,9 +1,9 @@
-// Counts the requests of this process by the second in which they were sent, and keeps how they ended last. From time to
-// time somebody takes what was counted and adds it to the state. Seconds are those of the host's clock, so that the
-// counts of several processes can be added.
+// Counts the requests of this process by the second in which they were sent, and keeps their latest answers. A periodic
+// task takes the counts and adds them to the state. Seconds are those of the host's clock, so that the counts of
+// several processes can be added.
 import type { Meter } from './meter.js';
 
-/** The end of a request: the HTTP status, or why it has no status. */
+/** Answer to a request: the HTTP status, or the reason why there is no status. */
 export interface Answer {
   answer: string;
   at: Date;
@@ -12,13 +12,13 @@ export interface Answer {
 export interface CountedRequests {
   seconds: { second: Date; requests: number; throttled: number }[];
   latest: Answer | undefined;
-  /** The latest answer with 2xx; undefined: none yet. */
+  /** Latest answer with a 2xx status. Undefined before the first. */
   success: Answer | undefined;
 }
 
 export type RequestCounter = ReturnType<typeof createRequestCounter>;
 
-/** `clock`: milliseconds since 1970. */
+/** Creates a counter. `clock` returns milliseconds since 1970. */
 export function createRequestCounter(clock: () => number = Date.now) {
   const bySecond = new Map<number, { requests: number; throttled: number }>();
   let latest: Answer | undefined;
@@ -32,7 +32,7 @@ export function createRequestCounter(clock: () => number = Date.now) {
   }
 
   return {
-    /** A request ended; `seconds`: since it was sent. */
+    /** Counts a request that has ended. `seconds` is the time since the request was sent. */
     requested(status: Parameters<Meter['requested']>[1], seconds: number): void {
       const now = clock();
       add(Math.floor((now - seconds * 1000) / 1000), 1, status === 429 ? 1 : 0);
@@ -41,7 +41,7 @@ export function createRequestCounter(clock: () => number = Date.now) {
       if (typeof status === 'number' && status >= 200 && status < 300) success = latest;
     },
 
-    /** The counts since the last call; undefined: no request ended. */
+    /** Returns the counts since the last call, or undefined if no request has ended. */
     take(): CountedRequests | undefined {
       if (bySecond.size === 0) return undefined;
       const seconds = [...bySecond].map(([second, counted]) => ({
@@ -52,7 +52,7 @@ export function createRequestCounter(clock: () => number = Date.now) {
       return { seconds, latest, success };
     },
 
-    /** Takes back what could not be written down. */
+    /** Adds counts back that could not be written to the state. */
     putBack({ seconds }: CountedRequests): void {
       for (const { second, requests, throttled } of seconds)
         add(second.getTime() / 1000, requests, throttled);

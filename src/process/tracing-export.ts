@@ -1,6 +1,6 @@
-// Sends what is traced to a collector, by OTLP over HTTP. Loaded only when a variable of OpenTelemetry names one; the SDK
-// reads its other variables itself. A collector that does not answer holds up no run, and the end of the process for a few
-// seconds at most.
+// Sends traces to a collector, by OTLP over HTTP. Loaded only if a variable of OpenTelemetry names a collector; the SDK
+// reads its other variables itself. A collector that does not answer delays no run. It delays the end of the process by
+// a few seconds at most.
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
@@ -10,24 +10,24 @@ import { endsWithin } from './lifecycle.js';
 import type { Logger } from './logger.js';
 import { isRegistered, unregister } from './tracing.js';
 
-/** For one export, tries included: less than the end of the process waits for. */
+/** Timeout of one export with its retries. It is shorter than the wait at the end of the process. */
 const EXPORT_WITHIN_MS = 2500;
-/** An export that has not ended by then was reported, and is not waited for. */
+/** An export that has not ended after this time was reported and is abandoned. */
 const GIVE_UP_MS = EXPORT_WITHIN_MS + 250;
 
-/** Registers an SDK until it is closed; undefined: another one is registered, which then has the spans. */
+/** Registers an SDK until it is closed. Returns undefined if another SDK is registered, which then gets the spans. */
 export function startTracing(log: Logger): { close(): Promise<void> } | undefined {
   if (isRegistered()) return undefined;
   const exporter = new ReportingExporter(log);
   const named = resourceFromAttributes({ 'service.name': 'slotsync' });
   const provider = new NodeTracerProvider({
-    // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
+    // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
     resource: named.merge(detectResources({ detectors: [envDetector] })),
     spanProcessors: [new BatchSpanProcessor(exporter, { exportTimeoutMillis: GIVE_UP_MS })],
   });
   provider.register({ propagator: null });
   return {
-    /** Sends what is left. */
+    /** Sends the remaining spans and removes the SDK. */
     async close(): Promise<void> {
       try {
         await provider.shutdown();
@@ -42,7 +42,7 @@ export function startTracing(log: Logger): { close(): Promise<void> } | undefine
 
 type Export = Parameters<OTLPTraceExporter['export']>;
 
-/** Its first failure is logged; the SDK itself says nothing. */
+/** An exporter that logs its first failure, because the SDK itself logs nothing. */
 class ReportingExporter extends OTLPTraceExporter {
   readonly #log: Logger;
   #isReported = false;
@@ -53,7 +53,7 @@ class ReportingExporter extends OTLPTraceExporter {
   }
 
   override export(spans: Export[0], done: Export[1]): void {
-    // The exporter's own limit begins anew with each byte of an answer.
+    // The exporter's own timeout restarts with each byte of an answer.
     const deadline = openDeadline({ ms: EXPORT_WITHIN_MS });
     deadline.signal.addEventListener('abort', () => this.#report(deadline.signal.reason as Error));
     super.export(spans, (result) => {
@@ -75,7 +75,7 @@ class ReportingExporter extends OTLPTraceExporter {
   }
 }
 
-/** The collector's status and no more of its answer, which may repeat what was sent. */
+/** Returns the collector's status, but nothing else of its answer, which may repeat what was sent. */
 function whatHappened(error: Error & { code?: unknown }): string {
   if (typeof error.code === 'number') return `it answered HTTP ${error.code}`;
   const code = codeOf(error);

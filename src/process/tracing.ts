@@ -1,9 +1,9 @@
-// Traces, through the API package of OpenTelemetry alone: without an SDK (tracing-export.ts, or one that was loaded before
-// the program) every call does nothing. A run's planning, a batch and a request are spans. Attributes are
+// Records traces through the API package of OpenTelemetry. Without an SDK (tracing-export.ts, or one that was loaded
+// before the program) every call does nothing. The planning of a run, a batch and a request are spans. Attributes are
 // numbers, names of the configuration, and codes: never a key, a value or a body.
 //
-// A run is planned in one job and its batches are applied in others, maybe by other processes. Their jobs carry the
-// planning's `traceparent`, so that the whole run is one trace.
+// A run is planned in one job, and its batches are applied in other jobs, maybe by other processes. These jobs carry
+// the `traceparent` of the planning, so that the whole run is one trace.
 import {
   context,
   ProxyTracerProvider,
@@ -16,20 +16,20 @@ import {
 import { codeOf } from '../errors/errors.js';
 
 const NAME = 'slotsync';
-/** As W3C Trace Context writes it: version, trace id, span id, flags. */
+/** Format of W3C Trace Context: version, trace id, span id, flags. */
 const TRACEPARENT = /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/;
 
-/** The place in a trace where something was asked for. */
+/** Position in a trace, that is, a context with its active span. */
 export type Place = Context;
 
 interface SpanOptions {
-  /** The place of the planning of its run, as its job carries it. */
+  /** `traceparent` of the span in which the run was planned. The jobs of its batches carry it. */
   parent?: string | undefined;
-  /** A request to another system. */
+  /** True if the span is a request to another system. */
   isRequest?: boolean;
 }
 
-/** Attributes of a span, and the places whose spans are linked with it. */
+/** Attributes of a span, and the positions in traces with whose spans it is linked. */
 export interface SpanNotes {
   attributes?: Attributes;
   links?: readonly Place[];
@@ -37,7 +37,7 @@ export interface SpanNotes {
 
 export type OpenSpan = ReturnType<typeof openSpan>;
 
-/** Begins a span, of which each step is done in `within`. */
+/** Begins a span. The caller runs each step of the work in `within`, and ends the span. */
 export function openSpan(
   name: string,
   attributes: Attributes,
@@ -47,7 +47,7 @@ export function openSpan(
   const kind = isRequest ? SpanKind.CLIENT : SpanKind.INTERNAL;
   const span = trace.getTracer(NAME).startSpan(name, { kind, attributes }, around);
   return {
-    /** Does the work in the span. When it throws, the span has the error's code. */
+    /** Runs the work in the span. If the work throws, the span gets the error's code. */
     within: <T>(work: () => Promise<T>): Promise<T> =>
       context.with(trace.setSpan(around, span), async () => {
         try {
@@ -61,7 +61,7 @@ export function openSpan(
   };
 }
 
-/** Does the work in a span, which ends with it. When it throws, the span has the error's code. */
+/** Runs the work in a span that ends with the work. If the work throws, the span gets the error's code. */
 export async function inSpan<T>(
   name: string,
   attributes: Attributes,
@@ -76,23 +76,23 @@ export async function inSpan<T>(
   }
 }
 
-/** Adds attributes to the span in which this is called. */
+/** Adds attributes to the active span. */
 export function noteInSpan(attributes: Attributes): void {
   trace.getActiveSpan()?.setAttributes(attributes);
 }
 
-/** The span in which this is called did not end well. */
+/** Marks the active span as failed with this code. */
 export function noteFailure(code: string): void {
   trace.getActiveSpan()?.setAttribute('error.type', code).setStatus({ code: SpanStatusCode.ERROR });
 }
 
-/** The place in which this is called. */
+/** Returns the present position in the trace. */
 export const here = (): Place => context.active();
 
-/** Calls `work` as if it were called at that place. */
+/** Calls `work` as if it were called at that position of a trace. */
 export const at = <T>(place: Place, work: () => T): T => context.with(place, work);
 
-/** Links the span in which this is called with the spans of these places. */
+/** Links the active span with the spans at these positions. */
 export function linkTo(places: readonly Place[]): void {
   const links = places.flatMap((place) => {
     const linked = trace.getSpanContext(place);
@@ -101,26 +101,26 @@ export function linkTo(places: readonly Place[]): void {
   if (links.length > 0) trace.getActiveSpan()?.addLinks(links);
 }
 
-/** Names the span in which this is called, for a job; undefined without one. */
+/** Returns the active span in the form that a job carries, or undefined if no span is active. */
 export function traceparent(): string | undefined {
   const active = trace.getSpanContext(context.active());
   if (!active) return undefined;
   return `00-${active.traceId}-${active.spanId}-${active.traceFlags.toString(16).padStart(2, '0')}`;
 }
 
-/** For a log line: the trace and the span in which it is written. */
+/** Returns the ids of the active trace and span, for a log line. */
 export function traceIds(): { trace_id?: string; span_id?: string } {
   const active = trace.getSpanContext(context.active());
   return active ? { trace_id: active.traceId, span_id: active.spanId } : {};
 }
 
-/** Whether an SDK was registered, such as by `node --require`. */
+/** Returns true if an SDK was registered, for example by `node --require`. */
 export function isRegistered(): boolean {
   const provider = trace.getTracerProvider();
   return !(provider instanceof ProxyTracerProvider) || provider.getDelegateTracer(NAME) !== undefined;
 }
 
-/** Takes back what an SDK has registered. */
+/** Removes everything that an SDK has registered. */
 export function unregister(): void {
   trace.disable();
   context.disable();
