@@ -1,5 +1,5 @@
-// Finds, loads and checks the configuration file. TypeScript is loaded without a build step; an import of `slotsync`
-// in the file is this program, wherever the file is.
+// Finds, loads and checks the configuration file. TypeScript is loaded without a build step. An import of `slotsync` in
+// the file resolves to this program, wherever the file is.
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { z } from 'zod';
@@ -40,40 +40,40 @@ const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.conf
 
 export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations' | 'service'> {
   service: Omit<ParsedConfig['service'], 'dialect'> & { dialect: CompleteDialect };
-  /** Parents first. */
+  /** Declared streams. A stream comes after the streams that it refers to. */
   streams: readonly Stream[];
   reservations: ReservationConfig | undefined;
   freezes: readonly Freeze[];
   fingerprints: Fingerprints;
-  /** The file, its dialect, what both import, and the lookups beside it. */
+  /** Paths of the configuration file, its dialect, all files that these import, and the files of lookups. */
   files: readonly string[];
 }
 
-/** Characters of a line with a syntax error that are shown. */
+/** Maximum number of characters shown of a line with a syntax error. */
 const LONGEST_LINE = 120;
 
-/** Keys that stand in each other in a configuration. */
+/** Maximum depth of nested keys in a configuration. */
 const DEEPEST = 6;
 
-/** A configuration as a process has it while its files may change. */
+/** A configuration that a process has loaded. Its files may change meanwhile. */
 export interface LoadedConfiguration extends Configuration {
   loadedAt: Date;
-  /** Whether its files differ now from what was loaded. */
+  /** Returns true if the files now differ from what was loaded. */
   isChanged: () => Promise<boolean>;
 }
 
-/** The section `service` without a configuration. */
+/** Section `service` that is used without a configuration. */
 export const DEFAULT_SERVICE = {
   ...configSchema.shape.service.parse(undefined),
   dialect: DEFAULT_DIALECT,
 };
 
-/** Whether there is a configuration to load: the file, or the `sync.config.*` of the folder. */
+/** Returns true if the named file exists, or without a name a `sync.config.*` in the working directory. */
 export function existsConfiguration(file: string | undefined): boolean {
   return file === undefined ? findConfiguration() !== undefined : existsSync(file);
 }
 
-/** The `sync.config.*` of the folder, if there is one. Throws UsageError when there are several. */
+/** Returns the path of the folder's `sync.config.*`, if there is one. Throws UsageError if there are several. */
 export function findConfiguration(folder = process.cwd()): string | undefined {
   const [first, ...others] = NAMES.filter((name) => existsSync(path.join(folder, name)));
   if (others.length > 0)
@@ -83,10 +83,7 @@ export function findConfiguration(folder = process.cwd()): string | undefined {
   return first === undefined ? undefined : path.join(folder, first);
 }
 
-/**
- * Loads `file`, or the `sync.config.*` of the folder, unless others could have written it. Throws UsageError with
- * every fault.
- */
+/** Loads `file`, or the folder's `sync.config.*` unless others can write it. Throws UsageError with every fault. */
 export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),
@@ -111,7 +108,7 @@ export async function loadConfiguration(
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const syntax = findSyntaxError(error);
-    // Node adds which files of this program asked for a module.
+    // Removes Node's list of the program's files that required a missing module.
     const reason = (syntax?.message ?? messageOf(error))
       .split(/\s*Require stack:/)[0]
       ?.replace(/\s+/g, ' ')
@@ -124,7 +121,7 @@ export async function loadConfiguration(
   }
 }
 
-/** The export of the configuration file, and of the dialect that it names. `isNamed`: an operator named the file. */
+/** Reads the exports of the configuration file and of its dialect. `isNamed`: the operator named the file. */
 async function readExported(file: string, isNamed: boolean): Promise<Exported & { dialect?: Exported }> {
   const read = await importFile(file);
   const named = (read.exported as Partial<SlotsyncConfig> | undefined | null)?.service?.dialect;
@@ -136,8 +133,9 @@ async function readExported(file: string, isNamed: boolean): Promise<Exported & 
 }
 
 /**
- * Checks what a configuration file exported; the message has `name`. Lookups are read from files beside it, in `folder`.
- * `modules`: the file and what it imports; `dialect`: the file that it names as its dialect. Throws UsageError with every fault.
+ * Checks what a configuration file exports. `name` appears in messages. Files of lookups are read from `folder`.
+ * `modules` are the file and its imports, `dialect` is the export of the file's dialect. Throws UsageError with every
+ * fault.
  */
 export function checkConfiguration(
   exported: unknown,
@@ -154,7 +152,7 @@ export function checkConfiguration(
       remedy: 'It needs `export default defineConfig({ … })`, or in JSON an object with `streams`.',
     });
   }
-  // The input distinguishes what is missing from what is wrong.
+  // `reportInput` makes zod's faults distinguish a missing value from a wrong value.
   const parsed = configSchema.safeParse(exported, { reportInput: true });
   const faults: Fault[] = findProtoKeys(exported);
   for (const fault of parsed.error?.issues.flatMap(toFaults) ?? []) faults.push(fault);
@@ -204,7 +202,7 @@ export function checkConfiguration(
   return { ...parsed.data, service, streams, reservations, freezes, fingerprints, files };
 }
 
-/** The places of keys called `__proto__`, which zod leaves out. In an object literal such a key sets the prototype. */
+/** Returns the places of keys called `__proto__`, which zod ignores. In an object literal this sets the prototype. */
 function findProtoKeys(value: unknown, place: readonly string[] = []): Fault[] {
   if (typeof value !== 'object' || value === null || place.length > DEEPEST) return [];
   const prototype = Object.getPrototypeOf(value) as object | null;
@@ -215,7 +213,7 @@ function findProtoKeys(value: unknown, place: readonly string[] = []): Fault[] {
   return isUsed ? [fault, ...inner] : inner;
 }
 
-/** The codes of a file. A fault of it is thrown as a text that does not repeat the folder. */
+/** Returns the codes in a file of a lookup. Throws the file's fault without the path of the folder. */
 function readCodes(folder: string, file: string, [key, value]: readonly [string, string]) {
   try {
     return readCsvFile(path.resolve(folder, file), [key, value]).map(({ line, values }) => ({
@@ -228,14 +226,14 @@ function readCodes(folder: string, file: string, [key, value]: readonly [string,
   }
 }
 
-/** The names of lookups of a configuration that cannot be read as a whole, so that who uses them has no fault. */
+/** Returns the names of lookups in an invalid configuration, so that fields that use them are not faults. */
 function nameLookups(exported: unknown): ParsedConfig['lookups'] {
   const { lookups } = exported as { lookups?: unknown };
   const names = typeof lookups === 'object' && lookups !== null ? Object.keys(lookups) : [];
   return Object.fromEntries(names.map((name) => [name, {}]));
 }
 
-/** The kind of thing that a file exports in place of an object with declarations; undefined for an object. */
+/** Returns what a file exports if it is no object with declarations, for example `a list`. Undefined for an object. */
 function describeOther(exported: unknown): string | undefined {
   if (exported === undefined || exported === null) return 'nothing';
   if (Array.isArray(exported)) return 'a list';
@@ -243,14 +241,14 @@ function describeOther(exported: unknown): string | undefined {
   return typeof exported === 'object' ? undefined : `a ${typeof exported}`;
 }
 
-/** A stream without a `freshness` has that of the configuration. */
+/** Adds the configuration's `freshness` to streams that declare no `freshness`. */
 const withFreshness = (
   streams: ParsedConfig['streams'],
   freshness: ParsedConfig['freshness'],
 ): ParsedConfig['streams'] =>
   Object.fromEntries(Object.entries(streams).map(([name, stream]) => [name, { freshness, ...stream }]));
 
-/** Keys of schedules that ask for something which the others do not give. */
+/** Returns faults of schedule keys that have no effect because another key is missing. */
 function findScheduleFaults({ schedule, verify, streams, freshness }: ParsedConfig): Fault[] {
   const fault = (path: string, message: string | false) => (message === false ? [] : [{ path, message }]);
   const nightly = Object.values(streams).filter((stream) => stream.schedule === undefined);
@@ -284,8 +282,8 @@ function findScheduleFaults({ schedule, verify, streams, freshness }: ParsedConf
 export type ConfiguredSchedule = ReturnType<typeof schedulesOf>[number];
 
 /**
- * The schedules of syncs as cron-schedule.ts takes them, each with its streams: the nightly one, and of streams with
- * times of their own one for each pattern.
+ * Returns the schedules of syncs with their streams, for cron-schedule.ts: the nightly schedule, and one schedule for
+ * each pattern of streams with times of their own.
  */
 export function schedulesOf({ schedule, streams }: Pick<Configuration, 'schedule' | 'streams'>) {
   const { nightly, timezone = 'UTC', catchUp = true, waitForLoadMinutes = 0 } = schedule ?? {};
@@ -301,16 +299,16 @@ export function schedulesOf({ schedule, streams }: Pick<Configuration, 'schedule
     });
 }
 
-/** The nightly schedule; undefined without one. */
+/** Returns the nightly schedule, if there is one. */
 export const nightlyOf = (configuration: Pick<Configuration, 'schedule' | 'streams'>) =>
   schedulesOf(configuration).find(({ name }) => name === NIGHTLY);
 
-/** When workers verify: a cron pattern, or `sync`, which is after each nightly sync. Undefined: they do not. */
+/** Returns when workers verify, if they do: a cron pattern, or `sync`, which means after each nightly sync. */
 export function verifyScheduleOf({ schedule, verify }: Pick<ParsedConfig, 'schedule' | 'verify'>) {
   return verify && { pattern: verify.after, timezone: schedule?.timezone ?? 'UTC' };
 }
 
-/** The streams that can be read although the configuration as a whole cannot, so that their faults are reported too. */
+/** Returns the valid streams of an invalid configuration, so that faults in these streams are reported too. */
 function parseStreams(exported: unknown) {
   const streams: unknown = (exported as { streams?: unknown }).streams;
   const readable: Record<string, StreamDeclaration> = {};
@@ -345,7 +343,7 @@ function suggest(key: string): string {
   return near === undefined ? '; remove it, or check the spelling' : `; did you mean '${near}'?`;
 }
 
-/** The streams named on the command line, or all. Throws UsageError for a name that is not configured. */
+/** Returns the named streams, or all without names. Throws UsageError if a name is not configured. */
 export function selectStreams({ streams }: Configuration, names: readonly string[]): readonly Stream[] {
   const known = new Set(streams.map(({ name }) => name));
   const unknown = names.filter((name) => !known.has(name));
@@ -359,7 +357,7 @@ export function selectStreams({ streams }: Configuration, names: readonly string
   return names.length === 0 ? streams : streams.filter(({ name }) => names.includes(name));
 }
 
-/** The one stream of this name. Throws UsageError when it is not configured. */
+/** Returns the stream with this name. Throws UsageError if it is not configured. */
 export function selectStream(configuration: Configuration, name: string): Stream {
   return selectStreams(configuration, [name])[0] as Stream;
 }

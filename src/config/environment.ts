@@ -1,4 +1,4 @@
-// The environment, with the file of settings, and the files of secrets that it names.
+// Reads the environment together with the file of settings, and checks the files of secrets that the settings name.
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { parseEnv } from 'node:util';
@@ -7,9 +7,9 @@ import { findOtherWriters, isReadableByOthers, readTextFile } from '../files/tex
 import { containsSecret, findMisspelled, listSecretFiles } from './settings.js';
 
 /**
- * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
- * working directory is read if there is one. Throws UsageError when the file cannot be read or understood, or was found and
- * could have been written by others, or is a pipe, whose writer would be waited for.
+ * Returns the environment with the variables of the file added. Variables that are already set take precedence. Without
+ * a name, `.env` of the working directory is read if it exists. Throws UsageError if the file cannot be read or parsed.
+ * An unnamed file must not be writable by others, and must not be a pipe, whose writer would have to be awaited.
  */
 export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   if (file === undefined && !existsSync('.env')) return process.env;
@@ -33,12 +33,12 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   return process.env;
 }
 
-/** The file of settings, as a place where one is missing. */
+/** Returns the path of the settings file, for a message about a missing setting. */
 export function describeSettingsFile(file = '.env'): string {
   return `${path.resolve(file)}${existsSync(file) ? '' : ' (there is no such file)'}`;
 }
 
-/** Throws UsageError for a file that was found, and not named by the operator, and that others could have written. */
+/** Throws UsageError if others can write a file that slotsync has found, and that the operator has not named. */
 export function requireOwnFile(file: string, named: string): void {
   const others = findOtherWriters(file);
   if (others)
@@ -47,7 +47,7 @@ export function requireOwnFile(file: string, named: string): void {
     });
 }
 
-/** The files that an operator named although others could have written them, as sentences. */
+/** Returns a warning for each file that others can write. It is loaded nevertheless, because the operator named it. */
 export function findForeignFiles(files: readonly (string | undefined)[]): string[] {
   return files.flatMap((file) => {
     const others = file === undefined ? undefined : findOtherWriters(file);
@@ -57,9 +57,9 @@ export function findForeignFiles(files: readonly (string | undefined)[]): string
   });
 }
 
-/** The number of the first line that Node would skip silently. */
+/** Returns the number of the first line that Node would skip silently. */
 function findUnreadableLine(text: string): number | undefined {
-  // A value in quotes may continue over lines.
+  // Blanks quoted values, which may continue over several lines.
   const lines = text.replaceAll(/^[ \t]*#.*|=[ \t]*("[^"]*"|'[^']*'|`[^`]*`)/gm, (part) =>
     part.startsWith('=') ? `=${part.slice(1).replaceAll(/[^\n]/g, ' ')}` : part,
   );
@@ -69,7 +69,7 @@ function findUnreadableLine(text: string): number | undefined {
   return index < 0 ? undefined : index + 1;
 }
 
-/** Files with secrets that every user of this machine may read, as sentences: files of `…_FILE` settings, and `.env`. */
+/** Returns a warning for each file with secrets that every user of this machine may read, `.env` included. */
 export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
   const files = listSecretFiles(env);
   if (containsSecret(parseSettingsFile(envFile))) files.push(envFile);
@@ -78,16 +78,16 @@ export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = pr
     .map((file) => `${file} may be read by every user of this machine; chmod 600 it`);
 }
 
-/** The settings of the file. A pipe has none: it has been read, and is empty. */
+/** Returns the settings in the file. A pipe has no settings any more: it was read before and is empty. */
 function parseSettingsFile(file: string): NodeJS.Dict<string> {
   const isFile = statSync(file, { throwIfNoEntry: false })?.isFile() ?? false;
   return isFile ? parseEnv(readTextFile(file)) : {};
 }
 
-/** Prefixes of our settings. The environment also holds variables of other programs, which may resemble ours by chance. */
+/** Prefixes of slotsync's settings. Variables of other programs may resemble a setting by chance. */
 const OUR_PREFIX = /^(SLOTSYNC|API|MIRROR|STATE|REDIS|ALERT|HTTP)_/;
 
-/** Misspelled settings of the file and of the environment, as sentences. Call it after `readEnvironment`. */
+/** Returns a sentence for each misspelled setting in the file and the environment. Call it after `readEnvironment`. */
 export function findMisspelledSettings(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
   const ofFile = Object.keys(parseSettingsFile(envFile));
   const ofEnvironment = Object.keys(env).filter((name) => OUR_PREFIX.test(name));

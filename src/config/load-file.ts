@@ -1,5 +1,6 @@
-// Loads a file of the operator, with the modules that it consists of: a function of a field may use a constant of its file, or of
-// a file that is imported, and its own source text does not change with that constant.
+// Loads a file of the operator and finds the modules that it imports. A field's function may use a constant of its file
+// or of an imported file. The function's source text does not change with the constant, so the texts of all modules are
+// hashed.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -9,28 +10,26 @@ import type { Jiti } from 'jiti';
 import { codeOf, messageOf } from '../errors/errors.js';
 import { readTextFile } from '../files/text-file.js';
 
-/** Files whose imports are read; others, such as JSON, import nothing. */
+/** Files whose imports are read. Other files, such as JSON, import nothing. */
 const CODE = /\.[cm]?[jt]sx?$/;
-/** How compiled code imports: jiti leaves no other form. What only reads so is no file, and does not count. */
+/** Matches imports in code that jiti has compiled: jiti leaves no other form. A match that is no file is ignored. */
 const IMPORT = /\b(?:require|jitiImport|import)\(\s*(?:"([^"\n]+)"|'([^'\n]+)')\s*\)/g;
 
-/** How a text begins that names a file of one's own; escaped, it may begin with anything. Compiling is left out without one. */
+/** Matches code that may import a file of the operator. A file without a match is not compiled. */
 const OWN_FILE = /["'](?:\.{0,2}\/|#|file:|\\)/;
 
-/** A file and every module that it imports, directly or not. Not packages, and not what is named by an expression. */
+/** A file and all modules that it imports, directly or not. Packages and computed names are left out. */
 export interface Modules {
   files: readonly string[];
-  /** The hash of their places from the file's folder, and of their texts. */
+  /** Hash of the modules' texts and of their paths from the file's folder. */
   hash: string;
 }
 
-/** The export of a file, and its modules. */
 export interface Exported {
   exported: unknown;
   modules: Modules;
 }
 
-/** Loads a file of the operator. */
 export async function importFile(file: string): Promise<Exported> {
   const text = readTextFile(file);
   if (file.endsWith('.json'))
@@ -49,7 +48,7 @@ export async function importFile(file: string): Promise<Exported> {
   return { exported, modules: readModules(jiti, file) };
 }
 
-/** Throws what jiti throws of code that it cannot parse. */
+/** Parses JSON. Throws an error of the same form as jiti's error for code that it cannot parse. */
 function parseJson(file: string, text: string): unknown {
   try {
     return JSON.parse(text);
@@ -61,10 +60,10 @@ function parseJson(file: string, text: string): unknown {
   }
 }
 
-/** The form of jiti's errors. Their columns count from 0. */
+/** Form of jiti's errors. Their columns count from 0. */
 const PARSE_ERROR = /^ParseError: (.*?)\s*\n\s*(.*):(\d+):(\d+)$/s;
 
-/** The reason and place of a syntax error, and its line. Undefined: another error. */
+/** Returns the reason and place of a syntax error, and its line. Undefined if the error is another error. */
 export function findSyntaxError(error: unknown): { message: string; line: string } | undefined {
   const [, reason, file = '', line = '', column] = PARSE_ERROR.exec(messageOf(error)) ?? [];
   if (reason === undefined) return undefined;
@@ -91,7 +90,7 @@ function readModules(jiti: Jiti, file: string): Modules {
   return { files: [...texts.keys()], hash };
 }
 
-/** A hash of the texts of these files, as they are now. One that cannot be read has none. */
+/** Returns a hash of the present texts of these files. A file that cannot be read counts with its error code. */
 export async function hashTexts(files: readonly string[]): Promise<string> {
   const texts = files.map((file) => readFile(file, 'utf8').catch(codeOf));
   return createHash('sha256')
@@ -103,7 +102,7 @@ function findImports(jiti: Jiti, file: string, source: string): string[] {
   const compiled = jiti.transform({ filename: file, source, ts: /\.[cm]?tsx?$/.test(file), async: false });
   return [...compiled.matchAll(IMPORT)].flatMap(([, double, single]) => {
     const specifier = double ?? single ?? '';
-    // `#name` is an import of the folder's own package.json; other bare names are packages.
+    // `#name` is an import of the folder's own package.json. Other bare names are packages.
     if (!/^(\.{0,2}\/|#|file:)/.test(specifier)) return [];
     const resolved = jiti.esmResolve(specifier, { parentURL: pathToFileURL(file), try: true });
     if (resolved === undefined || resolved.startsWith('node:')) return [];
@@ -112,13 +111,13 @@ function findImports(jiti: Jiti, file: string, source: string): string[] {
   });
 }
 
-/** A file may await what it needs, such as a secret from elsewhere. */
+/** Timeout for loading a file, which may await something, for example a secret from elsewhere. */
 const LOAD_WITHIN_MS = 30_000;
 
 /**
- * The result of `load`, which may do anything while it loads: if it ended the process, or awaited something that never happens,
- * the command would end silently. Throws when what is loaded ends the process, awaits something that never happens, or leaves an error
- * unhandled. Until it has loaded, `process.exit` throws.
+ * Returns the result of `load`, which runs code of the operator. Throws if that code ends the process, awaits something
+ * that never happens, or leaves an error unhandled. Otherwise the command would end silently. Until the code has
+ * loaded, `process.exit` throws.
  */
 export async function loadAlone<T>(load: () => Promise<T>, withinMs = LOAD_WITHIN_MS): Promise<T> {
   let fail: (reason: unknown) => void = () => undefined;
@@ -137,7 +136,7 @@ export async function loadAlone<T>(load: () => Promise<T>, withinMs = LOAD_WITHI
   }, withinMs).unref();
   try {
     const loaded = await Promise.race([load(), failed]);
-    // Unhandled errors of the file are reported after the file has ended.
+    // Unhandled errors of the file are reported only after the file has ended.
     await Promise.race([new Promise((resolve) => setImmediate(resolve)), failed]);
     return loaded;
   } finally {

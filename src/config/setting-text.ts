@@ -1,17 +1,16 @@
-// A secret in a file can be replaced while the program runs. So it is read each time it is used.
+// Reads a secret in a file each time it is used, so that the secret can be replaced while the program runs.
 import { readSecretFile } from '../files/text-file.js';
 
-/** A setting's text, or how to read it again. The function throws UsageError when its file cannot be read. */
+/** Text of a setting, or a function that reads the text again. */
 export type SettingText = string | (() => string);
 
-/** The text as it is now. */
 export function currentText(setting: SettingText): string {
   return typeof setting === 'function' ? setting() : setting;
 }
 
 /**
- * Reads a secret's file now, which throws UsageError, and returns what reads it again. While it cannot be read, as in the
- * middle of a replacement, what was read last stays in use.
+ * Reads a secret's file, and returns a function that reads it again. Throws UsageError if the first read fails. If a
+ * later read fails, for example in the middle of a replacement, the function returns the last text.
  */
 export function readAgain(file: string, parse: (text: string) => string): () => string {
   let last = readSecretFile(file, parse);
@@ -19,7 +18,7 @@ export function readAgain(file: string, parse: (text: string) => string): () => 
     try {
       last = readSecretFile(file, parse);
     } catch {
-      // The service or the server says so when the secret is not valid any more.
+      // If the last text is no longer valid, the service or the server reports this.
     }
     return last;
   };

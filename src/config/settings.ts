@@ -1,5 +1,5 @@
-// The settings: names in the environment, what each may be, and its default. All faults are reported at once, and none
-// repeats a text: it may be a secret.
+// Reads the settings: their names in the environment, their allowed values and their defaults. All faults are reported
+// at once. No fault repeats a setting's text, which may be a secret.
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import {
@@ -18,7 +18,7 @@ import { isTimeZone } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
 import { readAgain, type SettingText } from './setting-text.js';
 
-/** A text that `check` throws no error for. */
+/** Returns a schema of texts for which `check` throws no error. */
 const checkedBy = (check: (text: string) => unknown) =>
   z.string().superRefine((text, context) => {
     try {
@@ -28,7 +28,7 @@ const checkedBy = (check: (text: string) => unknown) =>
     }
   });
 
-/** A text that an HTTP header can hold. The fault names the place, not the character. */
+/** A text that an HTTP header can contain. A fault names the position of a character, not the character. */
 const headerValue = checkedBy((text) => {
   const characters = Array.from(text);
   const index = characters.findIndex((character) => !/[!-~]/.test(character));
@@ -39,7 +39,7 @@ const headerValue = checkedBy((text) => {
 });
 
 const NEW_SECRET = 'for example from: openssl rand -hex 24';
-/** A shorter one could be guessed. */
+/** Minimum length of a secret. A shorter secret could be guessed. */
 const SHORTEST_SECRET = 16;
 const ownSecret = checkedBy((text) =>
   refuse(
@@ -48,7 +48,7 @@ const ownSecret = checkedBy((text) =>
   ),
 );
 
-/** As the specification of Standard Webhooks has it. */
+/** Advice on how to create a secret that follows the specification of Standard Webhooks. */
 const NEW_WEBHOOK_SECRET = 'for example from: echo "whsec_$(openssl rand -base64 32)"';
 const webhookSecret = checkedBy((text) => {
   const [, base64 = ''] = /^whsec_([\w+/]+={0,2})$/.exec(text) ?? [];
@@ -75,7 +75,7 @@ const PLAIN = z.object({
   API_BASE_URL: checkedBy(requireServiceAddress)
     .overwrite((url) => url.replace(/\/+$/, ''))
     .optional(),
-  /** It becomes a part of a path, in which everything else is encoded. */
+  /** The id becomes a part of a path, in which all other characters are encoded. */
   API_ORGANIZATION_ID: z
     .string()
     .regex(/^(?!\.{1,2}$)/, 'dots alone are no id')
@@ -88,7 +88,7 @@ const PLAIN = z.object({
   HTTPS_PROXY: checkedBy(requireProxyAddress).optional(),
   NO_PROXY: text,
   SLOTSYNC_CONFIG: text,
-  /** 0: no HTTP. */
+  /** Port 0 means no HTTP server. */
   HTTP_PORT: wholeFrom(0, 65_535).default(0),
   HTTP_HOST: z
     .string()
@@ -108,7 +108,7 @@ const PLAIN = z.object({
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: checkedBy(requireCollectorAddress).optional(),
   OTEL_SDK_DISABLED: z.string().toLowerCase().optional(),
   OTEL_TRACES_EXPORTER: z.string().default('otlp'),
-  /** Only the SDK uses it. */
+  /** Only the OpenTelemetry SDK uses this setting. */
   OTEL_SERVICE_NAME: text,
   LOG_LEVEL: z
     .string()
@@ -118,14 +118,14 @@ const PLAIN = z.object({
 });
 const PLAIN_NAMES = Object.keys(PLAIN.shape);
 
-/** Addresses that may contain a password. */
+/** Settings that are addresses and may contain a password. */
 const ADDRESSES = {
   MIRROR_DATABASE_URL: checkedBy(parsePostgresAddress),
   STATE_DATABASE_URL: checkedBy(parsePostgresAddress),
   REDIS_URL: checkedBy(parseRedisAddress),
   ALERT_SMTP_URL: checkedBy(parseSmtpAddress),
 };
-/** Each may be in a file instead: the setting with `_FILE` behind its name names it. */
+/** Secret settings. Each may be in a file instead, which the setting with the suffix `_FILE` names. */
 const SECRETS = {
   ...ADDRESSES,
   API_KEY: z
@@ -142,13 +142,13 @@ const SECRETS = {
 type Secret = keyof typeof SECRETS;
 const SECRET_NAMES = Object.keys(SECRETS) as Secret[];
 
-/** Every name that is read. */
+/** Names of all settings. */
 export const SETTING_NAMES: readonly string[] = [
   ...PLAIN_NAMES,
   ...SECRET_NAMES.flatMap((name) => [name, `${name}_FILE`]),
 ];
 
-/** The settings that a command cannot do without, and what is said of each that is not set. */
+/** Settings that a command may need, each with the message if the setting is missing. */
 const NEEDED = [
   [
     'mirror',
@@ -167,9 +167,9 @@ const NEEDED = [
 export type Need = (typeof NEEDED)[number][0];
 
 export interface ApiSettings {
-  /** Without a trailing slash. */
+  /** Address of the service without a trailing slash. */
   baseUrl: string;
-  /** Without the `Api-Key ` prefix. */
+  /** API key without the `Api-Key ` prefix. */
   key: SettingText;
   organizationId: string;
   region: string;
@@ -178,28 +178,28 @@ export interface ApiSettings {
 
 export interface ProxySettings {
   url: string;
-  /** Names of hosts, separated by commas, that are connected to directly. */
+  /** Names of hosts, separated by commas, to which slotsync connects without the proxy. */
   except: string;
 }
 
-/** The channels of alerts; each is on when its address is there. */
+/** Settings of the alert channels. A channel is on if its address is set. */
 export type AlertSettings = Settings['alerts'];
 export type Settings = ReturnType<typeof loadSettings>;
 type Environment = NodeJS.Dict<string>;
 
-/** A setting's text; empty or blank counts as not set. Names of proxies may be in lower case, which wins, as in other programs. */
+/** Returns a setting, or undefined if it is blank. A lower-case name of a proxy setting takes precedence. */
 const textOf = (env: Environment, name: string) =>
   (name.endsWith('_PROXY') && env[name.toLowerCase()]?.trim()) || env[name]?.trim() || undefined;
 
-/** Characters of a setting: far more than any key, token or address has. */
+/** Maximum number of characters in a setting: far more than any key, token or address has. */
 const LONGEST_SETTING = 16_384;
 
-/** Letters by which a misspelled setting differs at most. API_URL differs from API_KEY in three, and means another setting. */
+/** Maximum number of wrong letters. API_URL differs from API_KEY in three letters and means another setting. */
 const MISSPELLED_BY = 2;
-/** Read by other programs, although it resembles HTTPS_PROXY. */
+/** Variable of other programs that resembles HTTPS_PROXY. */
 const OTHER_PROGRAMS = 'HTTP_PROXY';
 
-/** The names that resemble a setting that is not set, as sentences. Other unknown names belong to other programs. */
+/** Returns a sentence for each name that resembles an unset setting. Other unknown names belong to other programs. */
 export function findMisspelled(names: Iterable<string>, env: Environment): string[] {
   const unset = SETTING_NAMES.filter((known) => textOf(env, known) === undefined);
   return [...names].flatMap((name) => {
@@ -211,8 +211,8 @@ export function findMisspelled(names: Iterable<string>, env: Environment): strin
 }
 
 /**
- * Reads the settings. Throws UsageError that lists every fault and every missing setting at once, followed by `misspelled`: those
- * alone are no reason to stop.
+ * Reads the settings. Throws one UsageError that lists every fault and every missing setting, followed by `misspelled`.
+ * Misspelled names alone are no reason to throw.
  */
 export function loadSettings(
   needs: readonly Need[],
@@ -256,7 +256,7 @@ export function loadSettings(
       : undefined;
   return {
     mirrorUrl,
-    /** The mirror's database when not set. */
+    /** Address of the state. The default is the mirror's database. */
     stateUrl: secrets.STATE_DATABASE_URL ?? mirrorUrl,
     redisUrl: secrets.REDIS_URL,
     api,
@@ -266,14 +266,14 @@ export function loadSettings(
     configPath: data.SLOTSYNC_CONFIG,
     httpPort: data.HTTP_PORT,
     httpHost: data.HTTP_HOST,
-    /** Unset: the page is read-only. */
+    /** Token of the page. If it is not set, the page is read-only. */
     httpToken: secrets.HTTP_TOKEN,
     httpSignIn: data.HTTP_SIGN_IN,
     httpTrustedProxies: data.HTTP_TRUSTED_PROXIES,
     httpUserHeader: data.HTTP_USER_HEADER,
     alerts: {
       webhookUrl: secrets.ALERT_WEBHOOK_URL,
-      /** Signs what is sent to `webhookUrl`; there whenever that is. */
+      /** Secret that signs messages to `webhookUrl`. It is always set together with `webhookUrl`. */
       webhookSecret: secrets.ALERT_WEBHOOK_SECRET,
       slackUrl: secrets.ALERT_SLACK_URL,
       teamsUrl: secrets.ALERT_TEAMS_URL,
@@ -281,19 +281,19 @@ export function loadSettings(
       pingUrl: secrets.ALERT_PING_URL,
     },
     proxy,
-    /** The zone of every time that is shown. Unset: the schedule's. */
+    /** Time zone of every time that is shown. If it is not set, the schedule's zone is used. */
     timeZone: data.TIMEZONE,
-    /** A collector is named; the SDK reads where it is. */
+    /** True if a collector of traces is named. The SDK itself reads the collector's address. */
     exportsTraces:
       (data.OTEL_EXPORTER_OTLP_ENDPOINT ?? data.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) !== undefined &&
       data.OTEL_SDK_DISABLED !== 'true' &&
       /\botlp\b/.test(data.OTEL_TRACES_EXPORTER),
-    /** Unset: each command has its own. */
+    /** Log level. If it is not set, each command uses its own default. */
     logLevel: data.LOG_LEVEL,
   };
 }
 
-/** Throws UsageError with the first fault. */
+/** Parses a setting. Throws UsageError with the first fault. */
 function parse(schema: z.ZodType<string>, text: string): string {
   const parsed = schema.safeParse(text);
   if (parsed.success) return parsed.data;
@@ -327,18 +327,18 @@ function findTlsFaults(env: Environment): string[] {
   return faults;
 }
 
-/** This machine is never reached through a proxy. */
+/** Returns the proxy, if any. Connections to this machine never use a proxy. */
 function proxyOf(url: string | undefined, except = ''): ProxySettings | undefined {
   if (url === undefined || except === '*') return undefined;
   return { url, except: [except, 'localhost', '127.0.0.1', '[::1]'].filter(Boolean).join(',') };
 }
 
-/** The files of secrets that are read. */
+/** Returns the paths of the files from which secrets are read. */
 export function listSecretFiles(env: Environment): string[] {
   return SECRET_NAMES.flatMap((name) => (textOf(env, name) ? [] : (textOf(env, `${name}_FILE`) ?? [])));
 }
 
-/** Whether a setting is a secret in itself: an address without a password is not. */
+/** Returns true if a setting contains a secret. An address without a password contains no secret. */
 export function containsSecret(env: Environment): boolean {
   return SECRET_NAMES.some((name) => {
     const text = textOf(env, name) ?? '';
