@@ -1,19 +1,19 @@
-// The occurrences of a cron pattern. The library finds none any more after a clock change of half an hour, and where a
-// clock is put back its next occurrence depends on where the search starts. So it is only asked in UTC, what the wall
-// clock has to show; when the clock of the zone shows that is found here.
+// Finds the occurrences of a cron pattern. After a clock change of half an hour, the library cron-parser finds no more
+// occurrences. Where a clock is put back, its result depends on where the search starts. Therefore the library only
+// computes, in UTC, what the wall clock must show. This file computes when the zone's clock shows that.
 import { CronExpressionParser } from 'cron-parser';
 import { messageOf } from '../errors/errors.js';
 import type { Schedule } from './schedule.js';
 import { createWallClock } from './zoned-time.js';
 
 const HOUR = 60 * 60 * 1000;
-/** More than any clock is put forward or back: Samoa once left out a whole day. */
+/** Longer than any clock change: Samoa once left out a whole day. */
 const CLOCK_CHANGE_MS = 25 * HOUR;
 const HOURS_OF_A_DAY = 24;
-/** Searched for the latest occurrence one after the other, so that years of missed minutes are not walked through. */
+/** Periods that are searched in turn for the latest occurrence, to avoid enumerating the minutes of years. */
 const SEARCH_WINDOWS_MS = [HOUR, 48 * HOUR, Infinity];
 
-/** Why a pattern cannot be followed; undefined when it can. */
+/** Returns why a pattern is invalid, or undefined if it is valid. */
 export function findPatternFault(pattern: string): string | undefined {
   const fields = pattern.trim().split(/\s+/);
   if (fields.length !== 5 || /(^|[\s,])H/.test(pattern))
@@ -36,15 +36,15 @@ function reasonOf(pattern: string): string | undefined {
 }
 
 /**
- * The first occurrence after a time. A wall-clock time that a clock change leaves out is taken as much later as the clock
- * was put forward; one that occurs twice is taken the first time, and both times by a pattern of every hour.
+ * Returns the first occurrence after a time. An occurrence that a clock change skips is moved later by that change. If
+ * a clock change repeats an occurrence, only the first counts; both count for a pattern of every hour.
  */
 export function nextDue(schedule: Schedule, after: Date): Date {
   for (const due of occurrences(schedule, after)) return due;
   throw new Error(`'${schedule.pattern}' never occurs`);
 }
 
-/** The latest occurrence after `since` and not after `now`; undefined when the pattern has no such occurrence. */
+/** Returns the latest occurrence after `since` and not after `now`, if there is one. */
 export function latestDue(schedule: Schedule, since: Date, now: Date): Date | undefined {
   if (nextDue(schedule, since) > now) return undefined;
   for (const windowMs of SEARCH_WINDOWS_MS) {
@@ -59,37 +59,37 @@ export function latestDue(schedule: Schedule, since: Date, now: Date): Date | un
   return undefined;
 }
 
-/** A schedule as the state knows it: what was started of it, and since when. */
+/** A schedule in the state: when it was registered, and its latest occurrence for which a run was started. */
 export interface FollowedSchedule extends Schedule {
   registeredAt: Date;
   lastDue: Date | null;
 }
 
-/** The latest occurrence that is due and was not started yet. A schedule that was registered just now has missed nothing. */
+/** Returns the latest due occurrence without a started run. Occurrences before the registration do not count. */
 export function unstartedDue(schedule: FollowedSchedule, now: Date): Date | undefined {
   return latestDue(schedule, startedUntil(schedule), now);
 }
 
-/** The earliest occurrence that was not started yet, or is to come. */
+/** Returns the earliest occurrence without a started run, in the past or in the future. */
 export const firstUnstarted = (schedule: FollowedSchedule): Date => nextDue(schedule, startedUntil(schedule));
 
-/** Occurrences up to here were started, or were before the schedule. */
+/** Returns the time until which occurrences are not missing: they were started, or precede the schedule. */
 export function startedUntil({ registeredAt, lastDue }: Omit<FollowedSchedule, keyof Schedule>): Date {
   return lastDue && lastDue > registeredAt ? lastDue : registeredAt;
 }
 
-/** Every occurrence after a time, in order. */
+/** Yields every occurrence after a time, in order. */
 function* occurrences({ pattern, timezone }: Schedule, after: Date): Generator<Date, undefined> {
   const wallClock = createWallClock(timezone);
   const currentDate = new Date(wallClock(after.getTime()) - CLOCK_CHANGE_MS);
   const expression = CronExpressionParser.parse(pattern, { tz: 'UTC', currentDate });
   const isHourly = expression.fields.hour.values.length === HOURS_OF_A_DAY;
   let last = after.getTime();
-  /** Occurrences that a clock change has moved, in order, behind others that are still to come. */
+  /** Occurrences that a clock change has moved, in order. They wait until all earlier occurrences were yielded. */
   let moved: number[] = [];
   for (;;) {
     const shown = expression.next().getTime();
-    // By the clock before a change on that day, and by the clock after it: the same on any other day.
+    // Two candidates: by the clock before and after a change on that day. On any other day they are equal.
     const times = [-CLOCK_CHANGE_MS, CLOCK_CHANGE_MS].map(
       (ms) => shown - (wallClock(shown + ms) - shown - ms),
     );

@@ -1,15 +1,16 @@
-// The only place that limits how long something is waited for. A deadline holds its timer until it ends. On Node 20 the
-// garbage collector removes the timer of AbortSignal.timeout when only AbortSignal.any refers to it, and the wait never ends.
+// Sets all time limits for waiting; no other file does. A deadline holds its timer until it ends. On Node 20 the
+// garbage collector removes the timer of AbortSignal.timeout if only AbortSignal.any refers to it, and the wait never
+// ends.
 import { setMaxListeners } from 'node:events';
 
 export interface Limit {
-  /** From now on; undefined: the signal alone ends the wait. */
+  /** Time limit in milliseconds. If undefined, only the signal ends the wait. */
   ms?: number;
-  /** Ends the wait before its time. */
+  /** Aborted to end the wait before the time limit. */
   signal?: AbortSignal | undefined;
 }
 
-/** Something took longer than its limit. */
+/** Error of work that took longer than its limit. */
 export class TimeoutError extends Error {
   override readonly name = 'TimeoutError';
   readonly code = 'ETIMEDOUT';
@@ -18,12 +19,12 @@ export class TimeoutError extends Error {
 export interface Deadline {
   /** Aborts when the deadline passes. */
   signal: AbortSignal;
-  /** The result of the work. Throws the reason as soon as the deadline passes, also when the work does not listen to it. */
+  /** Returns the result of the work. Throws when the deadline passes, even if the work ignores the signal. */
   within: <T>(work: Promise<T>) => Promise<T>;
   end: () => void;
 }
 
-/** Opens a deadline, whose `end` is called in any case. When it passes, `reason` is a TimeoutError or the reason of the signal. */
+/** Opens a deadline; the caller must call `end`. The reason is a TimeoutError or the reason of the caller's signal. */
 export function openDeadline({ ms, signal }: Limit): Deadline {
   const passing = new AbortController();
   let reject: (reason: unknown) => void = () => undefined;
@@ -51,7 +52,7 @@ export function openDeadline({ ms, signal }: Limit): Deadline {
   };
 }
 
-/** The result of work that gets the deadline's signal. Throws a TimeoutError or the reason of the caller's signal. */
+/** Returns the result of `work`, which gets the deadline's signal. Throws a TimeoutError or the signal's reason. */
 export async function withDeadline<T>(limit: Limit, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const deadline = openDeadline(limit);
   try {

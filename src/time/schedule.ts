@@ -1,13 +1,13 @@
-// Schedules by their names and patterns. Whoever only names one does not load what finds its occurrences.
+// Defines schedules. Code that only names a schedule imports this file, without cron-schedule.ts and its library.
 
 export interface Schedule {
-  /** Minute, hour, day of the month, month, day of the week. */
+  /** Cron pattern: minute, hour, day of the month, month, day of the week. */
   pattern: string;
-  /** The time zone by whose wall clock the pattern is read. */
+  /** Time zone whose wall clock the pattern refers to. */
   timezone: string;
 }
 
-/** The name of the nightly schedule. One of streams with times of their own is named by its pattern. */
+/** Name of the nightly schedule. A schedule of streams with times of their own is named by its pattern. */
 export const NIGHTLY = 'nightly';
-/** In the place of a pattern: after each nightly sync. */
+/** Used instead of a pattern: after each nightly sync. */
 export const AFTER_SYNC = 'sync';

@@ -1,24 +1,25 @@
-// Converts between a time and what the clock of a time zone shows: for schedules, and for times in options and in the
-// configuration. Bookings are converted in SQL, by PostgreSQL: `instant` of mirror/read-bookings.ts.
+// Converts between times and the clock of a time zone: for schedules, and for times in options and in the
+// configuration. PostgreSQL converts the times of bookings in SQL (`instant` in mirror/read-bookings.ts).
 
-/** The clock of a time zone: what it shows at a time, read as if it were UTC. Milliseconds. */
+/** Returns a function from a time to the zone's clock at that time, as milliseconds of the same clock time in UTC. */
 export function createWallClock(timeZone: string): (atMs: number) => number {
-  // Swedish writes dates as ISO 8601 does.
+  // The Swedish locale formats dates as in ISO 8601.
   const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
   return (atMs) => Date.parse(`${format.format(atMs).replace(' ', 'T')}Z`);
 }
 
-/** A day, or a time with or without its zone. */
+/** Matches a day, or a time with or without its zone. */
 const TIME = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)(Z|[+-]\d{2}:?\d{2})?)?$/;
 
 /**
- * Milliseconds since 1970 of a day, which is its start, or of an ISO time; undefined: the text is neither. Without a zone it is
- * read by the clock of `timeZone`; a time that a clock change leaves out is taken as if the clock had not changed.
+ * Returns the milliseconds since 1970 of an ISO time, or of the start of a day. Undefined for any other text. A time
+ * without a zone is a clock time in `timeZone`. A time that a clock change leaves out is converted as if there were no
+ * change.
  */
 export function parseTime(text: string, timeZone = 'UTC'): number | undefined {
   const [, day = '', clock, zone] = TIME.exec(text) ?? [];
   const at = Date.parse(`${day}T${clock ?? '00:00'}${zone ?? 'Z'}`);
-  // Date.parse takes 30 February for 2 March.
+  // Date.parse converts 30 February to 2 March.
   const isDay = !Number.isNaN(at) && new Date(Date.parse(day)).toISOString().startsWith(day);
   if (at < 0 || !isDay) return undefined;
   if (zone !== undefined || timeZone === 'UTC') return at;
