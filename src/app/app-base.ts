@@ -1,5 +1,5 @@
-// Assembly of everything but the queue: what a command needs is opened when it first asks for it, and closed in the opposite
-// order, also when the command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
+// Assembles everything except the queue. A part is opened, and its module loaded, when a command first needs it. Parts
+// are closed in reverse order, even if the command fails. A command therefore pays only for the parts that it uses.
 import { userInfo } from 'node:os';
 import type { Configuration, LoadedConfiguration } from '../config/config-file.js';
 import type { Settings } from '../config/settings.js';
@@ -18,19 +18,19 @@ import { createAppState, required, type AppState } from './app-state.js';
 import { createUseCases } from './app-use-cases.js';
 
 export interface BaseOptions {
-  /** The command's name, by which others see this process at work. */
+  /** Name of the command, by which other processes see this process in the state. */
   command: string;
   configPath?: string | undefined;
-  /** Counts for /metrics when HTTP_PORT is set. */
+  /** If true and HTTP_PORT is set, metrics are counted for /metrics. */
   isObserved?: boolean;
-  /** Works before there is a configuration file: its defaults are taken then. */
+  /** If true, the command works before a configuration file exists, with the defaults. */
   isUnconfigured?: boolean;
   parts?: AppParts;
-  /** Hears of the zone of every time that is shown, as soon as it is known. */
+  /** Called with the time zone of every time that is shown, as soon as it is known. */
   onTimeZone?: (timeZone: string) => void;
 }
 
-/** Parts that are open already and are used instead of those that the settings name. Their owner closes them. */
+/** Parts that are already open. They replace the parts that the settings name, and their owner closes them. */
 export interface AppParts {
   configuration?: Configuration;
   mirror?: Mirror;
@@ -41,21 +41,21 @@ export interface AppParts {
 
 export type AppBase = ReturnType<typeof createAppBase>;
 
-/** How long one thing may take to close. */
+/** Timeout for closing one part. */
 const RELEASE_WITHIN_MS = 3000;
 
-/** Opens nothing yet. */
+/** Creates the base of an app. No part is opened yet. */
 export function createAppBase(settings: Settings, log: Logger, options: BaseOptions) {
   const { command, isObserved = false, parts = {} } = options;
   const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
-  /** Opens once, and closes with the app. */
+  /** Returns a function that opens a part once. The part is closed with the app. */
   const owned = <T extends { close(): Promise<unknown> }>(open: () => Promise<T>): (() => Promise<T>) =>
     once(async () => {
       const opened = await open();
       return own(opened, () => opened.close());
     });
 
-  /** Requests that were counted are noted before the state closes, whatever was opened first. */
+  /** Writes the counted requests to the state before the state closes, whatever was opened first. */
   let requestNotes: { close(): Promise<void> } | undefined;
   const beforeClose = async () => requestNotes?.close();
   const opening = createAppState({ settings, given: parts.state, own, beforeClose });
@@ -82,7 +82,7 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
   const quota = createAppQuota({ ...opening, settings, log, given: parts.limiter, own, service });
   const { limiter } = quota;
 
-  /** Undefined when no HTTP is asked for. */
+  /** Returns the HTTP part of a worker, or undefined if HTTP is off. */
   const http = once(async () => {
     if (!isObserved || settings.httpPort === 0) return undefined;
     const { createWorkerHttp } = await import('../http/worker-http.js');
@@ -102,7 +102,7 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
     };
   });
 
-  /** Spans are of work with the service: other commands do not load the SDK. Closed after everything that traces. */
+  /** Loads the SDK only for commands that use the service. The SDK is closed after everything that traces. */
   const tracing = once(async () => {
     if (!settings.exportsTraces) return;
     const { startTracing } = await import('../process/tracing-export.js');
@@ -139,7 +139,7 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
     destination,
     close: releaseAll,
 
-    /** Who runs the command, for what it notes. Throws UsageError when the reason is too long. */
+    /** Returns who runs the command, for the log of actions. Throws UsageError if the reason is too long. */
     async actor(reason?: string): Promise<Actor> {
       return { by: nameSystemUser(), via: 'command', reason: requireReason(reason) };
     },
@@ -148,8 +148,8 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
       settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },
 
     /**
-     * Throws SlotsyncError when the queue's store cannot be reached, and UsageError when it cannot be used: BullMQ would wait for
-     * it without limit.
+     * Throws SlotsyncError if the queue's store cannot be reached, and UsageError if it cannot be used. BullMQ would
+     * wait for the store without limit.
      */
     async requireQueueStore(): Promise<void> {
       if (settings.redisUrl !== undefined) return quota.requireRedis(Infinity);
@@ -168,7 +168,7 @@ interface ConfiguredOptions extends Pick<
   state: AppState['state'];
 }
 
-/** Loads the configuration when it is first asked for, and what follows from it. */
+/** Loads the configuration, and what is derived from it, at first use. */
 function createConfigured({
   settings,
   mirror,
@@ -178,7 +178,7 @@ function createConfigured({
   parts = {},
   onTimeZone = () => undefined,
 }: ConfiguredOptions) {
-  /** With the lookups that are tables of the mirror as they are now; workers read them again for each run. */
+  /** Includes the present content of lookups that are mirror tables. Workers read them again for each run. */
   const configuration = once(async (): Promise<LoadedConfiguration> => {
     if (parts.configuration)
       return { ...parts.configuration, loadedAt: new Date(), isChanged: async () => false };
@@ -188,14 +188,14 @@ function createConfigured({
     return { ...loaded, streams: await readLookupTables(await mirror(), loaded.streams) };
   });
 
-  /** The section `service` of the configuration. */
+  /** Returns the section `service` of the configuration. */
   const service = once(async () => {
     const { existsConfiguration, DEFAULT_SERVICE } = await import('../config/config-file.js');
     if (isUnconfigured && !existsConfiguration(configPath)) return DEFAULT_SERVICE;
     return (await configuration()).service;
   });
 
-  /** The zone of every time that is shown: the setting's, the schedule's, or that of the bookings. */
+  /** Returns the time zone of every time that is shown: that of the setting, the schedule, the bookings, or UTC. */
   async function findTimeZone(): Promise<string> {
     if (settings.timeZone !== undefined) return settings.timeZone;
     const { listSyncSchedules } = await import('../state/schedules.js');
@@ -210,18 +210,17 @@ function createConfigured({
     return zone;
   });
 
-  /** Every stream of the configuration by its name. */
   const streams = async (): Promise<SyncDeps['streams']> =>
     new Map((await configuration()).streams.map((stream) => [stream.name, stream]));
   return { configuration, service, timeZone, streams };
 }
 
-/** A reconcile reads the tables of its own lookups. */
+/** Returns true if a stream uses a lookup that is a mirror table. A reconcile reads its own lookup tables itself. */
 function usesLookupTables({ streams }: Configuration): boolean {
   return streams.some(({ lookups }) => lookups.tables.size > 0);
 }
 
-/** The operating system's user, by name; `uid 1000` where the system has no name for it, as in a container. */
+/** Returns the name of the operating system's user, or `uid 1000` for a user without a name, as in a container. */
 function nameSystemUser(): string {
   try {
     return userInfo().username;

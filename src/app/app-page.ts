@@ -1,4 +1,4 @@
-// Assembly of the operator's page: of a worker, and of `slotsync page`, which works nothing.
+// Assembles the operator's page, for a worker and for `slotsync page`, which works no queue.
 import type { AppBase } from './app-base.js';
 import { startHttpServer } from '../http/http-server.js';
 import { createPage } from '../page/page.js';
@@ -6,13 +6,13 @@ import type { Producer } from '../queue/producer.js';
 
 interface PageParts {
   port: number;
-  /** Opened at the first action that queues something. */
+  /** Returns the producer, which is opened at the first action that queues something. */
   producer: () => Promise<Producer>;
-  /** By default a limiter of its own, which takes no slot. */
+  /** Returns the usage of the quota. By default, a separate limiter is opened, which takes no slot. */
   quotaUsage?: AppBase['quotaUsage'];
 }
 
-/** The page's routes. */
+/** Returns the routes of the page. */
 export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaUsage }: PageParts) {
   const { settings, state, timeZone, configuration, mirror, openMirror, log } = app;
   const destination = async () => {
@@ -41,7 +41,7 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
   });
 }
 
-/** Serves the page alone. Throws UsageError when the port cannot be had. */
+/** Serves only the page. Throws UsageError if the port cannot be opened. */
 export async function servePage(
   app: AppBase,
   { portSetting, ...parts }: PageParts & { portSetting?: string },

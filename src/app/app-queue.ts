@@ -1,5 +1,5 @@
-// Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
-// commands that queue or work something.
+// Assembles everything that works the queue: producer, scheduler, workers, inbox, and a worker's HTTP server. Loaded
+// only by commands that queue or work something.
 import type { AppBase } from './app-base.js';
 import { schedulesOf, verifyScheduleOf } from '../config/config-file.js';
 import { createTurns, type Stoppable } from '../process/lifecycle.js';
@@ -17,7 +17,7 @@ import { createCurrentStreams } from '../sync/run/current-streams.js';
 import { reconcilePeriodically } from '../sync/reconcile/reconcile.js';
 import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
 
-/** Throws SlotsyncError when the queue's store cannot be reached. */
+/** Opens the queue. Throws SlotsyncError if the queue's store cannot be reached. */
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const store = app.requireQueueStore();
@@ -25,7 +25,7 @@ export async function openQueue(app: AppBase) {
   const { state, stateId } = await app.bound();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
   await Promise.all([
-    // Before anything is sent. Whoever works the queue obeys the rows, also a process with a former configuration.
+    // Must happen before anything is sent. Every process obeys these rows, even one with a former configuration.
     registerFreezes(state.db, freezes),
     store,
   ]);
@@ -37,9 +37,9 @@ export async function openQueue(app: AppBase) {
   const producer = createProducer({ bullmq, state, fingerprints });
   own(producer, producer.close);
   const shared = { bullmq, producer, log, state };
-  /** Limits readings that keep a connection of the state until they have ended. */
+  /** Serializes reads that keep a connection of the state until they end. */
   const turns = createTurns();
-  /** Also after a failed start: a command that got further has stopped it already. */
+  /** Stops the part when the app closes, also after a failed start. Otherwise the command has already stopped it. */
   const ownStoppable = <T extends Stoppable>(part: T): T =>
     own(part, () => {
       part.abort();
@@ -49,7 +49,7 @@ export async function openQueue(app: AppBase) {
   return {
     producer,
 
-    /** Starts syncs whenever they are due, as they are configured, until the app is closed. */
+    /** Starts syncs when their configured schedules are due, until the app is closed. */
     async startScheduler(): Promise<void> {
       const configured = schedulesOf(await app.configuration());
       const deps = { ...shared, streams: await app.streams(), mirror: await app.mirror() };
@@ -58,7 +58,7 @@ export async function openQueue(app: AppBase) {
       own(scheduler, scheduler.close);
     },
 
-    /** Workers over every stream of the configuration; the caller starts and stops them. */
+    /** Returns workers for every stream of the configuration. The caller starts and stops the workers. */
     async workers(
       options: { concurrency?: number | undefined; waitForCredentials?: boolean } = {},
     ): Promise<Workers> {
@@ -83,7 +83,7 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(createWorkers(deps));
     },
 
-    /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
+    /** Returns the incremental sync of every stream of the configuration. The caller starts and stops it. */
     async inboxWorker(workers: Workers) {
       const { createInboxWorker } = await import('../queue/inbox-worker.js');
       const { polling } = await app.configuration();
@@ -92,7 +92,7 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(createInboxWorker(deps));
     },
 
-    /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */
+    /** Reconciles periodically until the caller stops it. Returns undefined if no reservations are configured. */
     async reconcilePeriodically(): Promise<Stoppable | undefined> {
       if ((await app.configuration()).reservations === undefined) return undefined;
       const deps = await app.reconciling('schedule');
@@ -100,7 +100,7 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(reconcilePeriodically(deps, { everyMinutes, turns }));
     },
 
-    /** Verifies when it is due until the caller stops it; undefined if the configuration does not say when. */
+    /** Verifies periodically until the caller stops it. Returns undefined if the configuration has no time for it. */
     async verifyPeriodically(): Promise<Stoppable | undefined> {
       const configuration = await app.configuration();
       const schedule = verifyScheduleOf(configuration);
@@ -114,7 +114,7 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(verifyPeriodically(deps, turns));
     },
 
-    /** Decides and sends alerts, and heartbeats while these workers send, until the caller stops it; undefined if no channel is set. */
+    /** Sends alerts, and heartbeats while the workers send, until it is stopped. Undefined if no channel is set. */
     async alertPeriodically({ sendingStopped }: Workers): Promise<Stoppable | undefined> {
       const { rules, ...deps } = await app.alerting();
       if (rules.mail !== undefined && !deps.channels.some(({ name }) => name === 'mail'))
@@ -124,7 +124,7 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(alertPeriodically({ ...deps, rules, maySend: () => sendingStopped() === null }));
     },
 
-    /** Health of these workers, metrics of this process and the page over HTTP, when HTTP_PORT asks for them. */
+    /** Serves health of the workers, metrics of this process and the page over HTTP, if HTTP_PORT is set. */
     async serveHttp({ phase, sendingStopped }: Workers): Promise<void> {
       const http = await app.http();
       if (!http) return;

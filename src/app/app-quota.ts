@@ -1,4 +1,4 @@
-// Opens the organization's quota for a command, at one place with all other processes.
+// Opens the organization's quota for a command, in the one place that all processes share.
 import type { ApiSettings, Settings } from '../config/settings.js';
 import type { Limiter, QuotaUsage } from '../destination/quota/limiter.js';
 import { once, remembered } from '../process/lifecycle.js';
@@ -11,7 +11,7 @@ import { required, type AppState } from './app-state.js';
 interface AppQuotaOptions extends Pick<AppState, 'state' | 'stateUrl' | 'api'> {
   settings: Settings;
   log: Logger;
-  /** A limiter that is open already. */
+  /** A limiter that is already open. It replaces the limiter that the settings name. */
   given: Limiter | undefined;
   own: <T>(part: T, close: () => Promise<unknown>) => T;
   service: () => Promise<{ requestTimeoutMs: number; lateWriteSeconds: number }>;
@@ -29,17 +29,18 @@ export function createAppQuota({
   stateUrl,
   api,
 }: AppQuotaOptions) {
-  /** Throws what is wrong with the Redis of the settings. */
+  /** Throws if the Redis of the settings cannot be used. */
   const requireRedis = remembered(async () => {
     const redis = await import('../connections/redis-connection.js');
     await redis.requireRedis(required(settings.redisUrl, 'REDIS_URL'));
   });
 
-  /** The quota is one organization's at one service. */
+  /** Opens the quota, which belongs to one organization at one service. */
   async function openQuota(owner: QuotaOwner, leaseMs?: number) {
     const { openLimiter } = await import('../destination/quota/open-limiter.js');
     const { redisUrl } = settings;
-    // Its migrations create the store, which would be asked for half a minute before it is given up.
+    // Requires a migrated state, whose migrations create the store. Otherwise the limiter would retry for half a
+    // minute.
     if (redisUrl === undefined) {
       const { db } = await state();
       if (leaseMs !== undefined) await requireWriter({ db });
@@ -52,7 +53,7 @@ export function createAppQuota({
     return opened;
   }
 
-  /** Another process with a smaller rate, which counts for this one too. */
+  /** Another process with a smaller rate, which then also limits this process. */
   let least: Pool['least'] = null;
   function seePool({ least: other }: Pool): void {
     const isLess = other !== null && other.requestsPerSecond < settings.requestsPerSecond;
@@ -72,7 +73,7 @@ export function createAppQuota({
   const limiter = once(async () => {
     if (given) return given;
     const opened = await ownQuota();
-    // Without a migrated state no process can be at work.
+    // Without a migrated state, no other process can be working.
     const known = await state().catch(() => undefined);
     if (known) {
       seePool(await readPool(known.db));
@@ -81,7 +82,7 @@ export function createAppQuota({
     return opened.limiter;
   });
 
-  /** The quota of the state's destination, for commands that only look. */
+  /** Quota of the state's destination, for commands that only read its usage. */
   let looking: { name: string; limiter: Promise<Limiter> } | undefined;
 
   return {
@@ -90,14 +91,14 @@ export function createAppQuota({
     quotaPlace,
     limiter,
 
-    /** Once others see this process: no process has given the state, or its quota, to another place in between. */
+    /** Confirms that no process has bound the state or its quota elsewhere. Call this when others see this process. */
     async confirmBound(): Promise<void> {
       const opened = await state();
       await bindDestination(opened, api());
       if (!given) await claimQuotaPlace(opened, await quotaPlace());
     },
 
-    /** How the quota of the state's destination is used now. Throws what the store throws. */
+    /** Returns the present usage of the quota of the state's destination. Throws the errors of its store. */
     async quotaUsage(owner: QuotaOwner): Promise<QuotaUsage> {
       const name = nameOf(owner);
       if (looking?.name !== name) {

@@ -1,4 +1,4 @@
-// Opens the state database for a command, and confirms whose state it is.
+// Opens the state database for a command, and confirms which destination the state belongs to.
 import { codeOf, UsageError } from '../errors/errors.js';
 import { once } from '../process/lifecycle.js';
 import type { ApiSettings, Settings } from '../config/settings.js';
@@ -10,9 +10,9 @@ import { requireWriter } from '../state/state-role.js';
 
 interface AppStateOptions {
   settings: Settings;
-  /** A state that is open already. */
+  /** A state that is already open. It replaces the state that the settings name. */
   given: State | undefined;
-  /** Closes what it is given with the app. */
+  /** Registers how a part is closed when the app closes. */
   own: <T>(part: T, close: () => Promise<unknown>) => T;
   /** Called before the connection closes. */
   beforeClose: () => Promise<void>;
@@ -39,19 +39,19 @@ export function createAppState({ settings, given, own, beforeClose }: AppStateOp
     return (openedState = opened);
   });
 
-  /** The state, with the destination of the settings noted in it, or confirmed; and the state's id. */
+  /** Returns the state and its id. Binds the state to the settings' destination, or confirms that binding. */
   const bound = once(async () => {
     const opened = await state();
     return { state: opened, stateId: await bindDestination(opened, api()) };
   });
-  /** The same, looked at whether it is the database that it was. */
+  /** Returns the same as `bound`, and also checks whether the state is still the same database. */
   const recognized = once(async () => {
     const { db } = await state();
     const [opened] = await Promise.all([bound(), noteDatabase(db, 'state', readStateFacts)]);
     return opened;
   });
 
-  /** Throws the error: one of a missing right with what the role may do. */
+  /** Throws the error. If a right is missing, throws an error that names the role's rights instead. */
   async function explainRights(error: unknown): Promise<never> {
     if (codeOf(error) === 'state_rights') await requireWriter(given ?? (await connection()));
     throw error;
@@ -61,13 +61,13 @@ export function createAppState({ settings, given, own, beforeClose }: AppStateOp
     stateUrl,
     api,
     state,
-    /** The state if it is open. */
+    /** Returns the state if it is already open. */
     openedState: () => openedState,
     bound,
     recognized,
     explainRights,
 
-    /** Refuses a state that belongs to another destination, without binding a new one. */
+    /** Returns the state. Throws if it belongs to another destination. Does not bind a new state. */
     async confirmedState(): Promise<State> {
       const opened = await state();
       await confirmDestination(opened, api());

@@ -1,4 +1,4 @@
-// The dependencies of the use cases that commands and workers run.
+// Assembles the dependencies of the use cases that commands and workers run.
 import type { AlertDeps } from '../alerts/send-alerts.js';
 import type { LoadedConfiguration } from '../config/config-file.js';
 import type { Settings } from '../config/settings.js';
@@ -28,7 +28,7 @@ export function createUseCases(options: UseCasesOptions) {
   const { settings, log, configuration, streams, timeZone, mirror, destination, meter, state, recognized } =
     options;
 
-  /** The use cases' dependencies, over a state that is bound to the destination or confirmed to be. */
+  /** Returns the dependencies of the use cases. The state must be bound to the destination, or confirmed to be. */
   const syncing = async (opened: State) => ({
     mirror: await mirror(),
     destination: await destination(),
@@ -41,7 +41,7 @@ export function createUseCases(options: UseCasesOptions) {
     log,
   });
 
-  /** Throws UsageError when a channel cannot be used. */
+  /** Creates the channels of alerts. Throws UsageError if a channel cannot be used. */
   const alertChannels = async () => {
     const { createChannels } = await import('../alerts/channels.js');
     const { alerts: rules, report, streams: declared } = await configuration();
@@ -67,7 +67,7 @@ export function createUseCases(options: UseCasesOptions) {
     syncing,
     alertChannels,
 
-    /** The dependencies of alerts. Throws UsageError when a channel cannot be used. */
+    /** Returns the dependencies of alerts. Throws UsageError if a channel cannot be used. */
     async alerting(): Promise<AlertDeps> {
       const channels = await alertChannels();
       const { alerts: rules, report } = await configuration();
@@ -83,7 +83,7 @@ export function createUseCases(options: UseCasesOptions) {
       };
     },
 
-    /** The dependencies of a verify; a new state is bound by it. */
+    /** Returns the dependencies of a verify. Binds a new state to the destination. */
     async verifying(startedBy: StartedBy): Promise<VerifyDeps> {
       const { createPace } = await import('../sync/run/request-pace.js');
       const { DEFAULT_VERIFY_SHARE } = await import('../streams/config-schema.js');
@@ -93,7 +93,7 @@ export function createUseCases(options: UseCasesOptions) {
       return { ...(await syncing((await recognized()).state)), destination: patient, startedBy, pace };
     },
 
-    /** The dependencies of a reconcile; a new state is bound by it. */
+    /** Returns the dependencies of a reconcile. Binds a new state to the destination. */
     async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
       const { NO_RESERVATIONS } = await import('../streams/bookings.js');
       const { reservations = NO_RESERVATIONS } = await configuration();

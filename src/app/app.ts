@@ -1,5 +1,5 @@
-// An app is what one command needs: its settings, its log, and what it opens. The queue is loaded only by the commands that
-// queue or work something.
+// Creates the app of one command: its settings, its log, and the parts that it opens. The queue is loaded only by
+// commands that queue or work something.
 import { createAppBase, type BaseOptions } from './app-base.js';
 import { once } from '../process/lifecycle.js';
 import { createLogger } from '../process/logger.js';
@@ -16,13 +16,13 @@ import { canDraw, hasColours } from '../process/terminal.js';
 export interface AppOptions extends BaseOptions {
   needs: readonly Need[];
   envFile?: string | undefined;
-  /** When LOG_LEVEL is not set. */
+  /** Log level if LOG_LEVEL is not set. */
   logLevel?: string;
 }
 
 export type App = Awaited<ReturnType<typeof createApp>>;
 
-/** Throws UsageError when a needed setting is missing; nothing is opened yet. */
+/** Creates an app and opens nothing yet. Throws UsageError if a needed setting is missing. */
 export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
   const env = readEnvironment(envFile);
   const misspelled = findMisspelledSettings(envFile, env);
