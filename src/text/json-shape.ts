@@ -1,13 +1,13 @@
-// The shape of JSON: its keys and types without its values. A list has one shape, which fits each of its elements.
+// Computes the shape of JSON: its keys and types without its values. All elements of a list share one shape.
 
 interface Shape {
-  /** How many values it was made of. */
+  /** Number of values from which the shape was made. */
   count: number;
-  /** `text`, `number`, `boolean`, `null`, `list` and `object`: more than one where values differ. */
+  /** Types of the values: `text`, `number`, `boolean`, `null`, `list` and `object`. Several if the values differ. */
   types: ReadonlySet<string>;
-  /** The elements of all lists have it. Undefined: every list is empty. */
+  /** Shape of the elements of all lists. Undefined if every list is empty. */
   element?: Shape | undefined;
-  /** The properties of the objects, in the order of their first occurrence. */
+  /** Shapes of the objects' properties, in the order of their first occurrence. */
   keys?: ReadonlyMap<string, Shape> | undefined;
 }
 
@@ -46,7 +46,7 @@ function merge(a: Shape, b: Shape): Shape {
 
 const isOptional = (name: string, { keys, count }: Shape) => (keys?.get(name)?.count ?? 0) < count;
 
-/** As `{ id: number, extId?: text | null, fields: [{ … }] }`; `?` follows a key that not every object has. */
+/** Returns, for example, `{ id: number, extId?: text | null, fields: [{ … }] }`. `?` marks a key that not all have. */
 export function describeShape(shape: Shape): string {
   const each = [...shape.types].map((type) => {
     if (type === 'list') return shape.element ? `[${describeShape(shape.element)}]` : '[]';
@@ -59,7 +59,7 @@ export function describeShape(shape: Shape): string {
   return each.join(' | ');
 }
 
-/** Yields what has changed from one shape to another, with its place. What one of them has no value of cannot be compared. */
+/** Yields each change between two shapes, with its place. Parts without values in one shape are not compared. */
 export function* compareShapes(was: Shape, is: Shape, place = ''): Generator<string> {
   const types = [...is.types].filter((type) => !was.types.has(type));
   const also = types.length < is.types.size ? 'is also' : 'is';

@@ -1,13 +1,13 @@
-// The name that was meant by one that does not exist: only a typo is corrected, and a guess would mislead.
+// Finds the known name that a misspelled name meant. Only a typo is corrected, because a guess would mislead.
 import { distance } from 'fastest-levenshtein';
 
 const MOST_APART = 3;
-/** Names that are listed where none is near. */
+/** Maximum number of names that are listed if no name is near. */
 const MOST_LISTED = 12;
 
 /**
- * The known name that differs in so few letters (`mostApart`, and half of them at most) that it was meant. A name without its schema or
- * region also means one that has it: `rooms` for `campus.rooms`.
+ * Returns the known name that differs in at most `mostApart` letters, and in at most half of the letters. A name
+ * without its schema or region also means a name that has one: `rooms` for `campus.rooms`.
  */
 export function nearestName(
   name: string,
@@ -30,14 +30,14 @@ function lettersApart(name: string, known: string): number {
   return Math.min(apart, distance(asked, whole.split(/[./]/).at(-1) ?? whole));
 }
 
-/** `did you mean rooms?`, or which names there are. Undefined: no name is known. */
+/** Returns `did you mean rooms?`, or a list of the known names. Undefined if no name is known. */
 export function suggestName(name: string, known: readonly string[]): string | undefined {
   if (known.length === 0) return undefined;
   const near = nearestName(name, known);
   return near === undefined ? `there are: ${listNames(known)}` : `did you mean ${near}?`;
 }
 
-/** The names, or the first of many. */
+/** Returns up to 12 names as one text, and the number of the remaining names. */
 export function listNames(known: readonly string[]): string {
   const more = known.length - MOST_LISTED;
   return known.slice(0, MOST_LISTED).join(', ') + (more > 0 ? ` and ${more} more` : '');

@@ -1,24 +1,24 @@
-// Values and names as SQL text, where a statement takes no parameters or the driver would have to ask for types.
+// Writes values and names as SQL text, where a statement takes no parameters or the driver would first query types.
 
-/** Any name as an SQL identifier. */
+/** Returns a name as an SQL identifier. */
 export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-/** Any text as an SQL literal. */
+/** Returns a text as an SQL literal. */
 export function quoteLiteral(text: string): string {
   const quoted = `'${text.replaceAll("'", "''").replaceAll('\\', '\\\\')}'`;
   return text.includes('\\') ? ` E${quoted}` : quoted;
 }
 
-/** The body of a function in dollar quotes, by a tag that does not occur in it: names in it are written by others. */
+/** Returns a function's body in dollar quotes, with a tag that the body, which has names from outside, lacks. */
 export function quoteBody(body: string): string {
   let tag = '$slotsync$';
   for (let at = 1; `${body}${tag}`.indexOf(tag) < body.length; at++) tag = `$slotsync${at}$`;
   return `${tag}${body}${tag}`;
 }
 
-/** A list of texts as an array literal of PostgreSQL; undefined is null. */
+/** Returns texts as an array literal of PostgreSQL. Undefined becomes NULL. */
 export function arrayLiteral(texts: readonly (string | undefined)[]): string {
   return `{${texts.map((text) => (text === undefined ? 'NULL' : quoteElement(text))).join(',')}}`;
 }
