@@ -1,26 +1,26 @@
-// Every error code, once: what it means, what happens next, and what to do. An error, a failed run and
-// a record's error_code all use these codes; docs/operations.md is held to this list by a test.
+// Lists every error code once: its meaning, what happens next, and the remedy. An error, a failed run and a record's
+// error_code all use these codes. A test compares docs/operations.md with this list.
 
-/** The next step: try again, wait without using up an attempt, or stop until an operator or a change acts. */
+/** Next step after an error: retry, wait without using up an attempt, or stop until an operator or a change acts. */
 export type Disposition = 'retry' | 'defer' | 'dead';
 
 export interface ErrorEntry {
   meaning: string;
-  /** A record with this code is `failed` (retry), `deferred` (defer) or `dead`. */
+  /** Next step. A record with this code has the status `failed` (retry), `deferred` (defer) or `dead`. */
   disposition: Disposition;
-  /** A record with this code is sent again when its row changes or an operator retries it, and not before. */
+  /** If true, a record with this code is sent again only when its row changes or an operator retries it. */
   isGivenUp?: true;
-  /** Exit code of a command that this error ends. 1 unless given. */
+  /** Exit code of a command that ends with this error. The default is 1. */
   exitCode?: 2;
   /**
-   * The cause lies outside any record, so it counts towards the circuit breaker. `wait`: waiting for its end uses up
-   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever. `compare`: as `wait` while no other
-   * batch succeeds, as `retry` while others do.
+   * Set if the cause lies outside any record, so that the error counts towards the circuit breaker. `wait`: waiting
+   * uses up no attempt. `retry`: waiting uses up attempts, since a single batch may be the cause. `compare`: as `wait`
+   * while no other batch succeeds, as `retry` while others do.
    */
   systemic?: 'wait' | 'retry' | 'compare';
-  /** The remedy for a command or run that ended with it, and about a record unless `recordRemedy` says otherwise. */
+  /** Remedy for a command or run that ends with this code, and for a record unless `recordRemedy` is set. */
   remedy: string;
-  /** `{retry}` is replaced by the command that sends this record again, `{link}` by the one that links it to the object it has. */
+  /** Remedy for a record. `{retry}` becomes the command that retries it, `{link}` the one that links its object. */
   recordRemedy?: string;
 }
 
@@ -37,7 +37,7 @@ const entry =
   (always: Pick<ErrorEntry, 'disposition' | 'isGivenUp' | 'exitCode'>) =>
   (meaning: string, remedy: string, more: More = {}): ErrorEntry => ({ meaning, remedy, ...always, ...more });
 const retry = entry({ disposition: 'retry' });
-/** Another system does not answer. `more`: sentences that follow what to do once it does. */
+/** Entry for a system that does not answer. `more`: further sentences of the remedy. */
 const away = (meaning: string, systemic: NonNullable<More['systemic']>, more = '') =>
   retry(meaning, WHEN_BACK + more, {
     systemic,
@@ -46,7 +46,7 @@ const away = (meaning: string, systemic: NonNullable<More['systemic']>, more = '
 const defer = entry({ disposition: 'defer' });
 const dead = entry({ disposition: 'dead' });
 const givenUp = entry({ disposition: 'dead', isGivenUp: true });
-/** Settings, configuration, credentials or rights are wrong. */
+/** Entry for wrong settings, configuration, credentials or rights. */
 const setup = entry({ disposition: 'dead', exitCode: 2 });
 
 export const ERRORS = {
@@ -337,28 +337,28 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** The code as the catalogue has it: `refused_400` is `refused` with its status. */
+/** Returns the code in the catalogue, without an HTTP status: `refused` for `refused_400`. */
 function baseOf(code: string): string {
   return Object.hasOwn(ERRORS, code) ? code : code.replace(/_\d{3}$/, '');
 }
 
-/** Whether the catalogue has a code. */
+/** Returns true if the catalogue contains the code. */
 export const isKnownCode = (code: string): boolean => Object.hasOwn(ERRORS, baseOf(code));
 
-/** The entry of a code as the state and other systems have it: `refused_400` is `refused` with its status. */
+/** Returns the entry of a code, which may end with an HTTP status (`refused_400`). Unknown codes are `unexpected`. */
 export function errorEntry(code: string | null): ErrorEntry {
   const base = baseOf(code ?? '');
   return Object.hasOwn(ERRORS, base) ? ERRORS[base as ErrorCode] : ERRORS.unexpected;
 }
 
-/** The remedy for a command or run that ended with this code. */
+/** Returns the remedy for a command or run that ended with this code. */
 export function remedyFor(code: string | null): string {
   return errorEntry(code)
     .remedy.replaceAll('{retry}', 'slotsync retry')
     .replaceAll('{link}', 'slotsync match --link');
 }
 
-/** The remedy for a record with this code. `retryCommand` returns that record's, with an option if one is named. */
+/** Returns the remedy for a record. `retryCommand` returns the command that retries the record. */
 export function recordRemedy(
   code: string | null,
   retryCommand: (option?: string) => string,
@@ -370,5 +370,5 @@ export function recordRemedy(
     .replaceAll(/\{retry\}(?: (--[a-z-]+))?/g, (_, option?: string) => retryCommand(option));
 }
 
-/** Whether a record with this code is given up: it is sent again when its row changes or an operator retries it. */
+/** Returns true if a record with this code is sent again only when its row changes or an operator retries it. */
 export const isGivenUpByCode = (code: string | null): boolean => errorEntry(code).isGivenUp ?? false;

@@ -1,5 +1,5 @@
-// Every failure says what happens next. error-catalogue.ts says what its code means; only queue/executor.ts
-// turns a disposition into an action.
+// Defines the errors. error-catalogue.ts says what a code means and what happens next. Only queue/executor.ts turns a
+// disposition into an action.
 import { ERRORS, remedyFor, type Disposition, type ErrorCode } from './error-catalogue.js';
 import { lines } from '../text/format.js';
 
@@ -9,16 +9,16 @@ interface ErrorFacts {
 
 export class SlotsyncError extends Error {
   override readonly name = 'SlotsyncError';
-  /** Stable, snake_case: what logs, tables and tests match on. Messages may change, codes do not. */
+  /** Stable code in snake_case, which logs, tables and tests rely on. Messages may change, codes do not. */
   readonly code: ErrorCode;
   readonly disposition: Disposition;
-  /** The remedy, as a sentence or a command. Empty when the message says it. */
+  /** Remedy as a sentence or a command. Empty if the message contains the remedy. */
   readonly remedy: string;
-  /** Figures for the log line. Never tokens, keys or bodies. */
+  /** Figures for the log line. They never contain tokens, keys or bodies. */
   readonly facts: ErrorFacts;
   /**
-   * The message of another system. It may contain personal data: printed by the command and stored in the state, but in
-   * no message, log line or job. Not enumerable, so that no serializer includes it.
+   * Message of another system. It may contain personal data: the command prints it and the state stores it, but no
+   * message, log line or job contains it. Not enumerable, so that no serializer includes it.
    */
   declare readonly detail: string | undefined;
 
@@ -26,7 +26,7 @@ export class SlotsyncError extends Error {
     code: ErrorCode,
     message: string,
     options: {
-      /** Replaces the catalogue's remedy by a more specific one. */
+      /** More specific remedy that replaces the remedy of the catalogue. */
       remedy?: string | undefined;
       facts?: ErrorFacts;
       detail?: string | undefined;
@@ -42,9 +42,9 @@ export class SlotsyncError extends Error {
   }
 }
 
-/** Wrong use, settings or configuration: the command ends with exit code 2. */
+/** Error for wrong use, settings or configuration. The command ends with exit code 2. */
 export class UsageError extends SlotsyncError {
-  /** The faults, a line each, all of them at once. */
+  /** All faults, one line each. */
   readonly faults: readonly string[];
 
   constructor(
@@ -56,7 +56,7 @@ export class UsageError extends SlotsyncError {
   }
 }
 
-/** A reading of the mirror that failed for what it reads, not for the connection: whatever else is read may succeed. */
+/** Returns true if the mirror failed because of what was read, not the connection. Other reads may then succeed. */
 export function isReadingFault(error: unknown): error is SlotsyncError {
   return (
     error instanceof SlotsyncError &&
@@ -71,30 +71,30 @@ export function isReadingFault(error: unknown): error is SlotsyncError {
   );
 }
 
-/** The message of anything thrown, for people. */
+/** Returns a message for people, whatever was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
-/** The message with the other system's: for the state and for the command's output, not for logs. */
+/** Returns the message with the other system's message, for the state and for the command's output, not for logs. */
 export function messageWithDetail(error: unknown): string {
   const detail = error instanceof SlotsyncError ? error.detail : undefined;
   return detail ? `${messageOf(error)}: ${detail}` : messageOf(error);
 }
 
-/** The disposition of anything thrown; an error without a code is tried again. */
+/** Returns the next step for anything that was thrown. An error without a code is retried. */
 export function dispositionOf(error: unknown): Disposition {
   return error instanceof SlotsyncError ? error.disposition : 'retry';
 }
 
-/** The code of anything thrown; system errors keep their own (`ECONNREFUSED`). */
+/** Returns the code of anything that was thrown. System errors keep their own code, such as `ECONNREFUSED`. */
 export function codeOf(error: unknown): string {
   if (error instanceof SlotsyncError) return error.code;
   if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code;
   return 'unexpected';
 }
 
-/** The error that ends a command as lines: what failed, every fault, and what to do about it. */
+/** Returns the lines that a command prints for an error: what failed, every fault, and the remedy. */
 export function describeError(error: unknown): string[] {
   const remedy = remedyOf(error);
   return lines(
@@ -109,7 +109,7 @@ export function errorToJson(error: unknown) {
   return { error: { code: codeOf(error), message: messageOf(error), ...faults, remedy: remedyOf(error) } };
 }
 
-/** Undefined when the message already says what to do. */
+/** Returns the remedy, or undefined if the message already contains it. */
 function remedyOf(error: unknown): string | undefined {
   return (error instanceof SlotsyncError && error.remedy) || undefined;
 }
