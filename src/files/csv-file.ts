@@ -1,5 +1,6 @@
-// Tables as files: CSV that spreadsheets open and save. Written with a byte order mark, so that a spreadsheet takes it for
-// UTF-8; read with or without one, separated by commas, semicolons or tabs, as spreadsheets of different countries save it.
+// Reads and writes tables as CSV files for spreadsheets. Files are written with a byte order mark, by which
+// spreadsheets recognize UTF-8. Files are read with or without it, separated by commas, semicolons or tabs, which
+// differ by country.
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'csv-stringify/sync';
 import { messageOf, UsageError } from '../errors/errors.js';
@@ -7,7 +8,7 @@ import { visible } from '../text/visible-text.js';
 import { openOutputFile, readTextFile } from './text-file.js';
 
 export interface CsvRow {
-  /** Line of the file on which the row begins. */
+  /** Number of the file's line on which the row begins. */
   line: number;
   values: Readonly<Record<string, string>>;
 }
@@ -15,8 +16,8 @@ export interface CsvRow {
 const BYTE_ORDER_MARK = '\uFEFF';
 
 /**
- * The rows of a file, by the names in its first line. Throws UsageError when it cannot be read, is no table, or lacks one of
- * the columns that are needed.
+ * Reads the rows of a file. Its first line contains the column names. Throws UsageError if the file cannot be read, is
+ * no table, or lacks one of `columns`.
  */
 export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
   const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
@@ -44,7 +45,7 @@ export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] 
     .filter(({ values }) => Object.values(values).some((value) => value !== ''));
 }
 
-/** The line on which the first row behind a place begins. Places ascend; they are counted in bytes of UTF-8. */
+/** Returns a function from a byte offset to the line of the next row. Offsets must ascend from call to call. */
 function countLines(text: string): (place: number) => number {
   const bytes = Buffer.from(text);
   const isBreak = (index: number) => bytes[index] === 0x0a || bytes[index] === 0x0d;
@@ -58,12 +59,12 @@ function countLines(text: string): (place: number) => number {
   };
 }
 
-/** Opens a file for rows of these columns; an existing one is replaced when it is closed. */
+/** Opens a file for rows with these columns. When the file is closed, it replaces an existing file. */
 export async function openCsvFile(file: string, columns: readonly string[]) {
   const { write, close } = await openOutputFile(file);
   await write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
   return {
-    /** Waits while the disk is slower than the rows. */
+    /** Writes rows. Waits while the disk is slower than the rows. */
     write: (rows: readonly Readonly<Record<string, string | number | null | undefined>>[]): Promise<void> =>
       write(stringify(rows.map((row) => columns.map((column) => cell(row[column]))))),
     close,
@@ -71,12 +72,12 @@ export async function openCsvFile(file: string, columns: readonly string[]) {
 }
 
 /**
- * The beginning of a text that a spreadsheet would compute: a sign, also one of East Asian width. A spreadsheet that separates cells
- * by semicolons begins one behind each.
+ * Matches the beginning of a formula, which a spreadsheet would compute: a sign, also one of East Asian width. A
+ * spreadsheet that separates cells by semicolons may find a formula after each semicolon.
  */
 const FORMULA = /(^|;)(?=[\s"]*['=+\-@＝＋－＠])/g;
 
-/** Before a formula stands an apostrophe, and control characters are escaped: `uncell` undoes both. */
+/** Escapes a cell: puts an apostrophe before a formula, and escapes control characters. `uncell` reverses this. */
 function cell(value: string | number | null | undefined): string {
   const text = value === null || value === undefined ? '' : String(value);
   const escaped = visible(text.replaceAll(ESCAPE, '\\u005c')).replaceAll('\n', '\\u000a');

@@ -1,4 +1,5 @@
-// Text files of the operator: settings, configurations, lists of keys, files with one secret each, and files that commands write.
+// Reads and writes text files of the operator: settings, configurations, lists of keys, files with one secret each, and
+// output files of commands.
 import {
   accessSync,
   constants,
@@ -18,16 +19,16 @@ import { once } from 'node:events';
 import { rename } from 'node:fs/promises';
 import { finished } from 'node:stream/promises';
 
-/** Rights of a file by which users other than its owner and group may read it. */
+/** Permission bit by which users other than the owner and the group may read a file. */
 const READ_BY_OTHERS = 0o004;
-/** In a folder with this bit, such as /tmp, nobody replaces files of others. */
+/** Permission bit of a folder such as /tmp, in which users cannot replace files of other users. */
 const STICKY = 0o1000;
 
 const MB = 1024 * 1024;
 
 /**
- * The text of a file, without a byte order mark. Throws UsageError, without the text, when it cannot be read, is larger than
- * `mostBytes`, or is a pipe, unless `pipes`: whoever reads one waits for its writer.
+ * Returns the text of a file, without a byte order mark. Throws UsageError, without the text, if the file cannot be
+ * read, is larger than `mostBytes`, or is a pipe. With `pipes`, a pipe is read, which waits for its writer.
  */
 export function readTextFile(file: string, { pipes = false, mostBytes = 64 * MB } = {}): string {
   let bytes: Buffer;
@@ -51,7 +52,7 @@ export function readTextFile(file: string, { pipes = false, mostBytes = 64 * MB 
   throw new UsageError(`${file} is not UTF-8 text`);
 }
 
-/** Throws UsageError when a file cannot be written because of its folder. */
+/** Throws UsageError if a file cannot be written because of its folder. */
 export function requireWritableFolder(file: string): void {
   try {
     accessSync(path.dirname(file), constants.W_OK);
@@ -60,7 +61,7 @@ export function requireWritableFolder(file: string): void {
   }
 }
 
-/** Writes a file that is not there yet. Throws UsageError when it is, or cannot be written. */
+/** Writes a new file. Throws UsageError if the file exists or cannot be written. */
 export function writeNewFile(file: string, text: string): void {
   try {
     writeFileSync(file, text, { flag: 'wx' });
@@ -74,7 +75,7 @@ export function writeNewFile(file: string, text: string): void {
   }
 }
 
-/** Writes a file whole: whoever reads it has the former text or the new one. Throws UsageError when it cannot be written. */
+/** Replaces a file at once, so that a reader gets the former or the new text. Throws UsageError if that fails. */
 export function replaceFile(file: string, text: string): void {
   const beside = `${file}.${process.pid}.tmp`;
   try {
@@ -93,7 +94,7 @@ function cannotBeWritten(file: string, cause: unknown): UsageError {
   });
 }
 
-/** The secret that a file's one line holds. Throws UsageError, without the line, when it holds none, several or another. */
+/** Returns the secret in a file. Throws UsageError, without the text, if the file has not exactly one valid line. */
 export function readSecretFile(file: string, parse: (line: string) => string): string {
   const line = readTextFile(file, { mostBytes: MB }).trim();
   if (line === '') throw new UsageError(`${file} is empty`);
@@ -105,22 +106,22 @@ export function readSecretFile(file: string, parse: (line: string) => string): s
   }
 }
 
-/** Whether every user of this machine may read a file. False for one that is not there. */
+/** Returns true if every user of this machine may read a file. False if the file does not exist. */
 export function isReadableByOthers(file: string): boolean {
   if (process.platform === 'win32') return false; // has no such rights
   const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0;
   return (mode & READ_BY_OTHERS) !== 0;
 }
 
-/** A fault of a file's rights, as a clause, and the command that mends it. */
+/** Fault of a file's permissions, as a clause, and the command that corrects it. */
 interface OtherWriters {
   reason: string;
   remedy: string;
 }
 
 /**
- * The users that could have written a file of which this process does what it says: anybody but this user, root and the owner of
- * this program, who controls the process anyway. Undefined: nobody else, or the file cannot be read at all.
+ * Returns a fault if a file that controls this process could have been written by users other than this user, root and
+ * the owner of this program, who controls the process anyway. Undefined if not, or if the file cannot be read.
  */
 export function findOtherWriters(file: string): OtherWriters | undefined {
   const user = process.geteuid?.();
@@ -131,7 +132,7 @@ export function findOtherWriters(file: string): OtherWriters | undefined {
   const { uid, gid, mode } = stats;
   if (![user, 0, program?.uid].includes(uid))
     return { reason: `user ${uid} owns it`, remedy: `chown ${user} ${file}` };
-  // A user that has a group of its own, with the same number, often makes files that this group may write.
+  // A user often has a private group with the same number, which may write the user's files. That group is permitted.
   const others = uid !== 0 && gid === uid ? constants.S_IWOTH : constants.S_IWGRP | constants.S_IWOTH;
   if ((mode & others) !== 0) return { reason: 'other users may write it', remedy: `chmod go-w ${file}` };
   return (folderStats.mode & (constants.S_IWOTH | STICKY)) === constants.S_IWOTH
@@ -147,15 +148,15 @@ function statsOf(file: string) {
   }
 }
 
-// A file that a command writes piece by piece, for as many rows as there are. It may hold personal data: only its owner
-// reads it, and it has its name when it is complete.
+// Below: a file that a command writes piece by piece. It may contain personal data, so only its owner may read it. It
+// gets its name when it is complete.
 
-/** Rights of the owner alone. */
+/** Permissions for the owner only. */
 const PRIVATE = 0o600;
 
 /**
- * Opens a file beside the one that is named, which it replaces when it is closed; without that, the process removes it at its
- * end. No symbolic link is followed. Throws UsageError when it cannot be written.
+ * Opens a temporary file, which replaces `file` when it is closed. If it is never closed, the process removes it at
+ * exit. No symbolic link is followed. Throws UsageError if the file cannot be written.
  */
 export async function openOutputFile(file: string) {
   requireReplaceable(file);
@@ -175,7 +176,7 @@ export async function openOutputFile(file: string) {
   await Promise.race([once(stream, 'open'), failed]);
   process.once('exit', remove);
   return {
-    /** Waits while the disk is slower than the rows. */
+    /** Writes text. Waits while the disk is slower than the text. */
     async write(text: string): Promise<void> {
       if (!stream.write(text)) await Promise.race([once(stream, 'drain'), failed]);
     },
@@ -188,7 +189,7 @@ export async function openOutputFile(file: string) {
   };
 }
 
-/** A link, a device or a pipe in its place would be lost, or lead elsewhere. */
+/** Throws UsageError for a link, a device or a pipe, which would be lost or lead elsewhere if it were replaced. */
 function requireReplaceable(file: string): void {
   let found;
   try {
