@@ -52,7 +52,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
     logged.set(kind, now);
     log.warn({ reason: message }, 'queue connection failed');
   };
-  /** One client for all queues, one for all workers. BullMQ adds one per worker that waits for jobs. */
+  /** A client for all queues, and a client for all workers. BullMQ adds one per worker that waits for jobs. */
   const clients = new Map<string, RedisClient>();
   const shareRedis = (address: SettingText, maxRetriesPerRequest: number | null) => {
     const duty = maxRetriesPerRequest === null ? 'worker' : 'producer';
