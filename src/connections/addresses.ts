@@ -7,13 +7,11 @@ import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { isReadableByOthers, readTextFile } from '../files/text-file.js';
 
-/** Advice for an address whose user or password cannot be decoded. */
 const ENCODE =
   'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
-/** Returns true for the names and addresses by which a machine reaches itself. */
 export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
 
 /** Returns the host name in a `Host` header, without the port. */
@@ -258,7 +256,8 @@ function readRedisTls(parameters: URLSearchParams, isSecure: boolean): RedisAddr
   return {
     ...readCertificates(parameters, mode),
     rejectUnauthorized: true,
-    // Nodes of a Cluster and servers behind Sentinels are often known by IP addresses that no certificate contains.
+    // `verify-ca` ignores the name, because Cluster nodes and servers behind Sentinels are often known by IP addresses
+    // that no certificate contains.
     ...(mode === 'verify-ca' ? { checkServerIdentity: () => undefined } : {}),
   };
 }

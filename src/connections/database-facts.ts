@@ -1,5 +1,6 @@
-// Reads facts that identify a database independently of its address. By them slotsync notices another database, or a
-// restored one. They are read over the connection in use, because a pooler or a list of hosts may lead to any server.
+// Reads facts by which a database is recognized, whatever its address is. They reveal that the address leads to another
+// database or to a restored one. They are read over the connection in use, because a pooler or a list of hosts may lead
+// to any server.
 import { readConnectionFault } from './postgres-faults.js';
 
 /** Facts that identify a database. Null means unknown: the role may not ask, or the server does not say. */
@@ -21,7 +22,7 @@ export interface DatabaseFacts {
 /** Facts that are stored and compared with later facts. */
 export type NotedFacts = Omit<DatabaseFacts, 'isReplica' | 'hasFollowed'>;
 
-/** Result of a comparison. `other`: another database, or older data. `why` follows its name in a sentence. */
+/** Result of a comparison. `other`: another database, or older data. `why` completes a sentence about the database. */
 export type Recognition = { is: 'same' | 'promoted' } | { is: 'other'; why: string };
 
 type Ask = <T extends object>(statement: string) => PromiseLike<readonly T[]>;
@@ -53,7 +54,9 @@ export async function readDatabaseFacts(ask: Ask, table?: string): Promise<Datab
   return { ...facts, ...(await readServerFacts(ask, facts, may.split(' '))) };
 }
 
-/** Reads the facts about the server. A server that permits a function may still not support it. */
+/**
+ * Reads the facts for which the role needs rights on functions. A server may still not support a permitted function.
+ */
 async function readServerFacts(
   ask: Ask,
   { isReplica }: Pick<DatabaseFacts, 'isReplica'>,

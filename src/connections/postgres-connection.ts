@@ -136,11 +136,11 @@ export async function findPooling(address: SettingText): Promise<Pooling> {
     // A pooler announces process ids of its own, not the server's.
     if (first.pid === first.announced) return 'none';
     for (let attempt = 0; attempt < POOLING_ATTEMPTS; attempt++) {
-      // A pooler lends the connection that was returned last, unless a session keeps it. That is now this statement's
-      // connection.
+      // A pooler in transaction mode lends the connection that was returned last. After this statement, that is the
+      // connection of this statement.
       const own = await ask(client);
-      // While `other` is in a transaction, `client` gets the same connection again only if its session keeps the
-      // connection.
+      // `other` now holds a connection in a transaction. If that is `client`'s connection, or if `client` gets another
+      // one, the pooler shares connections between sessions.
       const isShared = await inTransaction(other, async (tx) => {
         const { pid } = await tx.send(ask);
         return pid === own.pid || (await ask(client)).pid !== own.pid;

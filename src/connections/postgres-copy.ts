@@ -28,7 +28,6 @@ export function openCopies(connect: () => postgres.Sql) {
       client.unsafe('SELECT').catch(() => undefined);
     },
 
-    /** Yields the lines of a COPY in blocks, as `copyOut` does. */
     async *read(statement: string): AsyncGenerator<string[]> {
       const client = idle.pop() ?? connect();
       let isComplete = false;
@@ -55,7 +54,7 @@ export function openCopies(connect: () => postgres.Sql) {
 export async function* copyOut(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
   const readable = await waitWhileFull(() => handOver(client.unsafe(statement, [], ONE_STATEMENT)));
   yield* readLines(readable);
-  // The driver may have paused its socket at the last block. It would then never read that the statement has ended.
+  // The driver may have paused its socket at the last block. Reading on lets it receive the end of the statement.
   readable._read(0);
 }
 
@@ -70,7 +69,7 @@ async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
   handed.resolve = (stream) => {
     handed.resolve = resolve; // called once more, with the result, when the query is done
     stream.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
-    // When everything has arrived, an idle client may close its connection. The driver then has no socket to resume.
+    // After all data has arrived, an idle client may close its connection. The driver then has no socket to resume.
     const readMore = stream._read.bind(stream);
     stream._read = (size) => {
       try {

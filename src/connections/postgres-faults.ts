@@ -5,7 +5,7 @@ import { NOT_POSTGRESQL } from './postgres-socket.js';
 /** SQLSTATE too_many_connections. The limit may be the server's, the database's or the role's. */
 export const TOO_MANY_CONNECTIONS = '53300';
 
-/** Encoding that a database must have. It stores every character, and keys sort as in the program. */
+/** Encoding that a database must have. UTF8 stores every character, and keys sort in the same order as in slotsync. */
 export const ENCODING = 'UTF8';
 export const ENCODING_REMEDY = `Use a database that was made so: createdb -E ${ENCODING} -T template0 <name>. Then: slotsync check`;
 /** Returns the clause that follows the database's name in an error message. */

@@ -29,7 +29,9 @@ export type KeyFinder = ReturnType<typeof createKeyFinder>;
 
 /** Creates the queries that find keys. They throw SlotsyncError `mirror_…`. */
 export function createKeyFinder(reader: SourceReader) {
-  /** Returns keys of rows that have an external id now. `isNarrowed`: tries a condition with an index first. */
+  /**
+   * Returns the keys of rows that have an external id now. If `isNarrowed`, a condition with an index is tried first.
+   */
   async function keysOf(
     declared: Identified,
     ids: readonly string[],
@@ -107,7 +109,6 @@ const keysAndIds = (described: Described<Identified>, condition = 'true') =>
   `(SELECT ${sourceSql.externalIdExpression(described)} AS ext, ${keyExpression(described)} AS k
     FROM ${sourceSql.relation(described.source)} WHERE ${condition}) AS ids`;
 
-/** Returns a query for the first keys of the rows that have these external ids. */
 function selectKeys(described: Described<Identified>, ids: readonly string[], condition?: string): string {
   return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY place)) AS keys
     FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place

@@ -34,7 +34,7 @@ export const isJson = (type: string) => ['json', 'jsonb', 'json[]', 'jsonb[]'].i
 /** True if each value of the type has exactly one text, in the key of a row and in a reference to the row. */
 export const isKeyType = (type: string) => !isList(type) && !isJson(type);
 
-/** Returns true if a text can be cast to the type in order to compare it with a column's value. */
+/** Returns true if a column of the type can be compared with a text that is cast to the type. */
 export function isSingleValue(type: string): boolean {
   return isKeyType(type) && type !== 'bytea';
 }
@@ -67,14 +67,14 @@ export function valueText(value: string, type: string): string {
     : `CASE WHEN ${value} IS DISTINCT FROM NULL THEN format('%s', ${value}) END`;
   if (type !== 'real' && type !== 'double precision') return `(${text}) COLLATE "C"`;
   // Prints a number as JavaScript does: with an exponent from 1e21 on and below 1e-6, without a leading zero in the
-  // exponent. JavaScript parses the printed text, so the text is compared with the limits: a `real` that prints as
-  // 1e-06 is less.
+  // exponent. The printed text is compared with these limits, since JavaScript parses it: a `real` printed as 1e-06 is
+  // below 1e-6.
   const size = `abs(${text}::float8)`;
   return `(CASE WHEN ${text} ~ '[NI]' THEN ${text} WHEN ${value} = 0 THEN '0' WHEN ${size} >= 1e21 THEN ${text}
     WHEN ${size} < 1e-6 THEN replace(${text}, 'e-0', 'e-') ELSE ${text}::numeric::text END) COLLATE "C"`;
 }
 
-/** Returns SQL for the text of a column's only value. Null if it has no value, several, or one that cannot be sent. */
+/** Returns SQL for the text of a column's only value. Null without a value, with several, or if it cannot be sent. */
 export function mappedText(value: string, type: string): string {
   if (isList(type) || isJson(type))
     return `(SELECT min(slotsync_text) FROM (${mappedTexts(value, type)}) AS slotsync_texts HAVING count(*) = 1)`;

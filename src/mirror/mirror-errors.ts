@@ -24,8 +24,8 @@ export function isDataFault(error: unknown): boolean {
 }
 
 /**
- * Returns true if the statement failed for a reason that may lie in a row. Lack of connections, memory, disk or a lock
- * (SQLSTATE classes 40, 53 and 55) is no such reason.
+ * Returns true if the statement may have failed because of a row. False if it failed for lack of connections, memory,
+ * disk or a lock (SQLSTATE classes 40, 53 and 55).
  */
 export function isRowFault(error: unknown): error is SlotsyncError {
   if (!isReadingFault(error)) return false;

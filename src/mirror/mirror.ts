@@ -32,7 +32,7 @@ import {
 import * as sourceSql from './source-sql.js';
 import { hashExpression, keyExpression, type Described, type Selection } from './source-sql.js';
 
-/** Types of key columns whose local key has the same text as the value in an external id. */
+/** Types of a key column whose local key is the same text as the value that the external id contains. */
 const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
 
 export interface MirrorRow {
@@ -64,7 +64,6 @@ export function createMirror({
   const keyFinder = createKeyFinder(reader);
   const turns = createTurns();
 
-  /** Yields COPY lines of `(key, row hash)` for the selection; see `readHashes`. */
   function copyHashes(stream: Stream, selection: Selection, { shared, noteLoad }: HashOptions) {
     const statementsFor = (described: Described<Stream>) => {
       const [fault] = findUnfitKeys(stream.key, described.types);
@@ -77,7 +76,9 @@ export function createMirror({
     return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
   }
 
-  /** Returns only lines of the selected keys. The column's type or collation may match further keys. */
+  /**
+   * Returns the lines of the selected keys only. The query may return keys that are equal only to the column's type.
+   */
   async function readHashesOf(stream: Stream, selection: Selection, options: HashOptions) {
     const wanted = new Set(selection.keys?.map(encodeColumn));
     const lines = await collect(copyHashes(stream, selection, options));
@@ -141,10 +142,12 @@ export function createMirror({
     databaseIdentity: async () =>
       (await read(() => sessions.ofCatalogue<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
-    /** Returns the facts by which this database can be recognized later. */
+    /** Returns the facts by which a later run recognizes this database. */
     facts: () => read(() => sessions.together(readDatabaseFacts)),
 
-    /** Returns the faults of a stream's source. The list is empty if the source has every column that is named. */
+    /**
+     * Returns the faults of a stream's source. The list is empty if the source has every column that the stream names.
+     */
     async checkStream(stream: Stream): Promise<string[]> {
       const { graceDays } = stream;
       const others: readonly NamedColumn[] = [
@@ -210,7 +213,7 @@ export function createMirror({
 
     isEmpty,
 
-    /** Returns PostgreSQL's message why a selection is invalid, if it is. The server only parses the statements. */
+    /** Returns PostgreSQL's reason why a selection is invalid, or undefined. The server only parses the statements. */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
         for (const statement of sourceSql.tryConditions(stream, selection)) {
@@ -247,7 +250,7 @@ export function createMirror({
       return (await collect(rows)).flatMap(({ key }) => key ?? []);
     },
 
-    /** Returns external ids by key without reading rows. Empty unless external ids follow from the key alone. */
+    /** Returns external ids by key without reading rows. Empty unless an external id follows from the key alone. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!isIdentifiedByKey(stream.key, stream.externalId)) return new Map();
       const [column = ''] = stream.key;

@@ -57,7 +57,9 @@ export function createCursorReader(sessions: ReadOnlySessions, reader: SourceRea
       return { type, isTime: isTimeType(type) };
     },
 
-    /** Returns true if a row's cursor is at or after the watermark. If not, the source's cursor values went back. */
+    /**
+     * Returns true if a row's cursor is at or after the watermark. If not, the source's values have moved backward.
+     */
     async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
       const { cursor = '' } = stream;
       const rows = reader.select(stream, (described) => [findReached(described, cursor, watermark)]);

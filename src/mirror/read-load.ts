@@ -18,7 +18,7 @@ const TIMES: Readonly<Record<number, (text: string) => string>> = {
   1184: (text) => text.replace(' ', 'T').replace(/\+00$/, 'Z'),
 };
 
-/** Returns undefined if the configuration has no `freshness`. Throws only errors that end the connection. */
+/** Returns the load of a source, or undefined without `freshness`. Throws only errors that end the connection. */
 export async function askForLoad({ freshness, source }: Stream, ask: Ask): Promise<LoadReading | undefined> {
   if (!freshness) return undefined;
   const asked =

@@ -14,7 +14,6 @@ import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
 import { SESSION_FORMATS } from './source-sql.js';
 
-/** Maximum number of connections from one process to the mirror. */
 const MOST_CONNECTIONS = 2;
 
 /**
@@ -28,7 +27,7 @@ const OF_CATALOGUE = { search_path: ['pg_catalog', 'pg_temp'] };
 
 const STATEMENT_SECONDS = 1800;
 
-/** Timeout of an additional statement within a query's transaction. The query waits for that statement. */
+/** Timeout of a side statement, such as the query of the load. The main query of the transaction waits for it. */
 const ASK_SECONDS = 60;
 
 /** Returns SQL that sets the statement timeout, unless the server, the database or the role has a shorter timeout. */
@@ -50,20 +49,20 @@ const SELECT_ENCODING = `SELECT pg_catalog.current_setting('server_encoding') AS
 /** Ends a transaction and releases advisory locks of the session, which would outlive the transaction. */
 const END = 'ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()';
 
-/** Source (`SELECT * …`) and columns that a statement was written for. A change of the columns is detected by them. */
+/** Source (`SELECT * …`) that a statement was written for, and its columns then, to detect a change of the columns. */
 export interface WrittenFor {
   source: string;
   columns: string;
 }
 
-/** Runs an additional statement in a query's transaction. A failure of the statement leaves the transaction intact. */
+/** Runs a side statement in a query's transaction. If the statement fails, the transaction continues unchanged. */
 export type Ask = (statement: string) => Promise<postgres.RowList<postgres.Row[]>>;
 
 type Query = <T extends object>(statement: string) => PromiseLike<readonly T[]>;
 
 export interface Reading extends RowSecurity {
   writtenFor?: WrittenFor | undefined;
-  /** Called in the same transaction before the first row is read. Locks already protect the source's columns. */
+  /** Called in the query's transaction before the first row is read. Locks already protect the source's columns. */
   before?: ((ask: Ask) => Promise<void>) | undefined;
 }
 
@@ -106,7 +105,8 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         return begun;
       } catch (error) {
         await end(begun);
-        // The driver may close an idle connection at this moment, so the transaction begins again in another session.
+        // The driver may have closed the idle session just before its reuse. The transaction then begins in another
+        // session.
         if (rested && codeOf(error) === 'CONNECTION_CLOSED') return begin(settings);
         throw error;
       }
@@ -185,7 +185,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     /** Runs several catalogue statements in one transaction. A failure ends the transaction. */
     together,
 
-    /** Runs additional statements in a transaction of their own. */
+    /** Runs `work` in a transaction. Its argument runs one side statement with a short timeout. */
     ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
       one(security, (client) => work(askWithin(client))),
 
@@ -196,8 +196,8 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     },
 
     /**
-     * Returns the columns and parameter types of a source (`SELECT * …`). Also runs the statement without rows or plans
-     * it, because PostgreSQL checks the rights on tables only then.
+     * Returns the columns and parameter types of a source (`SELECT * …`). PostgreSQL checks the rights on its tables
+     * only when a statement is planned or run, so the source is also read without rows, or planned.
      */
     async describeReadable(source: string, security: RowSecurity) {
       try {
@@ -236,7 +236,9 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   };
 }
 
-/** Returns a function for additional statements with a short timeout. A savepoint undoes settings and failures. */
+/**
+ * Returns a function that runs side statements with a short timeout. A savepoint undoes their settings and failures.
+ */
 const askWithin =
   (client: postgres.Sql): Ask =>
   async (statement) => {
@@ -256,9 +258,9 @@ const describeColumns = (columns: readonly postgres.Column<string>[]) =>
   JSON.stringify(columns.map(({ name, type }) => [name, type]));
 
 /**
- * Returns the result of a statement if the source still has the columns that the statement was written for. The check
- * is sent before the statement and is not awaited. The check reads no row, and its locks keep the columns unchanged
- * until the transaction ends.
+ * Returns the result of a statement, or throws ColumnsChanged if the source has other columns than the statement was
+ * written for. A query for the columns is sent first and not awaited. It reads no row, and its locks keep the columns
+ * unchanged until the transaction ends.
  */
 async function unlessChanged<T>(
   client: postgres.Sql,

@@ -7,7 +7,7 @@ export interface RoleRights {
   role: string;
   /** Role attributes and predefined roles that permit more than reading, for example SUPERUSER. */
   powers: string[];
-  /** First five names of objects that the role may write to: tables, sequences, schemas, the database. */
+  /** Names of the first five objects that the role may write to: tables, sequences, schemas, the database. */
   writable: string[];
   writableCount: number;
 }
@@ -42,7 +42,7 @@ export const SELECT_ROLE_RIGHTS = `
     CASE WHEN me.rolsuper THEN 0 ELSE (SELECT count(*)::int FROM writable) END AS "writableCount"
   FROM me`;
 
-/** Returns the role's rights beyond reading as an English clause, or undefined if the role only may read. */
+/** Returns the role's rights beyond reading as an English clause, or undefined if it has no such rights. */
 export function describeExcess({ powers, writable, writableCount }: RoleRights): string | undefined {
   const more = writableCount - writable.length;
   const named = [...writable, ...(more > 0 ? [`${more} more`] : [])].join(', ');

@@ -27,7 +27,6 @@ import {
 } from './read-only-sessions.js';
 import * as sourceSql from './source-sql.js';
 
-/** A column name, preceded by the place in the declaration that names the column. */
 export type NamedColumn = readonly [place: string, column: string];
 
 export interface SourceRow {
@@ -144,7 +143,9 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     /** Yields blocks of result rows; the statements are tried as in `readBlocks`. */
     select,
 
-    /** Yields blocks of COPY lines, as `readBlocks` does. `before` runs earlier in the same transaction. */
+    /**
+     * Yields blocks of COPY lines; the statements are tried as in `readBlocks`. `before` runs before the first line.
+     */
     copy: <D extends { source: Source }>(
       declared: D,
       statementsFor: (described: Described<D>) => readonly string[],
@@ -169,7 +170,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       }
     },
 
-    /** Returns the rows of the first working condition, each with the values of the SQL expressions. */
+    /** Returns rows by the first condition that works, each with the values of the SQL expressions as `computed`. */
     async readRows<D extends DeclaredSource>(
       declared: D,
       expressionsFor: (described: Described<D>) => Readonly<Record<string, string>>,
@@ -305,7 +306,7 @@ export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): s
     );
 }
 
-/** Separates computed columns from the source's own. The first row shows which columns all rows have. */
+/** Separates the computed columns from the source's own columns. All rows have the same columns as the first row. */
 function toSourceRows(found: readonly Row[], names: readonly string[], types: ColumnTypes): SourceRow[] {
   const aliases = new Map(names.map((name) => [sourceSql.aliasOf(name), name]));
   const columns = Object.keys(found[0] ?? {}).filter((column) => !aliases.has(column));

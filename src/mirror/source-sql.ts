@@ -64,7 +64,6 @@ export interface SourceColumns {
   layout: string;
 }
 
-/** A declaration together with the columns of its source, from which SQL is built. */
 export type Described<T> = T & SourceColumns;
 
 /** Lowest number (OID) of user-defined types. Types that come with PostgreSQL have lower numbers. */
@@ -152,9 +151,9 @@ export function selectCondition(
 export const NO_PARAMETERS = 'parameters such as $1 have no value here';
 
 /**
- * Returns statements that all parse only if the selection's `where` is one condition. The second statement rejects an
- * appended ORDER BY or UNION. The third has no parenthesis that `false) OR (true` could close to escape the other
- * conditions.
+ * Returns statements that all parse only if the selection's `where` is one condition. The second statement rejects a
+ * condition that is followed by ORDER BY or UNION. The third has no parenthesis that `false) OR (true` could close in
+ * order to bypass the other conditions.
  */
 export function tryConditions(stream: Stream, selection: Selection): string[] {
   const { where } = selection;
@@ -232,8 +231,8 @@ export function externalIdExpression({
 
 /**
  * Returns a condition that uses a column's index to find rows with these external ids. Other rows may match too.
- * Returns no condition unless the template has exactly one column. Each external id must fit the literals of the
- * template.
+ * Returns no condition unless the template of external ids has exactly one column. Each external id must fit the
+ * template's literals.
  */
 export function narrowToColumn(
   { externalId: template, types }: Described<Pick<DeclaredSource, 'externalId'>>,

@@ -43,8 +43,8 @@ export function installTriggers(stream: Stream, channel: string, table: OwnedTab
   );
   return [
     becomeOwner(table.owner),
-    // Fails now if the owner may not insert into the inbox. In the triggers, the missing right would only cause a
-    // warning.
+    // Fails the installation if the table's owner may not insert into the inbox. In the triggers, the missing right
+    // would only cause a warning.
     `INSERT INTO slotsync.changes (stream, local_key) SELECT '', '' WHERE false`,
     createFunction({ ...stream, types: table.types }, channel, name),
     `REVOKE ALL ON FUNCTION ${name}() FROM PUBLIC`,
@@ -83,7 +83,7 @@ function createFunction(stream: Stream & Pick<OwnedTable, 'types'>, channel: str
   const settings = {
     search_path: 'pg_catalog, pg_temp',
     lock_timeout: '1s',
-    // The session that writes to the table parses the body. A parse error would fail its write.
+    // Set here, because the session that writes to the table parses the body. A parse error would fail its write.
     standard_conforming_strings: 'on',
     ...SESSION_FORMATS,
   };
