@@ -41,7 +41,6 @@ export interface AppParts {
 
 export type AppBase = ReturnType<typeof createAppBase>;
 
-/** Timeout for closing one part. */
 const RELEASE_WITHIN_MS = 3000;
 
 /** Creates the base of an app. No part is opened yet. */
@@ -188,7 +187,6 @@ function createConfigured({
     return { ...loaded, streams: await readLookupTables(await mirror(), loaded.streams) };
   });
 
-  /** Returns the section `service` of the configuration. */
   const service = once(async () => {
     const { existsConfiguration, DEFAULT_SERVICE } = await import('../config/config-file.js');
     if (isUnconfigured && !existsConfiguration(configPath)) return DEFAULT_SERVICE;

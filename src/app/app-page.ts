@@ -12,7 +12,6 @@ interface PageParts {
   quotaUsage?: AppBase['quotaUsage'];
 }
 
-/** Returns the routes of the page. */
 export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaUsage }: PageParts) {
   const { settings, state, timeZone, configuration, mirror, openMirror, log } = app;
   const destination = async () => {

@@ -91,7 +91,7 @@ export function createAppQuota({
     quotaPlace,
     limiter,
 
-    /** Confirms that no process has bound the state or its quota elsewhere. Call this when others see this process. */
+    /** Confirms that no process has bound the state or its quota elsewhere. Call it once others see this process. */
     async confirmBound(): Promise<void> {
       const opened = await state();
       await bindDestination(opened, api());

@@ -14,7 +14,6 @@ interface AppStateOptions {
   given: State | undefined;
   /** Registers how a part is closed when the app closes. */
   own: <T>(part: T, close: () => Promise<unknown>) => T;
-  /** Called before the connection closes. */
   beforeClose: () => Promise<void>;
 }
 
@@ -61,7 +60,6 @@ export function createAppState({ settings, given, own, beforeClose }: AppStateOp
     stateUrl,
     api,
     state,
-    /** Returns the state if it is already open. */
     openedState: () => openedState,
     bound,
     recognized,

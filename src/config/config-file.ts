@@ -40,7 +40,7 @@ const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.conf
 
 export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations' | 'service'> {
   service: Omit<ParsedConfig['service'], 'dialect'> & { dialect: CompleteDialect };
-  /** Declared streams. A stream comes after the streams that it refers to. */
+  /** Declared streams in order: a stream comes after the streams that it refers to. */
   streams: readonly Stream[];
   reservations: ReservationConfig | undefined;
   freezes: readonly Freeze[];
@@ -248,7 +248,7 @@ const withFreshness = (
 ): ParsedConfig['streams'] =>
   Object.fromEntries(Object.entries(streams).map(([name, stream]) => [name, { freshness, ...stream }]));
 
-/** Returns faults of schedule keys that have no effect because another key is missing. */
+/** Returns faults of schedule keys that make no sense together, or that need another key. */
 function findScheduleFaults({ schedule, verify, streams, freshness }: ParsedConfig): Fault[] {
   const fault = (path: string, message: string | false) => (message === false ? [] : [{ path, message }]);
   const nightly = Object.values(streams).filter((stream) => stream.schedule === undefined);
@@ -299,7 +299,6 @@ export function schedulesOf({ schedule, streams }: Pick<Configuration, 'schedule
     });
 }
 
-/** Returns the nightly schedule, if there is one. */
 export const nightlyOf = (configuration: Pick<Configuration, 'schedule' | 'streams'>) =>
   schedulesOf(configuration).find(({ name }) => name === NIGHTLY);
 

@@ -75,7 +75,9 @@ const PLAIN = z.object({
   API_BASE_URL: checkedBy(requireServiceAddress)
     .overwrite((url) => url.replace(/\/+$/, ''))
     .optional(),
-  /** The id becomes a part of a path, in which all other characters are encoded. */
+  /**
+   * Becomes a part of a path. All characters are encoded there, except for dots, which alone would change the path.
+   */
   API_ORGANIZATION_ID: z
     .string()
     .regex(/^(?!\.{1,2}$)/, 'dots alone are no id')
@@ -142,7 +144,6 @@ const SECRETS = {
 type Secret = keyof typeof SECRETS;
 const SECRET_NAMES = Object.keys(SECRETS) as Secret[];
 
-/** Names of all settings. */
 export const SETTING_NAMES: readonly string[] = [
   ...PLAIN_NAMES,
   ...SECRET_NAMES.flatMap((name) => [name, `${name}_FILE`]),
@@ -194,7 +195,9 @@ const textOf = (env: Environment, name: string) =>
 /** Maximum number of characters in a setting: far more than any key, token or address has. */
 const LONGEST_SETTING = 16_384;
 
-/** Maximum number of wrong letters. API_URL differs from API_KEY in three letters and means another setting. */
+/**
+ * Maximum number of wrong letters in a misspelled name. API_URL must not count as API_KEY: three letters differ.
+ */
 const MISSPELLED_BY = 2;
 /** Variable of other programs that resembles HTTPS_PROXY. */
 const OTHER_PROGRAMS = 'HTTP_PROXY';

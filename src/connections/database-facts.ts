@@ -54,9 +54,7 @@ export async function readDatabaseFacts(ask: Ask, table?: string): Promise<Datab
   return { ...facts, ...(await readServerFacts(ask, facts, may.split(' '))) };
 }
 
-/**
- * Reads the facts for which the role needs rights on functions. A server may still not support a permitted function.
- */
+/** Reads the facts for which the role needs rights on functions. A server may still lack a permitted function. */
 async function readServerFacts(
   ask: Ask,
   { isReplica }: Pick<DatabaseFacts, 'isReplica'>,

@@ -342,7 +342,6 @@ function baseOf(code: string): string {
   return Object.hasOwn(ERRORS, code) ? code : code.replace(/_\d{3}$/, '');
 }
 
-/** Returns true if the catalogue contains the code. */
 export const isKnownCode = (code: string): boolean => Object.hasOwn(ERRORS, baseOf(code));
 
 /** Returns the entry of a code, which may end with an HTTP status (`refused_400`). Unknown codes are `unexpected`. */

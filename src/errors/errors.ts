@@ -44,7 +44,6 @@ export class SlotsyncError extends Error {
 
 /** Error for wrong use, settings or configuration. The command ends with exit code 2. */
 export class UsageError extends SlotsyncError {
-  /** All faults, one line each. */
   readonly faults: readonly string[];
 
   constructor(

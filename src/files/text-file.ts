@@ -28,7 +28,8 @@ const MB = 1024 * 1024;
 
 /**
  * Returns the text of a file, without a byte order mark. Throws UsageError, without the text, if the file cannot be
- * read, is larger than `mostBytes`, or is a pipe. With `pipes`, a pipe is read, which waits for its writer.
+ * read, is not UTF-8, is larger than `mostBytes`, or is a pipe. With `pipes`, a pipe is read, which waits for its
+ * writer.
  */
 export function readTextFile(file: string, { pipes = false, mostBytes = 64 * MB } = {}): string {
   let bytes: Buffer;
@@ -75,7 +76,7 @@ export function writeNewFile(file: string, text: string): void {
   }
 }
 
-/** Replaces a file at once, so that a reader gets the former or the new text. Throws UsageError if that fails. */
+/** Replaces a file atomically: a reader gets the former or the new text. Throws UsageError if that fails. */
 export function replaceFile(file: string, text: string): void {
   const beside = `${file}.${process.pid}.tmp`;
   try {
@@ -132,7 +133,7 @@ export function findOtherWriters(file: string): OtherWriters | undefined {
   const { uid, gid, mode } = stats;
   if (![user, 0, program?.uid].includes(uid))
     return { reason: `user ${uid} owns it`, remedy: `chown ${user} ${file}` };
-  // A user often has a private group with the same number, which may write the user's files. That group is permitted.
+  // A user often has a private group of the same number. Files that this group may write are accepted.
   const others = uid !== 0 && gid === uid ? constants.S_IWOTH : constants.S_IWGRP | constants.S_IWOTH;
   if ((mode & others) !== 0) return { reason: 'other users may write it', remedy: `chmod go-w ${file}` };
   return (folderStats.mode & (constants.S_IWOTH | STICKY)) === constants.S_IWOTH
@@ -151,7 +152,6 @@ function statsOf(file: string) {
 // Below: a file that a command writes piece by piece. It may contain personal data, so only its owner may read it. It
 // gets its name when it is complete.
 
-/** Permissions for the owner only. */
 const PRIVATE = 0o600;
 
 /**

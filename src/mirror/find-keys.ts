@@ -29,9 +29,7 @@ export type KeyFinder = ReturnType<typeof createKeyFinder>;
 
 /** Creates the queries that find keys. They throw SlotsyncError `mirror_…`. */
 export function createKeyFinder(reader: SourceReader) {
-  /**
-   * Returns the keys of rows that have an external id now. If `isNarrowed`, a condition with an index is tried first.
-   */
+  /** Returns the keys of rows that have an external id now. `isNarrowed`: tries a condition with an index first. */
   async function keysOf(
     declared: Identified,
     ids: readonly string[],

@@ -76,9 +76,7 @@ export function createMirror({
     return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
   }
 
-  /**
-   * Returns the lines of the selected keys only. The query may return keys that are equal only to the column's type.
-   */
+  /** Returns the lines of the selected keys only. The query may return keys that only the type considers equal. */
   async function readHashesOf(stream: Stream, selection: Selection, options: HashOptions) {
     const wanted = new Set(selection.keys?.map(encodeColumn));
     const lines = await collect(copyHashes(stream, selection, options));
@@ -145,9 +143,7 @@ export function createMirror({
     /** Returns the facts by which a later run recognizes this database. */
     facts: () => read(() => sessions.together(readDatabaseFacts)),
 
-    /**
-     * Returns the faults of a stream's source. The list is empty if the source has every column that the stream names.
-     */
+    /** Returns the faults of a stream's source. The list is empty if the source has all columns that are named. */
     async checkStream(stream: Stream): Promise<string[]> {
       const { graceDays } = stream;
       const others: readonly NamedColumn[] = [

@@ -236,9 +236,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   };
 }
 
-/**
- * Returns a function that runs side statements with a short timeout. A savepoint undoes their settings and failures.
- */
+/** Returns a function that runs side statements with a short timeout. A savepoint undoes settings and failures. */
 const askWithin =
   (client: postgres.Sql): Ask =>
   async (statement) => {

@@ -143,9 +143,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     /** Yields blocks of result rows; the statements are tried as in `readBlocks`. */
     select,
 
-    /**
-     * Yields blocks of COPY lines; the statements are tried as in `readBlocks`. `before` runs before the first line.
-     */
+    /** Yields blocks of COPY lines; statements are tried as in `readBlocks`. `before` runs before the first line. */
     copy: <D extends { source: Source }>(
       declared: D,
       statementsFor: (described: Described<D>) => readonly string[],

@@ -107,7 +107,6 @@ export function repeat(
   return {
     /** Starts a round now, or as soon as the round in progress has ended. */
     wake,
-    /** Resolves when the loop has ended. */
     ended: run().finally(() => signal.removeEventListener('abort', wake)),
   };
 }

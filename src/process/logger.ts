@@ -8,7 +8,6 @@ import { visible, visibleInLine } from '../text/visible-text.js';
 
 export type Logger = PinoLogger;
 
-/** Options for showing log lines on a terminal. */
 interface TerminalLines {
   /** Time zone of the shown times. Until it is known, times are shown in the zone of this machine. */
   timeZone?: string | undefined;
@@ -61,7 +60,7 @@ export function logUnexpected(log: Pick<Logger, 'error'>, error: unknown): void 
   log.error({ chain }, 'unexpected error: please report these lines');
 }
 
-/** A line that cannot be written, for example on a full disk, is lost. Work continues, and later lines are tried. */
+/** Opens the output. A line that cannot be written, for example on a full disk, is lost. Later lines are tried. */
 function openOutput(dest: number | string): DestinationStream {
   const open = () => pino.destination({ dest, sync: true }).once('error', () => (output = open()));
   let output = open();

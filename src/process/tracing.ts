@@ -25,7 +25,6 @@ export type Place = Context;
 interface SpanOptions {
   /** `traceparent` of the span in which the run was planned. The jobs of its batches carry it. */
   parent?: string | undefined;
-  /** True if the span is a request to another system. */
   isRequest?: boolean;
 }
 
@@ -101,7 +100,7 @@ export function linkTo(places: readonly Place[]): void {
   if (links.length > 0) trace.getActiveSpan()?.addLinks(links);
 }
 
-/** Returns the active span in the form that a job carries, or undefined if no span is active. */
+/** Returns the active span as a W3C `traceparent`, which jobs carry, or undefined if no span is active. */
 export function traceparent(): string | undefined {
   const active = trace.getSpanContext(context.active());
   if (!active) return undefined;

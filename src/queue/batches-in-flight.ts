@@ -9,11 +9,11 @@ const FEWEST_OF_SEVERAL = 4;
 const MOST_IN_FLIGHT = 48;
 /** Maximum number of records in all batches in flight, to bound memory. */
 const MOST_KEYS = 24_000;
-/** If batches wait less than this for their slots, slots have waited for batches: more batches are needed. */
+/** If batches wait less than this for their slots, slots have waited for batches, so more batches are needed. */
 const TOO_FEW_BELOW_MS = 300;
-/** If batches wait longer than this for their slots, there are too many: rows are too old 10 s after reading. */
+/** If batches wait longer than this for their slots, there are too many. Rows are too old 10 s after reading. */
 const TOO_MANY_ABOVE_MS = 1500;
-/** Longest pause of a process after a batch. All processes send again within this time when the quota is free. */
+/** Longest pause of a process after a batch, so that all processes soon send again when the quota is free. */
 const MOST_REST_MS = 2000;
 
 /** Returns the share of one process, at least one batch. */
@@ -25,7 +25,7 @@ export const fewestInFlight = ({ requests, processes }: { requests: number; proc
 
 /**
  * Returns the number of batches after a batch of `keys` keys has ended. `waitMs` is how long batches waited recently
- * for their slots. `restMs` is a pause before the next batch, for when each of too many processes has only one batch.
+ * for their slots. `restMs` is a pause before the next batch, if even one batch per process is too many.
  */
 export function nextInFlight(
   now: number,
@@ -60,7 +60,7 @@ export function createBatchesInFlight(of: {
     restMs: () => restMs,
     onChange: (changed: (inFlight: number) => void) => void (listener = changed),
 
-    /** Computes the initial number again, because processes that start together see each other only later. */
+    /** Computes the initial number again. Processes that start together see each other only after a moment. */
     processesSeen(): void {
       if (hasEnded || now === begin()) return;
       now = begin();

@@ -92,7 +92,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
         // the queue.
         maxStalledCount: 1000,
         // Time after which other workers take the job of a killed worker. A running worker renews its lock twice within
-        // it.
+        // this time.
         lockDuration: 20_000,
         stalledInterval: 10_000,
         drainDelay: isOnRedis ? DRAIN_SECONDS.redis : DRAIN_SECONDS.postgres,

@@ -30,11 +30,11 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   let isOpen = false;
   let gapMs = FIRST_GAP_MS;
   let successes = 0;
-  /** Number of successes, by job, at its last `compare` failure. If others succeed since, the job is at fault. */
+  /** Number of successes, by job, when the job last failed with a `compare` error. A later success blames the job. */
   const comparedAt = new Map<string, number>();
   /** Errors that are counted already. The failure of one request fails every batch in it, but counts once. */
   const counted = new WeakSet<object>();
-  /** True if the open circuit breaker was logged as an error since the last success. */
+  /** True if an opening was logged as an error since the last success. Further openings are logged as debug. */
   let isReported = false;
   /** First failure of the service since the last success. It alone does not stop sending. */
   let failing: { since: Date; code: string; message: string } | undefined;

@@ -191,7 +191,7 @@ export interface FailedAttempt extends Pick<Attempt, 'attemptsMade' | 'attempts'
   lane?: string | undefined;
   /** True if the process is stopping and has interrupted the attempt. */
   isInterrupted?: boolean;
-  /** True if the circuit breaker finds the cause outside the batch. Waiting then uses up no attempt. */
+  /** True if the circuit breaker blames a cause outside the batch. Waiting then uses up no attempt. */
   mustWait?: boolean;
 }
 

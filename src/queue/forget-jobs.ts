@@ -28,7 +28,7 @@ export async function forgetJobs(
       for (let at = 0; ; at += JOBS_AT_ONCE) {
         const jobs = (await queue.getJobs([state], at, at + JOBS_AT_ONCE - 1, true)) as (Job | undefined)[];
         const named = jobs.filter((job) => job !== undefined).filter((job) => isAbout(job, key));
-        // The text 'R-1' also occurs in a job for the key 'R-1-b'. Such a job is kept while it is to be worked.
+        // The text 'R-1' also occurs in a job for the key 'R-1-b'. Such a job is kept until it has ended.
         for (const job of named) if (isEnded(state) || !isOfOthers(job.data, key, streams)) found.push(job);
         if (jobs.length < JOBS_AT_ONCE) break;
       }

@@ -59,7 +59,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
     if (taken === 'nothing') return isFull ? 0 : undefined;
     // The workers may have stopped meanwhile. The run would then be left until the next sweep.
     if (taken.planner !== null && workers.hasRoom()) workers.startFew(taken);
-    // If queueing fails, a sweep later queues the run from its row.
+    // If queueing fails, the run is still a row. A sweep queues it later.
     else await producer.enqueueRun(taken.runId, taken.lane);
     return isFull ? 0 : undefined;
   }

@@ -10,9 +10,7 @@ import type { SettingText } from '../config/setting-text.js';
 export const ATTEMPTS = 9;
 
 export const QUEUES = {
-  /** Runs to be planned. */
   runs: 'slotsync-runs',
-  /** Batches to be applied. */
   batches: 'slotsync-batches',
   /**
    * Batches of incremental runs. A priority only orders the jobs that wait for a free worker slot, and a backfill
@@ -57,7 +55,7 @@ export type QueueStore = { redisUrl: SettingText } | { postgresUrl: SettingText 
 /** Schema of BullMQ's tables, next to the schema of the state. */
 export const QUEUE_SCHEMA = 'slotsync_queue';
 
-/** Returns a key prefix, so that states on one Redis do not mix. A Cluster keeps keys with one `{…}` together. */
+/** Returns the prefix of a state's keys, so that states on one Redis do not mix. A Cluster keeps them on one node. */
 export const queuePrefix = (stateId: string) => `{slotsync:${stateId}}`;
 
 /** Returns where other programs add jobs: the queue's prefix on Redis, or the schema of BullMQ's tables. */

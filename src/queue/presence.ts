@@ -31,7 +31,7 @@ interface PresenceDeps {
   quota?: {
     requestsPerSecond: number;
     findPlace: () => Promise<QuotaPlace>;
-    /** Called at each renewal with the other processes. */
+    /** Called with the other processes whenever this process renews its row. */
     sees: (pool: Pool) => void;
   };
 }
@@ -40,7 +40,7 @@ export type Presence = Awaited<ReturnType<typeof startPresence>>;
 
 /**
  * Registers this process in the state until it is closed. The process is registered when the promise resolves. While
- * the state does not answer, other processes consider this process ended.
+ * the state does not answer, other processes assume that this process has ended.
  */
 export async function startPresence({ state, log, command, configuration, quota }: PresenceDeps) {
   const { requestsPerSecond = null } = quota ?? {};
@@ -60,7 +60,7 @@ export async function startPresence({ state, log, command, configuration, quota 
     quota?.sees(noted);
     return noted.isPutBack ? noteRestored() : noted.notedAt;
   };
-  /** Records a restore of the state in one transaction, so that a noticed restore is not lost if recording fails. */
+  /** Records that the state was restored. One transaction: a noticed restore must not be lost if recording fails. */
   const noteRestored = () =>
     state.db.transaction(async (tx) => {
       log.error('the state has forgotten what this process noted: it was put back');
@@ -100,7 +100,7 @@ export async function startPresence({ state, log, command, configuration, quota 
 
     /** Returns the number of processes that send, including this process. */
     processes: () => others + 1,
-    /** Registers a listener that is called whenever the processes were counted. */
+    /** Registers a listener that is called each time the sending processes were counted. */
     whenSeen(listener: () => void): void {
       onSeen = listener;
     },

@@ -97,8 +97,8 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
 
     /**
      * Lets every unfinished run of this configuration take its next step if possible. Queues what an ended process, or
-     * a process with a wrong clock, has left out. Returns the runs of other configurations. Runs that another live
-     * process than `processId` plans without a job are skipped.
+     * a process with a wrong clock, has left out. Skips runs that a live process other than `processId` plans without a
+     * job. Returns the runs of other configurations.
      */
     async requeue(processId = ''): Promise<Run[]> {
       await (await bullmq()).correctTimes(await Promise.all(OWN_QUEUES.map(queueOf)), state.db);

@@ -27,7 +27,7 @@ interface Configured extends Schedule {
   catchUp: boolean;
 }
 
-/** Registers the configured schedules, removes all others, and starts due and missed syncs until it is closed. */
+/** Keeps only the configured schedules, and starts due syncs until it is closed. `catchUp` decides on missed syncs. */
 export async function startScheduler(
   { producer, ...deps }: ScheduleDeps & LoadWaitDeps & { producer: Producer },
   configured: readonly Configured[],

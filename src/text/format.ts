@@ -82,5 +82,4 @@ export function present<Value>(
   return values.flat().filter((value) => value !== false && value !== null && value !== undefined) as Value[];
 }
 
-/** Returns the lines without false, null and undefined. */
 export const lines = present<string>;

@@ -11,7 +11,9 @@ export type Html = HtmlEscapedString;
 /** A value in a template. `false`, null and undefined render nothing; a list renders its elements in order. */
 export type HtmlValue = Html | string | number | false | null | undefined | readonly HtmlValue[];
 
-/** Example: `html\`<td title="${key}">${key}</td>\``. Attributes need quotes. No value may be in scripts or in CSS. */
+/**
+ * Renders `<td title="${key}">${key}</td>`, for example. Attributes need quotes. No value may be in scripts or in CSS.
+ */
 export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
   return template(strings, ...values.map(inLine)) as Html;
 }

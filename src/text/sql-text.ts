@@ -1,17 +1,15 @@
 // Writes values and names as SQL text, where a statement takes no parameters or the driver would first query types.
 
-/** Returns a name as an SQL identifier. */
 export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-/** Returns a text as an SQL literal. */
 export function quoteLiteral(text: string): string {
   const quoted = `'${text.replaceAll("'", "''").replaceAll('\\', '\\\\')}'`;
   return text.includes('\\') ? ` E${quoted}` : quoted;
 }
 
-/** Returns a function's body in dollar quotes, with a tag that the body, which has names from outside, lacks. */
+/** Returns a function's body in dollar quotes. Names in the body may contain any tag, so a free tag is chosen. */
 export function quoteBody(body: string): string {
   let tag = '$slotsync$';
   for (let at = 1; `${body}${tag}`.indexOf(tag) < body.length; at++) tag = `$slotsync${at}$`;

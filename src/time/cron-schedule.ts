@@ -73,12 +73,11 @@ export function unstartedDue(schedule: FollowedSchedule, now: Date): Date | unde
 /** Returns the earliest occurrence without a started run, in the past or in the future. */
 export const firstUnstarted = (schedule: FollowedSchedule): Date => nextDue(schedule, startedUntil(schedule));
 
-/** Returns the time until which occurrences are not missing: they were started, or precede the schedule. */
+/** Returns the time until which no occurrence is missing: each was started, or was before the registration. */
 export function startedUntil({ registeredAt, lastDue }: Omit<FollowedSchedule, keyof Schedule>): Date {
   return lastDue && lastDue > registeredAt ? lastDue : registeredAt;
 }
 
-/** Yields every occurrence after a time, in order. */
 function* occurrences({ pattern, timezone }: Schedule, after: Date): Generator<Date, undefined> {
   const wallClock = createWallClock(timezone);
   const currentDate = new Date(wallClock(after.getTime()) - CLOCK_CHANGE_MS);
@@ -89,7 +88,7 @@ function* occurrences({ pattern, timezone }: Schedule, after: Date): Generator<D
   let moved: number[] = [];
   for (;;) {
     const shown = expression.next().getTime();
-    // Two candidates: by the clock before and after a change on that day. On any other day they are equal.
+    // Two candidates: by the clock before and after a clock change on that day. On any other day they are equal.
     const times = [-CLOCK_CHANGE_MS, CLOCK_CHANGE_MS].map(
       (ms) => shown - (wallClock(shown + ms) - shown - ms),
     );

@@ -10,14 +10,12 @@ export interface Limit {
   signal?: AbortSignal | undefined;
 }
 
-/** Error of work that took longer than its limit. */
 export class TimeoutError extends Error {
   override readonly name = 'TimeoutError';
   readonly code = 'ETIMEDOUT';
 }
 
 export interface Deadline {
-  /** Aborts when the deadline passes. */
   signal: AbortSignal;
   /** Returns the result of the work. Throws when the deadline passes, even if the work ignores the signal. */
   within: <T>(work: Promise<T>) => Promise<T>;
