@@ -199,7 +199,7 @@ function createConfigured({
     const { listSyncSchedules } = await import('../state/schedules.js');
     const [registered] = await listSyncSchedules((await state()).db);
     if (registered) return registered.timezone;
-    const declared = await configuration().catch(() => undefined); // what needs the configuration reports its faults
+    const declared = await configuration().catch(() => undefined); // other code reports faults of the configuration
     return declared?.schedule?.timezone ?? declared?.reservations?.bookings?.timezone ?? 'UTC';
   }
   const timeZone = once(async () => {

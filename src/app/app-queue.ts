@@ -21,7 +21,7 @@ import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const store = app.requireQueueStore();
-  store.catch(() => undefined); // met below: a fault of the state is said first
+  store.catch(() => undefined); // awaited below, so that a fault of the state is thrown first
   const { state, stateId } = await app.bound();
   const { fingerprints, freezes, loadedAt, isChanged } = await app.configuration();
   await Promise.all([

@@ -103,7 +103,7 @@ export function createAppQuota({
       const name = nameOf(owner);
       if (looking?.name !== name) {
         const failed = (error: unknown) => {
-          looking = undefined; // the next one opens it anew
+          looking = undefined; // the next call opens the quota again
           throw error;
         };
         const opened = openQuota(owner).then((quota) => quota.limiter);

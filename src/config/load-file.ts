@@ -122,7 +122,7 @@ const LOAD_WITHIN_MS = 30_000;
 export async function loadAlone<T>(load: () => Promise<T>, withinMs = LOAD_WITHIN_MS): Promise<T> {
   let fail: (reason: unknown) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
-  failed.catch(() => undefined); // the race below gets the error
+  failed.catch(() => undefined); // the race below throws the error
   const events = ['uncaughtException', 'unhandledRejection'] as const;
   const { exit } = process;
   process.exit = () => {

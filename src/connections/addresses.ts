@@ -187,7 +187,7 @@ export function parseRedisAddress(text: string): RedisAddress {
   const kind = (mode?.toLowerCase() as 'sentinel' | 'cluster' | undefined) ?? 'server';
   if (/\p{Cc}/u.test(text))
     throw new UsageError('contains a control character, such as a tab or a line break');
-  const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password is no blank
+  const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password must not become a blank
   const known = [...TLS_PARAMETERS, ...(kind === 'sentinel' ? SENTINEL_PARAMETERS : [])];
   const userEnd = authority.lastIndexOf('@');
   // An unencoded / or ? in the password ends the list of hosts too early, so that the @ comes after the hosts.

@@ -15,7 +15,7 @@ const CONNECT_WITHIN_MS = 8000;
 const IDLE_MS = 10_000;
 /** Idle time after which TCP keep-alive probes the server. The probes also keep the connection in firewalls. */
 const KEEP_ALIVE_MS = 30_000;
-/** Attempts to detect transaction mode. Other clients of the pooler can make one attempt look like session mode. */
+/** Attempts to detect a pooler's transaction mode. Its other clients can make an attempt look like session mode. */
 const POOLING_ATTEMPTS = 12;
 /** Limits for retrying a statement while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };

@@ -67,8 +67,8 @@ async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
   const handed = query as unknown as { resolve: (stream: Readable) => void } & PromiseLike<Readable>;
   const resolve = handed.resolve;
   handed.resolve = (stream) => {
-    handed.resolve = resolve; // called once more, with the result, when the query is done
-    stream.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
+    handed.resolve = resolve; // the driver calls it again with the result when the query has ended
+    stream.on('error', () => undefined); // `stream.errored` keeps the error
     // After all data has arrived, an idle client may close its connection. The driver then has no socket to resume.
     const readMore = stream._read.bind(stream);
     stream._read = (size) => {

@@ -96,7 +96,7 @@ export function createSockets(
       // Nothing may be written before the certificate is verified.
       const servername = isIP(host) ? undefined : host;
       const socket = connectTls({ socket: plain, servername, ...options });
-      socket.on('error', () => undefined); // `errored` holds it
+      socket.on('error', () => undefined); // `socket.errored` keeps the error
       await unlessClosed(socket, 'secureConnect');
       return socket;
     } finally {
@@ -117,7 +117,7 @@ export function createSockets(
  */
 function failed(reason: Error): Socket {
   const socket = new Socket();
-  socket.cork(); // what is written goes nowhere
+  socket.cork(); // keeps what the driver writes, which is never sent
   setImmediate(() => setImmediate(() => socket.destroy(reason)));
   return socket;
 }

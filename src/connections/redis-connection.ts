@@ -159,7 +159,7 @@ function readPasswords(address: SettingText): Pick<RedisOptions, 'password' | 's
       ...(sentinel.password === undefined ? {} : { sentinelPassword: sentinel.password }),
     };
   } catch {
-    return {}; // the connection is tried with what was read before
+    return {}; // the next connection uses the former passwords
   }
 }
 
@@ -174,7 +174,7 @@ export async function deleteKeys(address: SettingText, prefix: string): Promise<
   const client = openRedis(address, 'reset', { maxRetriesPerRequest: 3, onPostponed: () => undefined });
   client.on('error', () => undefined); // the command that fails reports it
   try {
-    await client.ping(); // a Cluster knows its nodes then
+    await client.ping(); // makes a Cluster discover its nodes
     for (const node of client instanceof Cluster ? client.nodes('master') : [client])
       for await (const keys of node.scanStream({ match: `${prefix}:*`, count: 1000 }) as AsyncIterable<
         string[]
@@ -216,7 +216,7 @@ export async function requireRedis(address: SettingText): Promise<void> {
 
   try {
     await withDeadline({ ms: PROBE_WITHIN_MS }, () => probeServer(client, parsed));
-    if (reported !== undefined && parsed.kind === 'server') throw reported; // SELECT was refused
+    if (reported !== undefined && parsed.kind === 'server') throw reported; // the server refused SELECT of the database
   } catch (error) {
     throw error instanceof SlotsyncError ? error : explainFault(reported ?? error, parsed);
   } finally {

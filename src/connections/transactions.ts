@@ -20,7 +20,7 @@ export async function inTransaction<T>(
   let isLost = false;
   let fail: (reason: Error) => void = () => undefined;
   const lost = new Promise<never>((_, reject) => (fail = reject));
-  lost.catch(() => undefined); // whoever works in a savepoint hears of it
+  lost.catch(() => undefined); // the race in `savepoint` throws the error
   const lose = () => {
     isLost = true;
     fail(connectionClosed());
@@ -57,6 +57,6 @@ export async function inTransaction<T>(
   try {
     return (await client.begin((sql) => endless(() => work(guard(sql))))) as T;
   } finally {
-    lose(); // it is over in any case
+    lose(); // nothing may be sent after the transaction
   }
 }

@@ -53,7 +53,7 @@ function countLines(text: string): (place: number) => number {
   let line = 1;
   return (place) => {
     let start = place;
-    while (isBreak(start)) start++; // empty lines
+    while (isBreak(start)) start++; // skips empty lines
     for (; counted < start; counted++) if (bytes[counted] === 0x0a) line++;
     return line;
   };

@@ -109,7 +109,7 @@ export function readSecretFile(file: string, parse: (line: string) => string): s
 
 /** Returns true if every user of this machine may read a file. False if the file does not exist. */
 export function isReadableByOthers(file: string): boolean {
-  if (process.platform === 'win32') return false; // has no such rights
+  if (process.platform === 'win32') return false; // Windows has no such permissions
   const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0;
   return (mode & READ_BY_OTHERS) !== 0;
 }
@@ -126,7 +126,7 @@ interface OtherWriters {
  */
 export function findOtherWriters(file: string): OtherWriters | undefined {
   const user = process.geteuid?.();
-  if (user === undefined) return undefined; // Windows has no such rights
+  if (user === undefined) return undefined; // Windows has no such permissions
   const folder = path.dirname(file);
   const [stats, folderStats, program] = [file, folder, fileURLToPath(import.meta.url)].map(statsOf);
   if (!stats || !folderStats) return undefined;
@@ -145,7 +145,7 @@ function statsOf(file: string) {
   try {
     return statSync(file);
   } catch {
-    return undefined; // reading it says why
+    return undefined; // reading the file reports the reason
   }
 }
 
@@ -166,13 +166,13 @@ export async function openOutputFile(file: string) {
     throw cannotBeWritten(file, error);
   };
   try {
-    remove(); // of a process that was killed
+    remove(); // the rest of a killed process with the same id
   } catch (error) {
     asUsageError(error);
   }
   const stream = createWriteStream(beside, { flags: 'wx', mode: PRIVATE });
   const failed = finished(stream).catch(asUsageError);
-  failed.catch(() => undefined); // whoever writes or closes gets the error
+  failed.catch(() => undefined); // `write` and `close` throw the error
   await Promise.race([once(stream, 'open'), failed]);
   process.once('exit', remove);
   return {
@@ -195,7 +195,7 @@ function requireReplaceable(file: string): void {
   try {
     found = lstatSync(file, { throwIfNoEntry: false });
   } catch {
-    return; // opening it says why
+    return; // opening the file reports the reason
   }
   if (!found || found.isFile()) return;
   if (found.isDirectory()) throw new UsageError(`${file} is a folder`, { remedy: 'Name the file in it.' });

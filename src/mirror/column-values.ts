@@ -9,7 +9,7 @@ import { splitKey } from '../streams/local-key.js';
 
 const serialize = (value: unknown) => value as string;
 /** Removes the padding of a char(n) value. The local key has no padding either. */
-const withoutPadding = (text: string) => text.replace(/(?<! ) +$/, ''); // looks once at each run of spaces
+const withoutPadding = (text: string) => text.replace(/(?<! ) +$/, ''); // linear: tests each run of spaces once
 
 /** Type parsers for the driver postgres.js. Dates and times stay the ISO text that PostgreSQL prints. */
 export const VALUE_TYPES = {

@@ -1,4 +1,4 @@
-// Builds SQL for the text of a column's value. It equals the text that the program makes of the value
+// Builds SQL for the text of a column's value. This text equals the text that the program makes of the value
 // (column-values.ts, streams/field-values.ts), so that keys are the same everywhere and SQL can find the rows of an
 // external id or reference. Texts are compared, matched and split by bytes, whatever the column's collation is.
 

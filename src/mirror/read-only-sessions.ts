@@ -98,7 +98,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     return waitWhileFull(async () => {
       const rested = session;
       const begun = rested ?? openSession(url, statementSeconds);
-      session = undefined; // once more, with another one
+      session = undefined; // a retry opens another session
       open.add(begun);
       try {
         await begun.begin(settings);
@@ -268,7 +268,7 @@ async function unlessChanged<T>(
   if (!writtenFor) return statement;
   const asked = withoutRows(client, writtenFor.source).execute();
   const result = Promise.resolve(statement);
-  result.catch(() => undefined); // after a failure of the first, this one says nothing
+  result.catch(() => undefined); // the failure of the column query is thrown instead
   const { columns } = await asked;
   if (describeColumns(columns) === writtenFor.columns) return result;
   await result.catch(() => undefined);

@@ -33,7 +33,7 @@ export function createStoppable(
 ): Stoppable & { stopping: AbortSignal; aborting: AbortSignal } {
   const stopping = new AbortController();
   const aborting = new AbortController();
-  setMaxListeners(0, stopping.signal, aborting.signal); // every request in flight listens
+  setMaxListeners(0, stopping.signal, aborting.signal); // every request in flight adds a listener
   const reason = new Error('the process is stopping');
   let stopped: Promise<void> | undefined;
 

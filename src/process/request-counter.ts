@@ -36,7 +36,7 @@ export function createRequestCounter(clock: () => number = Date.now) {
     requested(status: Parameters<Meter['requested']>[1], seconds: number): void {
       const now = clock();
       add(Math.floor((now - seconds * 1000) / 1000), 1, status === 429 ? 1 : 0);
-      if (status === 'interrupted') return; // says nothing of the service
+      if (status === 'interrupted') return; // no answer of the service
       latest = { answer: String(status), at: new Date(now) };
       if (typeof status === 'number' && status >= 200 && status < 300) success = latest;
     },

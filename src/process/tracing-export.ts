@@ -32,7 +32,7 @@ export function startTracing(log: Logger): { close(): Promise<void> } | undefine
       try {
         await provider.shutdown();
       } catch {
-        await exporter.shutdown(); // what could not be sent was reported
+        await exporter.shutdown(); // unsent spans were reported
       } finally {
         unregister();
       }
@@ -64,7 +64,7 @@ class ReportingExporter extends OTLPTraceExporter {
   }
 
   override async shutdown(): Promise<void> {
-    await endsWithin(super.shutdown(), 0); // without what was given up
+    await endsWithin(super.shutdown(), 0); // does not wait for abandoned exports
   }
 
   #report(error: Error): void {

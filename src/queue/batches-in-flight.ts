@@ -60,7 +60,7 @@ export function createBatchesInFlight(of: {
     restMs: () => restMs,
     onChange: (changed: (inFlight: number) => void) => void (listener = changed),
 
-    /** Computes the initial number again. Processes that start together see each other only after a moment. */
+    /** Computes the initial number again, once processes that were started together have seen each other. */
     processesSeen(): void {
       if (hasEnded || now === begin()) return;
       now = begin();

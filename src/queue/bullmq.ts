@@ -38,7 +38,7 @@ const DRAIN_SECONDS = { postgres: 30, redis: 10 };
 
 /**
  * Opens queues and workers of one state. The caller closes each of them, and then what they share. Each `configuration`
- * has queues of its own, so that a job reaches only processes that may work it, without a detour.
+ * has queues of its own, so that a job reaches only processes that may work it.
  */
 export function openBullmq(store: QueueStore, stateId: string, log: Logger, configuration?: string) {
   const nameOf = (name: QueueName) =>
@@ -68,7 +68,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
           prefix: queuePrefix(stateId),
           connection: shareRedis(store.redisUrl, maxRetriesPerRequest),
         }
-      : { connection: {} }; // the backend has its own
+      : { connection: {} }; // the backend has its own connections
   const shared = isOnRedis ? undefined : createSharedBackend(store.postgresUrl, QUEUE_SCHEMA);
   // BullMQ's types allow one kind of connection for each backend. Undefined selects Redis.
   const backend = shared as never;
@@ -104,7 +104,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
       const worker = new Worker(nameOf(name), process, config, backend) as unknown as Worker;
       worker.on('error', onError);
       const ready = worker.waitUntilReady();
-      ready.catch(() => undefined); // whoever waits for it gets the error
+      ready.catch(() => undefined); // `waitUntilReady` throws the error
       return {
         waitUntilReady: () => ready,
         run: () => worker.run(),

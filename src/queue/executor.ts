@@ -106,7 +106,7 @@ export function createExecutor(options: ExecutorOptions) {
   }
 
   return {
-    /** Recognizes the state database. Await this before the queue is worked. */
+    /** Checks whether the state is still the same database. Await this before the queue is worked. */
     recognizeState: recognizer.state,
     /** Returns how long batches have recently waited for their slots, in milliseconds. */
     waitMs: requests.waitMs,
@@ -137,9 +137,9 @@ export function createExecutor(options: ExecutorOptions) {
       try {
         const taken = await readBatch(state.db, batchId);
         batch = taken;
-        if (taken?.state !== 'queued' || taken.isPaused) return; // its row brings it back when it is resumed
+        if (taken?.state !== 'queued' || taken.isPaused) return; // a resumed run is queued again from its rows
         child = log.child({ runId: taken.runId, stream: taken.stream, batch: taken.id });
-        if (!isOwn(taken)) return; // its row brings it to processes that have its configuration
+        if (!isOwn(taken)) return; // processes with its configuration queue it from its row
         aborting.throwIfAborted();
         const streams = await streamsOf(taken.runId);
         const deps = { ...options, streams, log: child, requests, refusals, earlier };
@@ -152,7 +152,7 @@ export function createExecutor(options: ExecutorOptions) {
         const found = afterFailure(earlier, error);
         if (!aborting.aborted && found.count !== earlier.count) await noteFailure(attempt, found, child);
         const fail = async () => {
-          if (!batch) return; // it stays queued as a row, and comes back from there
+          if (!batch) return; // its row stays `queued`, and a sweep queues it again
           const failed = await failBatch(state, batch, reasonOf(error));
           options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed });
           child.error(

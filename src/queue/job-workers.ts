@@ -55,7 +55,7 @@ export function openJobWorkers({ worker, putOff }: Bullmq, options: JobWorkersOp
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const data = job.data as BatchJob;
-    if (isInHand(batchJobId(data.batchId))) return; // a sweep has queued it meanwhile
+    if (isInHand(batchJobId(data.batchId))) return; // a sweep has queued the same work meanwhile
     await executor.apply(data, attemptOf(job, token));
     if (job.queueName === QUEUES.batches && inFlight.restMs() > 0)
       await sleep(inFlight.restMs(), undefined, { signal: stopping }).catch(() => undefined);

@@ -34,7 +34,7 @@ class SharedConnection extends PostgresConnection {
     this.#forget = forget;
     // BullMQ accepts a schema's name only together with a pool that it creates itself.
     Object.assign(this, { schema });
-    this.setMaxListeners(0); // each queue and each worker listens
+    this.setMaxListeners(0); // each queue and each worker adds a listener
   }
 
   override async close(): Promise<void> {
@@ -57,7 +57,7 @@ class Backend extends PostgresQueueBackend {
   override async waitForJob(blockTimeout: number) {
     if (!this.connection.isClosing && !this.closing) {
       const listening = await this.connection.getListenClient();
-      listening.query('SELECT 1').catch(() => undefined); // BullMQ hears of the closed connection
+      listening.query('SELECT 1').catch(() => undefined); // BullMQ handles the closed connection itself
     }
     return super.waitForJob(blockTimeout);
   }

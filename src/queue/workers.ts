@@ -134,7 +134,7 @@ export function createWorkers(options: WorkersOptions) {
     presence?.sendingStopped(
       new SlotsyncError('worker_ended', `the process stopped working the queue${why}`, { cause: failure }),
     );
-    jobWorkers?.pause(); // so that what others read is true: other processes take the jobs of its other queues too
+    jobWorkers?.pause(); // other processes then take the jobs of its other queues too
   }
 
   return {

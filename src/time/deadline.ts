@@ -27,7 +27,7 @@ export function openDeadline({ ms, signal }: Limit): Deadline {
   const passing = new AbortController();
   let reject: (reason: unknown) => void = () => undefined;
   const passed = new Promise<never>((_, fail) => (reject = fail));
-  passed.catch(() => undefined); // whoever waits gets the reason
+  passed.catch(() => undefined); // `within` throws the reason
   const pass = (reason: unknown) => {
     passing.abort(reason);
     reject(reason);
@@ -37,7 +37,7 @@ export function openDeadline({ ms, signal }: Limit): Deadline {
   const onAbort = () => pass(signal?.reason);
   if (signal?.aborted) onAbort();
   else if (signal) {
-    setMaxListeners(0, signal); // everything in flight listens
+    setMaxListeners(0, signal); // all work in flight adds listeners
     signal.addEventListener('abort', onAbort);
   }
   return {
