@@ -1,5 +1,5 @@
-// Rows that give another external id than their records own, or one that another row has. The batch decides about them under
-// its claims; `plan` and `check --rows` foresee here what it will say.
+// Finds rows whose external id differs from that of their record's object, or is shared with another row. `plan` and
+// `check --rows` use this to predict the decision that a batch makes under its claims.
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { mayCollide } from '../../streams/external-id.js';
@@ -7,18 +7,18 @@ import type { Stream } from '../../streams/stream.js';
 import { readIdsOfKeys, type IdentityDeps } from './row-ids.js';
 import { whoHas, type Holder } from './who-has.js';
 
-/** A record that owns an object, and whose row has another external id now. */
+/** A record that owns an object, while its row now has a different external id. */
 interface ChangedId {
   localKey: string;
-  /** The external id of the object that the record owns. */
+  /** External id of the object that the record owns. */
   former: string;
-  /** The external id that the row has now. */
+  /** External id that the row has now. */
   now: string;
 }
 
 /**
- * Returns the keys that may let go of their former objects, because that is nobody's loss: another row has the former object
- * now, or the row's new object is one of ours already. Every other change is for an operator to decide.
+ * Returns the keys whose records may give up their former objects without loss. Either another row now has the former
+ * object, or the row's new object is already owned by a record. An operator must decide about every other change.
  */
 export async function findLettingGo(
   deps: IdentityDeps,
@@ -41,21 +41,21 @@ export async function findLettingGo(
   return new Set(changed.flatMap((one) => (isOurs(one) || isGiven(one) ? one.localKey : [])));
 }
 
-/** An object that goes from a record to the row of another key, with its bookings. */
+/** An object that passes, with its bookings, from one record to the row of another key. */
 export interface Handover {
   externalId: string;
   from: RecordKey;
-  /** A key of the stream. */
+  /** Local key of the row that receives the object. It belongs to the planned stream. */
   to: string;
 }
 
 export interface ForeseenIds {
-  /** By key, why a sync would not send the row. */
+  /** Reasons, by key, why a sync would not send the row. */
   problems: Map<string, { code: 'external_id_changed' | 'external_id_shared'; message: string }>;
   handovers: Handover[];
 }
 
-/** Tells what a sync will say of the external ids of these rows. Throws what mirror and state throw. */
+/** Predicts how a sync will decide about the external ids of these rows. Throws errors of the mirror and the state. */
 export async function foreseeIds(
   deps: IdentityDeps,
   stream: Stream,

@@ -1,5 +1,5 @@
-// A row that has no object yet means the one at the service that has the same values of the fields in `match`, and that is
-// nobody's. Plans ask, to say what a run would change; and batches, to link.
+// Finds the existing object for a row that owns no object yet. The object must have the row's values in the fields of
+// `match`, and must belong to no record. Plans use this to predict changes, and batches to link records.
 import type { Context } from '../../destination/client.js';
 import type { Destination, FoundObject, Unreadable } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
@@ -9,14 +9,12 @@ import type { Stream } from '../../streams/stream.js';
 import { whoHasObjects } from './who-has.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-// The values by which an object is found. Plans, batches and the match command compare here.
-
-/** The placeholder of a reference to a record that is not at the service yet. No value of a field is equal to it. */
+/** Placeholder for a reference to a record that is not at the service yet. It equals no field value. */
 export const NOT_THERE_YET = '\u0000';
 
 /**
- * The values of these fields as one text, equal where all values are. Undefined when a field has none that can be
- * compared: what is empty on both sides is not the same.
+ * Returns the values of these fields as one text, which is equal if all values are equal. Returns undefined if a field
+ * has no comparable value: two empty fields do not count as equal.
  */
 export function matchValue(
   fieldIds: readonly string[] = [],
@@ -28,39 +26,38 @@ export function matchValue(
   return values.length > 0 && values.every(isComparable) ? JSON.stringify(values) : undefined;
 }
 
-/** The values of these fields, in this order; a field without a value has none. */
+/** Returns the values of these fields, in the order of `fieldIds`. A field without values becomes an empty list. */
 export function valuesOf(fieldIds: readonly string[], fields: readonly FieldValues[]): (readonly string[])[] {
   return fieldIds.map((id) => fields.find(({ fieldId }) => fieldId === id)?.values ?? []);
 }
-
-// The object that a row means.
 
 export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
   destination: Pick<Destination, 'findObjectsByFields'>;
 }
 
-/** A row, as the object that it would become. */
+/** A row, with the object that slotsync would create for the row. */
 interface SoughtRow {
   key: string;
   object: DestinationObject;
 }
 
-/** The object that a row means; or why that cannot be said, as a sentence; or why the service cannot be asked for its values. */
+/** The object that matches a row, or why the match is ambiguous, or the error of the search for the row's values. */
 export type Meant = { object: FoundObject } | { ambiguity: string } | { error: SlotsyncError };
 
-/** An object that matches, and who has it. */
+/** An object at the service that has a row's values, with the owner of the object. */
 interface Candidate {
   object: FoundObject;
-  /** Undefined: nobody. `true`: a record or a row, by its external id. */
+  /** Undefined: nobody owns the object. `true`: a record or row has its external id. A key: it is linked to it. */
   owner: RecordKey | true | undefined;
 }
 
-/** Objects or rows named in a message. */
+/** Maximum number of objects or rows that a message names. */
 const NAMED = 5;
 
 /**
- * By key, what rows mean; a row that means no object is not in the answer. Sends one request for each type, or reads the types
- * whole, unless `known` has all their objects. Throws what mirror, state and service throw.
+ * Returns each row's matching object by key, or why it is ambiguous; rows without a match are left out. Sends one
+ * search for each type, or reads whole types, unless `known` has all objects. Throws errors of mirror, state and
+ * service.
  */
 export async function findMeant(
   deps: MatchDeps,
@@ -85,7 +82,7 @@ export async function findMeant(
   return meant;
 }
 
-/** By their values of the fields in `match`, in which each of these has some that can be compared, or is left out. */
+/** Groups rows or objects by their values of the `match` fields. Leaves out those with an incomparable field. */
 function groupByValues<T extends { object: Pick<DestinationObject, 'fields'> }>(
   { match }: Stream,
   list: readonly T[],
@@ -98,7 +95,7 @@ function groupByValues<T extends { object: Pick<DestinationObject, 'fields'> }>(
   return groups;
 }
 
-/** By their values, the objects of the type that match any of the rows. */
+/** Returns the objects at the service that match any of the rows, grouped by their values in the fields of `match`. */
 async function findCandidates(
   deps: MatchDeps,
   stream: Stream,
@@ -111,7 +108,7 @@ async function findCandidates(
   const isMatch = (object: FoundObject) =>
     types.has(object.typeId) && groups.has(matchValue(stream.match, object.fields) ?? '');
   const sought = fieldsToFind(stream, groups);
-  // A search answers any of the values of a field, and whole objects are compared here.
+  // The service's search returns objects with any of the values, so `isMatch` compares whole objects afterwards.
   const objects =
     known?.filter(isMatch) ??
     (await deps.destination.findObjectsByFields(types, sought, isMatch, context, unreadable));
@@ -124,7 +121,7 @@ async function findCandidates(
   return groupByValues(stream, candidates);
 }
 
-/** By their values, the fields in `match` of each group. */
+/** Returns the fields of `match` to search for, by the values that all rows of a group share. */
 const fieldsToFind = ({ match = [] }: Stream, groups: ReadonlyMap<string, readonly SoughtRow[]>) =>
   new Map(
     [...groups].map(([values, [row]]) => [
@@ -133,7 +130,7 @@ const fieldsToFind = ({ match = [] }: Stream, groups: ReadonlyMap<string, readon
     ]),
   );
 
-/** Chooses what a row means, among the rows and the objects with its values. */
+/** Chooses a row's object among candidates with its values. Several candidates or rows make it ambiguous. */
 function chooseMeant(
   stream: Stream,
   { key, group }: { key: string; group: readonly SoughtRow[] },

@@ -1,25 +1,24 @@
-// The keys of a stream's rows, in the blocks in which the rows are read: a reading of hashes is ordered and in one snapshot,
-// and each block of rows is read by its keys, in constant memory.
+// Reads the keys of a stream's rows in blocks. A query of keys and hashes in one snapshot returns the keys in order.
+// Callers then read the rows block by block, so memory use is constant.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { readRecordKeys } from '../../state/records/read/record-details.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-/** Rows that are read at once. */
+/** Number of keys in a block, and so of rows that a caller reads at once. */
 const ROWS_AT_ONCE = 1000;
 
-/** Rows that a reading has and a plan cannot use. */
+/** Rows of the source that a plan cannot use, because their keys are null or repeated. */
 export interface KeyFaults {
-  /** Rows without a key. */
+  /** Number of rows whose key is null. */
   nulls: number;
-  /** Rows that repeat the key of another one. */
+  /** Number of rows that repeat the key of another row. */
   repetitions: number;
-  /** The first key that is repeated. */
   repeated: string | undefined;
 }
 
-/** The keys of a reading of hashes, each once, in blocks. Rows that do not have one of their own are counted in `faults`. */
+/** Yields each key of a query of hashes once, in blocks. Counts rows with a null or repeated key in `faults`. */
 export async function* readKeys(
   blocks: AsyncIterable<readonly string[]>,
   faults: KeyFaults = { nulls: 0, repetitions: 0, repeated: undefined },
@@ -45,7 +44,7 @@ export async function* readKeys(
   if (keys.length > 0) yield keys;
 }
 
-/** Finds which of the keys that an operator has typed have neither row nor record. */
+/** Returns those of the keys typed by an operator that have neither a row in the mirror nor a record in the state. */
 export async function findUnknownKeys(
   { mirror, state }: Pick<SyncDeps, 'mirror' | 'state'>,
   stream: Stream,

@@ -1,16 +1,15 @@
-// Records refer to others by key, and their objects by external id. Whenever the object that a key represents changes, also to
-// none, the records that refer to the key are checked again.
+// Finds the records that refer to a key. Objects refer to each other by external id, so the referring objects are
+// checked again whenever the key's object changes or disappears.
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { checkAgain, checkingAgain, type RecordKeys } from '../../state/records/record-state.js';
 import type { Stream } from '../../streams/stream.js';
 import type { IdentityDeps } from './row-ids.js';
 
-/** The streams that refer to a stream. */
 export function childrenOf(streams: ReadonlyMap<string, Stream>, name: string): Stream[] {
   return [...streams.values()].filter(({ references }) => references.some(({ stream }) => stream === name));
 }
 
-/** The keys of records that refer to any of these, by stream, as the mirror has them now. */
+/** Reads from the mirror which rows refer to any of these keys now. Returns their keys by stream. */
 async function readReferrers(
   { mirror, streams }: IdentityDeps,
   changed: readonly RecordKey[],
@@ -24,17 +23,17 @@ async function readReferrers(
   return found;
 }
 
-/** The records that refer to keys which represent another object from the next transaction on, or none. */
+/** Finds the records that refer to keys whose objects change, or are lost, in the caller's next transaction. */
 export async function findReferrers(deps: IdentityDeps, changed: readonly RecordKey[]) {
   const known = await readReferrers(deps, changed);
   const isKnown = new Set(
     known.flatMap(({ stream, keys }) => keys.map((localKey) => recordName({ stream, localKey }))),
   );
   return {
-    /** Let them be checked again: statements for the transaction that commits the change. */
+    /** Statements that schedule a check of the referring records, for the transaction that commits the change. */
     checks: known.filter(({ keys }) => keys.length > 0).map((children) => checkingAgain(children)),
 
-    /** The same for rows that have come to refer to them meanwhile: after that transaction. */
+    /** Schedules a check of rows that began to refer meanwhile. Call it after the transaction has committed. */
     async checkLater(): Promise<void> {
       for (const { stream, keys } of await readReferrers(deps, changed)) {
         const later = keys.filter((localKey) => !isKnown.has(recordName({ stream, localKey })));

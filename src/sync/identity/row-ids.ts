@@ -1,4 +1,4 @@
-// The external id that a row has now: that of its link, or else what its template makes of it.
+// Determines the external id of a row: that of its link, or else the result of the stream's template.
 import { readLinks, type Link } from '../../state/records/links.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import type { Row } from '../../streams/config-schema.js';
@@ -9,15 +9,14 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 export type IdentityDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
-/** The external id of a row; undefined: it has none that can be sent. */
+/** External id of a row. `id` is undefined if the row has no external id that can be sent. */
 interface RowIdentity {
   id: string | undefined;
-  /** The one that its template makes, link or not. */
+  /** External id that the template renders, even if the row has a link. */
   templateId: string | undefined;
   link: Link | undefined;
 }
 
-/** The external ids of these rows of a stream, by key. */
 export async function idsOf(
   { state }: Pick<IdentityDeps, 'state'>,
   stream: Stream,
@@ -32,7 +31,7 @@ export async function idsOf(
   );
 }
 
-/** The external id that a row's template makes, links aside; undefined when it makes none that can be sent. */
+/** Renders a row's external id from the template, ignoring links. Undefined if it is too long or fails to render. */
 export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
   try {
     const externalId = renderExternalId(stream.externalId, row);
@@ -43,8 +42,8 @@ export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
 }
 
 /**
- * The external ids that rows with these keys have now, by key. Rows are read only where their keys do not say it. One that
- * cannot be read has none.
+ * Returns the current external ids of the rows with these keys, by key. Reads the rows only if the keys do not
+ * determine the external id. Leaves out unreadable rows.
  */
 export async function readIdsOfKeys(
   { mirror, state }: Pick<IdentityDeps, 'mirror' | 'state'>,
@@ -61,12 +60,12 @@ export async function readIdsOfKeys(
   return new Map([...ids].flatMap(([key, { id }]) => (id === undefined ? [] : [[key, id] as const])));
 }
 
-/** A record's row, as the mirror has it now. `id`: undefined where the row has none that can be sent. */
+/** Current state of a record's row in the mirror. `id` is undefined if the row has no external id that can be sent. */
 export type RowId = { row: 'here'; id: string | undefined } | { row: 'gone' | 'unreadable'; id?: undefined };
 
 const GONE: RowId = { row: 'gone' };
 
-/** The external ids of the rows of these records, of any stream. A stream that is not configured has no rows. */
+/** Reads the external ids of these records' rows, in any stream. A stream that is not configured has no rows. */
 export async function readRowIds(
   { mirror, state, streams }: IdentityDeps,
   wanted: readonly RecordKey[],

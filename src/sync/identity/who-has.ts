@@ -1,6 +1,6 @@
-// The one answer to "who has this external id". At most one record owns the object, and at most one key is linked to it.
-// The mirror says which rows have the id now: so a row that came back under another key, or in another stream, takes its
-// object over.
+// Finds out who has an external id: at most one record owns the object, and at most one key is linked to it. The mirror
+// shows which rows have the external id now. So a row that returns under another key, or in another stream, takes over
+// its object.
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
@@ -9,38 +9,39 @@ import { isReservedKey, isStorable } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { readRowIds, type IdentityDeps } from './row-ids.js';
 
-/** Who has an object. */
+/** The record, the link and the rows that have the external id of an object. */
 export interface Holder {
-  /** The record that owns it. */
   record: OwnerRecord | undefined;
-  /** The link to it: whichever row the template names, only the linked key has the object. */
+  /** Link to the object. Only the linked key has the object, even if another row's template renders its id. */
   link: Link | undefined;
-  /** The row of the record: it has this external id, or another one, or is gone. One that cannot be read may have it still. */
+  /** State of the owning record's row. `same`: it has this external id, or is unreadable and may have it. */
   ownerRow: 'same' | 'other' | 'gone';
-  /** The rows of any stream that have the external id now, known to the state or not; of one stream at most six. */
+  /** Rows of any stream that have the external id now, with or without a record. At most six rows of one stream. */
   rows: readonly RecordKey[];
 }
 
-/** Questions to the mirror, beside what the state knows. */
+/** Facts to query from the mirror, in addition to the facts in the state. */
 interface Asked {
-  /** The rows of the records: `ownerRow` is 'gone' without. */
+  /** Reads the rows of the owning records. If not set, `ownerRow` is always `gone`. */
   ownerRows?: boolean;
-  /** The rows that have the external ids: all, or only where no record of a configured stream owns the object. */
+  /**
+   * Reads rows that have the external ids. `where unowned`: only if no record of a configured stream owns the object.
+   */
   rows?: 'all' | 'where unowned';
 }
 
 const NOBODY: Holder = { record: undefined, link: undefined, ownerRow: 'gone', rows: [] };
 
-/** Whether no record, no link and no row has an object. */
+/** Returns true if neither a record nor a link nor a row has the object. */
 export const isNobodys = ({ record, link, rows }: Holder): boolean => !record && !link && rows.length === 0;
 
-/** Whether a record of a configured stream owns the object, and has not lost its row to another external id. */
+/** Returns the owning record, unless its stream is not configured or its row has another external id now. */
 export const ownedBy = ({ streams }: Pick<IdentityDeps, 'streams'>, { record }: Holder) =>
   record && !record.isFormer && streams.has(record.stream) ? record : undefined;
 
 /**
- * Whether the object of a record, which has one of these types, may become that of a row of the stream: it is of its types, or
- * the service is to be asked for another type. The service has been asked for an object that is kept without a row.
+ * True if a record's object, which has one of these types, may pass to a row of the stream. The stream must have these
+ * types, or the service must be able to change types. The type of an object kept without a row is never changed.
  */
 export const mayBecome = (
   { canChangeTypes }: Pick<Destination, 'canChangeTypes'>,
@@ -50,7 +51,7 @@ export const mayBecome = (
 ): boolean =>
   (canChangeTypes && !isReservedKey(localKey)) || [...types].every((type) => stream?.objectTypes.has(type));
 
-/** Who has each of these external ids: a few queries for all of them. Throws what mirror and state throw. */
+/** Looks up who has each external id, with a few queries for all of them. Throws errors of mirror and state. */
 export async function whoHas(
   deps: IdentityDeps,
   externalIds: readonly string[],
@@ -73,8 +74,8 @@ export async function whoHas(
 }
 
 /**
- * Who has each of these objects of the service: by its external id, and by its number for a link to it. An external id that
- * the state cannot hold is nobody's.
+ * Returns a function that tells who has an object of the service. Looks for the external id, and for links by the
+ * service's number. An external id that the state cannot store has no owner.
  */
 export async function whoHasObjects(
   deps: IdentityDeps,
@@ -91,7 +92,7 @@ export async function whoHasObjects(
   };
 }
 
-/** Returns the records whose number is that of another record, the owner, if the row of the owner is still there. */
+/** Returns the records whose number at the service another record has, if that owner's row still exists. */
 export async function readOtherOwners<T extends RecordKey & { destinationId: string | null }>(
   deps: IdentityDeps,
   records: readonly T[],
@@ -111,7 +112,7 @@ export async function readOtherOwners<T extends RecordKey & { destinationId: str
 }
 
 async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]) {
-  // No row has the key of the record that keeps a former object.
+  // A record that keeps a former object has a reserved key. No row has that key.
   const rowOf = await readRowIds(
     deps,
     records.filter(({ formerKey }) => formerKey === null),
@@ -123,7 +124,7 @@ async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]
   };
 }
 
-/** By external id, the rows that have it now, by their template or by a link. `links`: to these external ids. */
+/** Returns the rows that have each external id now, by template or link. `links`: the links to these external ids. */
 async function findRows(
   { mirror, state, streams }: IdentityDeps,
   externalIds: readonly string[],

@@ -1,39 +1,41 @@
-// The one decision whether the records of an operation are sent or kept back. Every way of sending goes through it: the nightly
-// sync, an incremental run, a backfill, a retry, a repair, an approval. Pure.
+// Decides whether a run may send the records of one operation, or a gate keeps the records back. Every run uses this
+// pure function: nightly sync, incremental run, backfill, retry, repair and approval.
 import type { PlanGate, StreamStanding } from '../../state/streams.js';
 import type { DriftSummary, GateFacts, GateReason, LimitedOperation, LoadFacts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 
 export interface Weighed {
   operation: LimitedOperation;
-  /** Records that the plan would send. */
+  /** Number of records that the plan would send for the operation. */
   count: number;
-  /** Records among them that an earlier plan has let go: their retirement was put off since. */
+  /** Records of `count` that an earlier plan released for deactivation. The limit does not count them again. */
   released?: number;
-  /** Records that the service is believed to hold; of `overwrite`, those that the plan would create. */
+  /** Records whose objects the service is believed to hold. For `overwrite`: records that the plan would create. */
   accepted: number;
-  /** Records of other runs that were sent for the operation within a day, or still will be. */
+  /** Number of records that other runs sent for this operation within 23 hours, or will still send. */
   earlier: number;
-  /** The plan reads all of the stream. */
+  /** True if the plan covers the whole stream, not only some of its keys. */
   isWhole: boolean;
   standing: Pick<StreamStanding, 'frozen' | 'gates' | 'mirrorChange' | 'refusals'>;
-  /** The load of the mirror has a problem that holds what would be sent. */
+  /** Facts of the mirror's load, if its age or time is a problem that holds the stream's records. */
   load?: LoadFacts | undefined;
-  /** Only for `retire`: the source has no row. */
+  /** True if the stream's source has no row at all. Only for `retire`. */
   isSourceEmpty?: boolean;
-  /** Only for `retire`: creates or updates of the stream are kept back, so that none of the retirements would be sent now. */
+  /** True if creates or updates of the stream are held, which postpones its deactivations. Only for `retire`. */
   hasUnsentWrites?: boolean;
-  /** Only for `overwrite`: streams that left the configuration and own the objects. */
+  /** Number of affected objects of each owning stream that left the configuration. Only for `overwrite`. */
   formerStreams?: Readonly<Record<string, number>>;
-  /** A freeze of one of these streams is in force, and keeps its objects as they are. */
+  /** True if an operator froze a former stream that owns some of the objects. Its objects must not change. */
   isFormerFrozen?: boolean;
-  /** Only for `repair`: the drift that it is about. */
+  /** Summary of the drift that the repair would correct. Only for `repair`. */
   drift?: DriftSummary;
-  /** The digest of the keys, where an approval is for exactly some. */
+  /** Digest of the planned keys. It is compared with the digest of an approval that allows only certain keys. */
   digest?: string | undefined;
 }
 
-/** `isExempt`: it does not count towards later limits. `keepsApproval`: an approval stands that could not be used yet. */
+/**
+ * `isExempt`: later limits do not count these records. `keepsApproval`: an approval stays, to be used by a later run.
+ */
 export type Verdict =
   | { send: true; isExempt: boolean }
   | {
@@ -46,18 +48,18 @@ export type Verdict =
 const NONE = { count: 0, percent: 0 };
 
 /**
- * Gates that a batch closes. A whole plan tries again, unless an operator has rejected what was refused; until then they keep
- * back whatever a part of the stream would send.
+ * Reasons of gates that a batch closes while it sends. A whole sync ignores such a gate, unless an operator rejected
+ * the refused records. A run of single keys never passes the gate.
  */
 const MET_WHILE_SENDING: ReadonlySet<GateReason> = new Set(['refused', 'forbidden']);
-/** Gates that a part of a stream cannot open: it is kept back beside the others. */
+/** Gates that a run of single keys cannot open. Its records are held together with those held before. */
 const KEEPS_PARTS: ReadonlySet<GateReason> = new Set(['limit', 'owned_by_former_stream']);
 
-/** The first filling of a stream is no mass change; from a load that is not recent it waits, too. */
+/** True for the first creates of a stream, which are no unusual change. An old mirror load holds them nevertheless. */
 const isFirstFilling = ({ operation, accepted, load }: Pick<Weighed, 'operation' | 'accepted' | 'load'>) =>
   operation === 'create' && accepted === 0 && load === undefined;
 
-/** Decides about one operation of a plan of a stream. */
+/** Decides whether a plan may send the records of one operation. If not, returns the reason and facts of the gate. */
 export function decide({ limits }: Pick<Stream, 'limits'>, weighed: Weighed): Verdict {
   const { operation, count, released = 0, accepted, isWhole, standing, load, isSourceEmpty } = weighed;
   const keep = (reason: GateReason, facts: GateFacts, of: LimitedOperation | '*' = operation): Verdict => ({
@@ -81,7 +83,7 @@ export function decide({ limits }: Pick<Stream, 'limits'>, weighed: Weighed): Ve
   }
   if (isSourceEmpty) return keep('empty_source', { accepted });
 
-  // Its data may be older than what was sent: nothing of it is sent unasked.
+  // The mirror's data may be older than the data sent before. So the limit is 0 until an operator approves.
   const isDoubtful = standing.mirrorChange !== null || load !== undefined || weighed.isFormerFrozen === true;
   const limit = isDoubtful ? NONE : limits[operation];
   if (limit === undefined || count === released || isFirstFilling(weighed))
@@ -123,7 +125,7 @@ function reasonOf({ operation, load, standing, formerStreams = {} }: Weighed): G
   return isTaken ? 'owned_by_former_stream' : 'limit';
 }
 
-/** The closed gate that keeps back an operation whatever there is of it: of a part of the stream, or rejected. */
+/** Returns the closed gate that keeps back any number of records: in a whole sync only a rejected gate of refusals. */
 function findClosed(
   gates: readonly PlanGate[],
   { operation, isWhole }: Pick<Weighed, 'operation' | 'isWhole'>,
@@ -136,7 +138,9 @@ function findClosed(
   );
 }
 
-/** The approval for an operation. One of a gate of all operations allows as many of each as the gate keeps back. */
+/**
+ * Returns the operation's approval. An approved gate of all operations allows as many as it holds of the operation.
+ */
 export function findApproval(
   gates: readonly PlanGate[],
   operation: LimitedOperation,
@@ -148,11 +152,11 @@ export function findApproval(
   return all && { allowed: all.facts.byOperation?.[operation] ?? 0, digest: null };
 }
 
-/** The number that a percentage is of. What was retired or overwritten within the day is not among the accepted any more, or yet. */
+/** Base of the limit's percentage. `accepted` no longer includes records deactivated today, so `earlier` is added. */
 const baseOf = ({ operation, accepted, earlier }: Weighed): number =>
   operation === 'retire' || operation === 'overwrite' ? accepted + earlier : accepted;
 
-/** Whether the service refused too much of what was sent. `allowed`: refusals that an approval allows. */
+/** True if the service refused more records than the limit permits. `allowed`: refusals that an operator approved. */
 export function isRefusedTooOften(
   { limits: { refused: limit } }: Pick<Stream, 'limits'>,
   { refused, answered, allowed }: { refused: number; answered: number; allowed: number },

@@ -1,10 +1,10 @@
-// Why something is held, as a sentence made from the facts of its gate.
+// Makes the sentence that explains why a gate holds records. The sentence is made from the facts of the gate.
 import type { DriftSummary, GateReason, Hold, LimitedOperation } from '../../state/schema.js';
 import { isApprovable, nameOfGate } from '../../state/gates/gates.js';
 import { formatNumber, plural } from '../../text/format.js';
 import { describeWholeLoad } from './load-age.js';
 
-/** A closed gate, or the hold of a run, as the sentence needs it. */
+/** Facts of a closed gate, or of a hold in a run's history, from which the sentence is made. */
 export type Held = Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>;
 
 const DONE = {
@@ -13,10 +13,10 @@ const DONE = {
   retire: 'deactivated',
   repair: 'repaired',
 } as const;
-/** From this share of the missing among the drifting on, a hold says what that looks like. */
+/** If this share of the drifting objects is missing, the sentence suspects that the service was restored. */
 const MOST = 0.5;
 
-/** `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
+/** Returns for example `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
 export function describeReason({ operation, reason, count, facts }: Held): string {
   const wait = `${plural(count, 'record')} ${count === 1 ? 'waits' : 'wait'}`;
   if (reason === 'frozen') return `${wait} because the stream was frozen: ${facts.message}`;
@@ -33,7 +33,7 @@ export function describeReason({ operation, reason, count, facts }: Held): strin
   return `${look === undefined ? '' : `${look}; `}${counted}${before}${alsoHeld}${describeLimit(limit)}${describeApproval(approval)}`;
 }
 
-/** The step that opens the gate, as a sentence; undefined: an operator approves. */
+/** Returns the action that opens a closed gate. Returns undefined if an operator's approval opens the gate. */
 export function describeOpening({
   stream,
   reason,
@@ -59,7 +59,7 @@ export function describeOpening({
   }
 }
 
-/** The same with the command that opens the gate. `runId`: the run that met it; undefined for a preview. */
+/** Returns the reason and the command that opens the gate. `runId`: run that met the gate; undefined in a preview. */
 export function describeReasonAndCommand(
   hold: Held & { stream: string; runId?: number | undefined },
 ): string {
@@ -76,11 +76,11 @@ export function describeReasonAndCommand(
   return opening === undefined ? `${reason}; ${approval}` : `${reason}. ${opening}; or ${approval}`;
 }
 
-/** The option by which `approve` and `reject` name a gate: its operation, or the reason of a gate of all operations. */
+/** Returns the option of `approve` and `reject` that names a gate. A gate of all operations is named by its reason. */
 export const optionOfGate = (gate: Pick<Held, 'operation' | 'reason'>): string =>
   `--${gate.operation === '*' ? 'gate' : 'operation'} ${nameOfGate(gate)}`;
 
-/** The holds of one stream by `nameOfGate`, as JSON documents show them: `gate` is the reason as a code, `reason` the sentence. */
+/** Returns a stream's holds by `nameOfGate`, as shown in JSON: `gate` is the reason's code, `reason` the sentence. */
 export function withReasons(
   holds: Readonly<Record<string, Hold>>,
   of: { stream: string; runId?: number | undefined },
@@ -93,7 +93,7 @@ export function withReasons(
   );
 }
 
-/** `9 000 records wait: 60 of 1 000 records sent were refused, more than 50 and more than 10 %, for example refused_400: no`. */
+/** Returns for example `9 000 records wait: 60 of 1 000 records sent were refused, for example refused_400: no`. */
 function describeRefusals(wait: string, { refused, limit, byOperation, approval }: Held['facts']): string {
   const retired = byOperation?.retire;
   const gone = retired === undefined ? '' : `, ${formatNumber(retired)} of them to be deactivated`;
@@ -131,7 +131,7 @@ function describeApproval(approval: Held['facts']['approval']): string {
   return `, and the approval allows ${only}`;
 }
 
-/** The likely cause, for somebody who has to decide; undefined: nothing in particular. */
+/** Returns the likely cause of held changes, for the operator who decides. Undefined if no cause is suspected. */
 function describeLook({ mirrorChange, load, drift, accepted }: Held['facts']): string | undefined {
   if (mirrorChange !== undefined)
     return `the mirror ${mirrorChange}: approve only if its data is whole and not older than before`;

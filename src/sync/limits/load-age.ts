@@ -1,5 +1,5 @@
-// Whether the mirror's load is recent enough, and what follows: pure. A plan over a load that is not is held, like one over a
-// mirror that was restored, or only said to be old, as the configuration has it.
+// Judges whether the mirror's last load is recent enough. Pure. If the load is not, the configuration decides whether
+// plans hold the records or only report the age.
 import type { LoadReading } from '../../mirror/mirror.js';
 import type { NotedLoad, SeenLoad } from '../../state/freshness.js';
 import type { LoadFacts } from '../../state/schema.js';
@@ -9,10 +9,10 @@ import { formatDuration } from '../../text/format.js';
 type Freshness = NonNullable<Stream['freshness']>;
 
 const HOUR = 60 * 60 * 1000;
-/** Clocks of two servers differ by less. */
+/** Tolerated clock difference of two servers. A load time further ahead is reported as in the future. */
 const FUTURE_MS = 5 * 60 * 1000;
 
-/** `noted`: the load as it was read before; what was read since it was noted is not older than it. */
+/** Judges a load time that a plan read. A time before `noted`, the last known load, suggests a restored backup. */
 export function judgeLoad(
   { maxHours, then, column }: Freshness,
   reading: LoadReading,
@@ -26,12 +26,12 @@ export function judgeLoad(
   const newest = latest(noted?.loadedAt, noted?.olderThan);
   const olderThan = newest && reading.at < newest ? newest : null;
   const isTooOld = ageMs > maxHours * HOUR;
-  // The latest row of a column may have been deleted: that is said, and is no problem.
+  // A column's latest row may have been deleted, so an older time in a column is reported, but is no problem.
   const problem = isTooOld ? 'too_old' : olderThan && column === undefined ? 'older' : null;
   return { ...seen, loadedAt: reading.at, olderThan, problem, holds: problem !== null && holds };
 }
 
-/** The problem of a load as a hold keeps it; undefined: it has no problem. */
+/** Returns the facts of a load's problem, as a gate stores them. Returns undefined if the load has no problem. */
 export function toLoadFacts({
   problem,
   loadedAt,
@@ -51,7 +51,7 @@ export function toLoadFacts({
   };
 }
 
-/** `is 3 d old, and may be 26 h old`. Without what another system has said. */
+/** Returns the load's age, for example `is 3 d old, more than 26 h`. The text omits error messages of the mirror. */
 export function describeLoad({ problem, ageSeconds, maxHours, olderSeconds }: LoadFacts): string {
   const older =
     olderSeconds === undefined ? '' : `${formatDuration(olderSeconds)} older than the one before it`;
@@ -67,7 +67,7 @@ export function describeLoad({ problem, ageSeconds, maxHours, olderSeconds }: Lo
   }
 }
 
-/** The same as a clause, with what another system has said. */
+/** Returns the load's age as a clause with its subject, including an error message of the mirror. */
 export const describeWholeLoad = (load: LoadFacts): string =>
   `the load of the mirror ${describeLoad(load)}${load.message === undefined ? '' : `: ${load.message}`}`;
 

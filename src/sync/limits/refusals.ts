@@ -1,17 +1,17 @@
-// The limit of refusals. A mapping or a service that has changed may make every object of a stream be refused: the rest is
-// kept back before all of it has cost a request and been given up. Counted answer by answer, because no plan can know it.
+// Counts the service's refusals by stream, answer by answer. If a changed mapping or service causes refusals of nearly
+// every object, the limit holds the rest of the stream. Otherwise every record would cost a request and be given up.
 import type { Queries } from '../../state/database.js';
 import { closeGate } from '../../state/gates/close-gate.js';
 import { noteRefusals } from '../../state/streams.js';
 import type { Stream } from '../../streams/stream.js';
 import { isRefusedTooOften } from './decide.js';
 
-/** Runs whose streams are remembered. */
+/** Maximum number of stopped streams of runs in memory. The oldest is forgotten first. */
 const MOST_REMEMBERED = 100;
 
 export type Refusals = ReturnType<typeof createRefusals>;
 
-/** Answers about objects of one batch that were not counted yet. */
+/** Answers about objects of one batch that the state has not counted yet, with an example of a refusal. */
 export interface Answers {
   answered: number;
   refused: number;
@@ -21,15 +21,15 @@ export interface Answers {
 
 export const noAnswers = (): Answers => ({ answered: 0, refused: 0, code: '', message: '' });
 
-/** Remembers of which streams of which runs this process sends no more: their other batches have begun. */
+/** Counts refusals, and remembers which streams this process stopped in which runs, to stop batches in flight too. */
 export function createRefusals() {
   const stopped = new Set<string>();
   const nameOf = (stream: Stream, runId: number) => `${runId} ${stream.name}`;
   return {
-    /** Whether too much of the stream was refused to send more of it in this run. */
+    /** True if the service refused so many records of the stream that this run sends no more of them. */
     isStopped: (stream: Stream, runId: number): boolean => stopped.has(nameOf(stream, runId)),
 
-    /** Counts answers, if any refuses; closes the gate when there are too many. Returns whether it is closed. */
+    /** Adds answers to the stream's totals. Closes the gate if too many refuse. Returns true if sending is stopped. */
     async count(db: Queries, stream: Stream, runId: number, answers: Answers): Promise<boolean> {
       if (answers.refused > 0) {
         const limit = stream.limits.refused;
