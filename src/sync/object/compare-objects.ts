@@ -1,5 +1,5 @@
-// Objects at the service beside what they should be. Verify, match and the first contact of a stream all read and compare
-// here. Reads on every side and writes nothing.
+// Compares objects at the service with the objects that the mapping renders from the mirror's rows. `verify`, `match`
+// and the first sync of a stream use it. It writes nothing.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
@@ -15,35 +15,34 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 export type CompareDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
-/** The record that owns an object, or the row that has its external id. */
+/** The record that owns an object, or else the row that has the object's external id. */
 export interface Owner {
   stream: Stream;
   key: string;
-  /** Undefined: no record has the object; its row has the external id. */
+  /** Undefined if no record owns the object, and only a row has its external id. */
   record: OwnerRecord | undefined;
-  /** As the mirror has it now; undefined: it is gone, or cannot be read. */
+  /** The mirror's current row. Undefined if the row was deleted or cannot be read. */
   row: MirrorRow | undefined;
-  /** The object that the row becomes. */
+  /** The object that the mapping renders from the row. */
   rendered: Rendered | undefined;
-  /** Why the row cannot be read. */
   unreadable: SlotsyncError | undefined;
-  /** Keys of further rows that give the same external id, where no record has it. */
+  /** Keys of further rows with the same external id, if no record owns the object. */
   others: readonly string[];
 }
 
-/** An object, and its owner; undefined: nobody. */
+/** An object at the service with its owner. Undefined if neither a record nor a row has the object. */
 export interface ObjectBeside {
   object: FoundObject;
   owner: Owner | undefined;
 }
 
-/** A text for a reference to a record that is not at the service yet; undefined: no text. */
+/** Returns a text that replaces a reference to a record that is not at the service yet, or undefined. */
 type Placeholder = (reference: NeededReference) => string | undefined;
 
 /**
- * For each object the record that has its external id, or else the row that has it, with what the row becomes now; for
- * one without an external id the row that is linked to it. A few queries for all of them. Throws what mirror and state
- * throw. `placeholder`: as in `renderRows`.
+ * Returns for each object the owning record, or else the row with the object's external id, and the object rendered
+ * from that row. An object without an external id belongs to the row that is linked to it. Throws errors of mirror and
+ * state.
  */
 export async function findOwners(
   deps: CompareDeps,
@@ -71,22 +70,20 @@ export async function findOwners(
   });
 }
 
-/** How types are read. */
 interface TypeReading {
   types: Iterable<string>;
   context: Context;
-  /** Awaited before each request. */
+  /** Called and awaited before each request, to limit the request rate. */
   pace?: (() => Promise<void>) | undefined;
-  /** As in `renderRows`. */
   placeholder?: Placeholder;
-  /** Milliseconds since any moment, never going back. */
+  /** Returns milliseconds of a monotonic clock. */
   clock?: () => number;
 }
 
 /**
- * Reads types whole, page by page, with each object beside its owner. `begin` makes the result, to which `add` adds a page;
- * `askedAt` is when the page was asked for, by the clock. When objects come or go meanwhile, `begin` makes another result,
- * and the types are read again from the beginning.
+ * Reads whole types page by page. `begin` creates the result, and `add` adds a page of objects with their owners.
+ * `askedAt`: clock time of the page's request. If objects appear or disappear meanwhile, the reading restarts with a
+ * new result.
  */
 export function readBeside<T>(
   deps: CompareDeps & Pick<SyncDeps, 'destination'>,
@@ -94,7 +91,7 @@ export function readBeside<T>(
   begin: () => T | Promise<T>,
   add: (result: T, page: readonly ObjectBeside[], askedAt: number) => Promise<void>,
 ): Promise<T> {
-  /** When each page was asked for that was not answered yet, in the order of the pages. */
+  /** Request times of the pages whose answers have not arrived, in page order. */
   let asked: number[] = [];
   const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
     asked = [];
@@ -113,7 +110,7 @@ export function readBeside<T>(
   return deps.destination.readTypes(types, context, read, { pace: pacing });
 }
 
-/** Rows as they are now, and what they become, by key. */
+/** Reads the current rows of these keys and renders their objects. Returns a look-up by key. */
 export async function readRendered(
   { mirror, state }: CompareDeps,
   stream: Stream,
@@ -130,8 +127,8 @@ export async function readRendered(
 }
 
 /**
- * The effect of a write of this object. `changes`: of fields that the mapping owns, and of `active`; empty: none. `kept`:
- * fields that differ and stay, by their rules. `accepted`: the record's `accepted_fields`.
+ * Returns the changes that writing the object would make. `changes`: differences in `active` and the fields that the
+ * mapping owns. `kept`: differing fields that field rules leave alone. `accepted`: the record's `accepted_fields`.
  */
 export function differencesOf(
   stream: Stream,

@@ -1,26 +1,26 @@
-// The operation for one key, decided from two facts: the hash of its row in the mirror and the mark of its
-// record in the state. This is the one table for planning, polling and explaining. Pure.
+// Decides the operation for one key from the hash of its row in the mirror and the mark of its record in the state.
+// Plans, polls and `explain` all use this pure table.
 
-/** A record as the state knows it; state/records/read/plan-marks.ts writes it. */
+/** Summary of a record, from which a plan decides. state/records/read/plan-marks.ts writes it as text. */
 export interface Mark {
   /**
-   * A record's status, or, where that alone does not decide: `resend` (an operator wants it sent again), `repair` (its object
-   * drifts; no hash: of a row that is gone), `doubt` (claimed, or an answer was lost), `reserved` (a plan has let its
-   * retirement go: it was put off since, or is in doubt), `unretired` (the service refused its retirement), `shared` (another
-   * row has the same external id).
+   * The record's status, or one of these values if the status is not enough: `resend` (an operator ordered a write),
+   * `repair` (the object drifts; without hash if the row is deleted), `doubt` (claimed, or an answer was lost),
+   * `reserved` (an earlier plan released the deactivation, which was postponed or is in doubt), `unretired` (the
+   * service refused the deactivation), `shared` (another row has the external id).
    */
   status: string;
-  /** The service may hold the object. */
+  /** True if the service may hold the record's object. */
   isAtService: boolean;
-  /** Hash of the row that was accepted last (also of one in doubt), or with which the record became dead. */
+  /** Hash of the row that was accepted last, even if in doubt. If status is `dead`: hash of the row given up. */
   hash: string;
-  /** Its row was seen to be gone. */
+  /** True if an earlier plan found that the row was deleted. */
   rowWasGone: boolean;
 }
 
 /**
- * `forget`: the service never had it and its row is gone. `dead`: not sent again until a change or an operator acts.
- * `ended`: its row is gone and its object is retired. `check`: its object is looked at, and its row is as it was accepted.
+ * `forget`: row deleted, and the service never had the object. `dead`: given up until the row changes or an operator
+ * acts. `ended`: row deleted and object deactivated. `check`: the row is unchanged, and the object is read back.
  */
 export type Decision =
   | ('create' | 'update' | 'retry' | 'check' | 'retire' | 'repair')
@@ -33,8 +33,8 @@ export function parseMark(text: string): Mark {
 }
 
 /**
- * Decides by the row's hash (undefined: there is no such row) and the record's mark (undefined: there is no record).
- * `isForced`: what is unchanged or dead is sent too.
+ * Decides the operation for one key. `rowHash`: undefined if there is no row. `mark`: undefined if there is no record.
+ * `isForced`: unchanged and given-up records are sent too.
  */
 export function decideOperation(
   rowHash: string | undefined,

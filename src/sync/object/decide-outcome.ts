@@ -1,7 +1,6 @@
-// The outcome of a record in a batch, with the code and the message that the state keeps: when it is synced, when it waits
-// (deferred), when it failed, and when it is given up for good (dead). Two outcomes are made elsewhere: the records of a batch out
-// of attempts are failed (`failBatch` of state/runs/finish-batch.ts), and rows that a plan refuses are failed or given up (`refuse`
-// of plan/planned-batches.ts).
+// Makes the outcome of a record in a batch, with its code and message: synced, deferred, failed or dead. Two kinds of
+// outcome are made elsewhere: `failBatch` of state/runs/finish-batch.ts fails the records of a batch without attempts
+// left, and `refuse` of plan/planned-batches.ts fails or gives up rows that a plan cannot use.
 import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
@@ -26,52 +25,52 @@ import { formatMinute } from '../../text/format.js';
 import { describeChangedId, describeLinkedId, describeSharedId } from '../identity/changed-ids.js';
 import { describeMissing, type Unmapped } from './render.js';
 
-/** Notes the outcome with which a record is settled when its batch ends; returns what remains to be written of it: nothing. */
+/** Notes the outcome that settles a record when its batch ends. Returns an empty list, for use in `flatMap`. */
 export type NoteOutcome = (outcome: Outcome) => never[];
 
-/** An object to be written, and what its acceptance means for the record. */
+/** An object to write, with the facts that its record gets when the service accepts the object. */
 export interface Write {
   record: ClaimedRecord;
   object: DestinationObject;
   sourceHash: string;
-  /** The hash of the object as the mapping makes it; of a retirement, as it is written. */
+  /** Hash of the object as the mapping renders it. For a deactivation: hash of the object as it is written. */
   objectHash: string;
   retires: boolean;
-  /** The text that the state keeps once the object is accepted; see `acceptedText`. */
+  /** Value of `accepted_fields` that the record gets when the object is accepted; see `acceptedText`. */
   acceptedFields?: string | null;
-  /** Fields that the write leaves as they are at the service. */
+  /** Fields whose values at the service the write leaves unchanged. */
   kept?: readonly KeptField[];
-  /** When the row ends, as `endOf` returns it. */
+  /** Time when the row's validity ends, as `endOf` returns it. */
   endsAt?: string | undefined;
-  /** The object as it was read before the write; undefined: it was not read, or is not there. */
+  /** The object as read from the service before the write. Undefined if it was not read, or does not exist. */
   standing?: DestinationObject | undefined;
-  /** Another record, whose row is there, has the number of the object that is to be retired. */
+  /** True if another record with an existing row has the service's number of the object to be deactivated. */
   hasNumberOfRow?: boolean;
-  /** The record is linked to the object, whatever its template makes. */
+  /** Link of the record to the object. The link takes precedence over the external id template. */
   link?: Link | undefined;
-  /** The object is sent without this reference, and again with it once the other record has arrived. */
+  /** Reference without which the object is sent. It is sent again when the referenced record has arrived. */
   leftOut?: LeftOut | undefined;
-  /** The write changes this type of the object. Where the service refuses that, the stream `keptBy` keeps the object. */
+  /** Present type of the object, which the write changes. If the service refuses, stream `keptBy` keeps the object. */
   former?: { typeId: string; keptBy: string | undefined } | undefined;
 }
 
 const DAY = 24 * 60 * 60 * 1000;
-/** Between a refusal while nothing was accepted and the one that counts. */
+/** Seconds between a refusal while the service accepted nothing, and the second attempt, whose refusal is final. */
 const SECOND_LOOK_SECONDS = 2 * 60;
 const LOOKED_AT_AGAIN =
   'nothing was accepted beside it, so it is sent once more after 2 minutes before it is given up';
-/** Reservations named in a message. */
+/** Maximum number of reservations that a message names. */
 const NAMED = 3;
 
-/** The service holds the object already: nothing is sent. */
+/** Makes the outcome of an object that the service already holds unchanged, so nothing is sent. */
 export function unchanged(write: Write, destinationId?: string): Outcome {
   return acceptance(write, 'unchanged', destinationId);
 }
 
 /**
- * The service's answer about one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again.
- * `isAnyAccepted`: others were accepted beside it. Where none was, the cause may be the service's, so the object is sent
- * once more some minutes later: refused again, it is given up.
+ * Makes the outcome from the service's result for one object of a PUT. Returns undefined if the result is not final
+ * (408, 425, 429, 5xx), so the object is sent again. If no object was accepted (`isAnyAccepted` false), the service may
+ * be at fault. So a refused object is sent a second time some minutes later before it is given up.
  */
 export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
   const { record, sourceHash, retires, former } = write;
@@ -95,27 +94,30 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     message: `${message}; ${LOOKED_AT_AGAIN}`,
     sourceHash,
     secondLookAfterSeconds: isSecond ? undefined : SECOND_LOOK_SECONDS,
-    // A pending check that is not that of a refusal is that of a lost write.
+    // A pending check belongs to a lost write, unless the record failed with a refusal and awaits its second attempt.
     inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
   };
 }
 
-/** The answer contradicts what was sent. Its object is looked at by the next run, and not written again before its row changes. */
+/**
+ * Fails a record whose result contradicts the request. The object is read back next, but not written before the row
+ * changes.
+ */
 export function contradicted(write: Write, message: string): Outcome {
   const { sourceHash } = write;
   return { ...named(write), outcome: 'failed', code: ANSWER_CONTRADICTS, message, sourceHash, inDoubt: true };
 }
 
-/** Whether the last answer about this object of the row contradicted what was sent, and no operator wants it sent again. */
+/** True if the last result for this row contradicted the request, and no operator has ordered a retry. */
 export const isContradicted = ({ record, sourceHash }: Write): boolean =>
   record.errorCode === ANSWER_CONTRADICTS && record.refusedHash === sourceHash;
 
-/** Whether the status of an answer is about the object; all others are about the moment. */
+/** True if the status is a verdict on the object. Other statuses are temporary errors of the service. */
 const isFinal = (status: number) => status < 500 && status !== 408 && status !== 425 && status !== 429;
 
 /**
- * Why an answer refuses an object that was not refused before as it is; undefined: it does not. A record that was given up counts
- * again: its row, its mapping or the service was thought to be corrected.
+ * Returns the reason of a refusal that counts towards the limit of refusals. A repeated refusal of a failed record does
+ * not count. A refusal of a given-up record does: somebody has tried to correct the cause.
  */
 export function newRefusal(
   { record, sourceHash, retires }: Write,
@@ -130,17 +132,20 @@ export function newRefusal(
 const refusedCode = (retires: boolean, status: number) =>
   `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
 
-/** The service failed each time the object was sent, also alone; it may have carried the write out. */
+/** Fails a record because the service failed on every request with its object. The object may have been written. */
 export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
   const message = `${messageWithDetail(error)}; it failed each time this object was sent, and others were answered`;
   return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
 }
 
-/** Its create is left out: the record goes, unless a write of it may still be carried out. */
+/** Ends a create that `operations` exclude. The record is deleted, unless a late write may still create its object. */
 export const createLeftOut = ({ record }: Write): Outcome =>
   record.isCheckPending ? skipped(record) : forgotten(record);
 
-/** Its update is left out: the record has the object as it is. Every row has another hash than this one. */
+/**
+ * Ends an update that `operations` exclude: the object stays as it is. No row has the hash '0', so the row still
+ * differs.
+ */
 export function updateLeftOut(write: Write, destinationId: string): Outcome {
   const { acceptedFields } = write.record;
   const found = {
@@ -154,7 +159,7 @@ export function updateLeftOut(write: Write, destinationId: string): Outcome {
   return acceptance(found, 'unchanged', destinationId);
 }
 
-/** Made as a literal at once, because copies of it took 4 % of the time of a load. */
+/** Builds the outcome as one object literal, because copying objects took 4 % of the time of a load. */
 function acceptance(
   { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt, leftOut, standing }: Write,
   outcome: 'synced' | 'unchanged',
@@ -202,18 +207,18 @@ export function externalIdChanged(
   return { localKey, ...dead(EXTERNAL_ID_CHANGED, describeChangedId(changedId), sourceHash), changedId };
 }
 
-/** An object of this type has the external id. `why`: what else is to be said of it. */
+/** Gives up a record because an object of type `typeId` has the external id. `why`: text appended to the message. */
 export function externalIdTaken(write: Write, typeId: string, why = '') {
   const message = `'${write.object.extId}' exists at the service as a ${typeId}, not a ${write.object.typeId}${why}`;
   return { ...named(write), ...dead(EXTERNAL_ID_TAKEN, message, write.sourceHash) };
 }
 
-/** The object cannot be read from the service, so nothing is written in its place. */
+/** Fails a record whose object cannot be read from the service. A write without reading could overwrite values. */
 export function objectUnreadable(write: Write, error: SlotsyncError): Outcome {
   return { ...named(write), outcome: 'failed', code: error.code, message: messageWithDetail(error) };
 }
 
-/** Somebody has given the object another external id at the service, or taken it: another one is not made beside it. */
+/** Gives up a record whose object has another external id now, or none. A second object must not be created. */
 export function externalIdChangedThere(write: Write, { id, extId }: FoundObject): Outcome {
   const { localKey, externalId } = write.record;
   const now = extId === undefined ? 'no external id' : `the external id '${extId}'`;
@@ -227,7 +232,7 @@ export function externalIdShared(write: Write, other: { stream: string; localKey
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** The object belongs to another key by a link, whether or not that key has a row. */
+/** Fails a record whose object is linked to another key, even if that key has no row. */
 export function externalIdLinked(write: Write, link: { stream: string; localKey: string }): Outcome {
   const message =
     `${describeLinkedId(write.object.extId, link)}; ` +
@@ -235,7 +240,7 @@ export function externalIdLinked(write: Write, link: { stream: string; localKey:
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** The object is that of a record that an exception leaves as it is. */
+/** Fails a record whose object belongs to another record that an exception protects from writes. */
 export function ownerExcepted(
   write: Write,
   { stream, localKey }: { stream: string; localKey: string },
@@ -244,31 +249,31 @@ export function ownerExcepted(
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Several objects, or several rows: a person has to say which is which. `why` names them. */
+/** Gives up a record because several objects or rows match, so an operator must choose. `why` names them. */
 export function matchAmbiguous(write: Write, why: string): Outcome {
   return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };
 }
 
-/** The one object that matches has no external id, and may not be given one. */
+/** Gives up a record whose only matching object has no external id, while slotsync may not assign external ids. */
 export function matchUnassignable(write: Write, number: string): Outcome {
   const message = `the object with number ${number} matches, but has no external id`;
   return { ...named(write), ...dead('match_unassignable', message, write.sourceHash) };
 }
 
-/** The object was another record's by the time it was to be linked: the next run looks again. */
+/** Fails a record whose matching object another record got before it was linked. The next run matches again. */
 export function linkRefused({ record }: Write, reason: string): Outcome {
   const message = `an object matches, but the record cannot be linked to it: ${reason}`;
   return { localKey: record.localKey, outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** The record is linked to an object that is not at the service: another one is not made in its place. */
+/** Gives up a record whose linked object does not exist at the service. A new object must not replace it. */
 export function linkBroken(write: Write, link: Link): Outcome {
   const name = link.assignsId ? `number ${link.destinationId ?? 'unknown'}` : `'${link.externalId}'`;
   const message = `it is linked to the object ${name}, which is not at the service`;
   return { ...named(write), ...dead('link_broken', message, write.sourceHash) };
 }
 
-/** A record whose reference is not at the service waits for it; after `waitDays` it is given up. `now`: milliseconds. */
+/** Defers a record while its reference is not at the service. Gives it up after `waitDays`. `now`: milliseconds. */
 export function referenceMissing(
   { localKey, waitsSince }: ClaimedRecord,
   sourceHash: string,
@@ -298,28 +303,28 @@ export function stillReserved(
   return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
 }
 
-/** A stream whose rows are not all written may hold the row that has the object now. */
+/** Defers a deactivation: a row of the stream that is not written yet may have the object now. */
 export function retirementPostponed(write: Write): Outcome {
   const message =
     'its row is gone, but creates or updates of its stream are held, failed, given up or in doubt: slotsync failures';
   return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
 }
 
-/** The mirror cannot say what its row is, or which row has its object: nothing is done about it. */
+/** Fails a record because the mirror cannot return its row, or find the row that has its object. */
 export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
   const message = messageWithDetail(error);
   const { hash } = error.facts;
-  // A row that is too large stays so until it changes.
+  // A row that is too large stays too large until the row changes, so the record is given up with the row's hash.
   if (typeof hash === 'string') return { localKey, ...dead(error.code, message, hash) };
   return { localKey, outcome: 'failed', code: error.code, message };
 }
 
-/** Its row is gone and its object need not be looked after: the record goes. */
+/** Deletes a record whose row was deleted and whose object needs no further action. */
 export function forgotten({ localKey, externalId }: ClaimedRecord): Outcome {
   return { localKey, externalId: externalId ?? undefined, outcome: 'forgotten' };
 }
 
-/** Its row is gone, and the next plan decides: no plan has put it up for retirement, or another row has its object. */
+/** Leaves a record without a row to the next plan: no plan has deactivated it, or another row has its object. */
 export function skipped({ localKey, externalId }: ClaimedRecord): Outcome {
   return { localKey, externalId: externalId ?? undefined, outcome: 'skipped' };
 }

@@ -1,5 +1,5 @@
-// The object that a row becomes at the service: the row is mapped, its references are linked, and the result is merged
-// with what stands there. Applying, previewing and explaining all render here.
+// Renders the object that a row becomes at the service: maps the row, resolves its references, and merges the object
+// that is already there. Batches, previews and `explain` use the same functions.
 import type { ServiceObject } from '../../destination/destination.js';
 import { messageOf } from '../../errors/errors.js';
 import type { State } from '../../state/database.js';
@@ -24,32 +24,32 @@ import { readRowIds } from '../identity/row-ids.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
 /**
- * A row as an object; or the reference that is not at the service yet; or the reason against it. `leftOut`: a reference that
- * the object is to get later.
+ * Object of a row, or the reference that is missing at the service, or the mapping error. `leftOut`: a reference that
+ * is added in a later write.
  */
 export type Rendered =
   | (Identified & { object: DestinationObject; leftOut?: LeftOut | undefined })
   | (Identified & { missing: NeededReference })
   | Unmapped;
 
-/** The object of a row. `link`: the external id is the link's, and not the template's. */
+/** External id of a row's object. If `link` is set, the external id comes from the link instead of the template. */
 export interface Identified {
   extId: string;
   link?: Link | undefined;
 }
 
-/** Why a row cannot become an object. */
+/** The reason why the mapping cannot make an object from a row. */
 export interface Unmapped {
   problem: string;
   code: MappingErrorCode;
-  /** In the configuration; the problem begins with it. */
+  /** Path in the configuration, such as a field. `problem` begins with this path. */
   place: string;
 }
 
 /**
- * Renders rows, by key. A link wins over the template of the external id. One query for all links and one for all
- * references. `placeholder` returns a text for a reference that is not at the service yet, or null where the object is sent
- * without it; otherwise that reference is the result. `knownLinks`: of these rows, if they were read already.
+ * Renders the objects of rows, by key. A link takes precedence over the external id template. `placeholder` returns a
+ * text for a reference that is not at the service yet, or null to send the object without the reference; if undefined,
+ * the missing reference is the result. `knownLinks`: links of these rows, if already read.
  */
 export async function renderRows(
   { db }: Pick<State, 'db'>,
@@ -89,8 +89,8 @@ function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): M
 }
 
 /**
- * The object as it is written: rendered, with what the mapping does not own and what its rules keep taken from the service, and a
- * type of the stream. `accepted`: the record's `accepted_fields`.
+ * Returns the object to write: the rendered object, completed with the service's values of fields that the mapping does
+ * not own or that field rules keep. `accepted`: the record's `accepted_fields`.
  */
 export function mergeWithService(
   stream: Stream,
@@ -113,7 +113,7 @@ export function mergeWithService(
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Fields of a retired object that still are as its retirement set them: the mapping has them again when its row is back. */
+/** Returns fields that still have the values set by a deactivation. The mapping rewrites them when the row returns. */
 function setByRetirement(
   { retireFields }: Stream,
   { active, fields }: DestinationObject,
@@ -125,19 +125,19 @@ function setByRetirement(
   return new Set([...retireFields].filter(isAsSet).map(([fieldId]) => fieldId));
 }
 
-/** The fields that a write of a row may change: the mapping's, and those that a retirement has set. */
+/** Returns the fields that a write may change: the fields of the mapping, and those that a deactivation has set. */
 export function ownedOf(stream: Stream, found?: DestinationObject): ReadonlySet<string> {
   const set = found ? setByRetirement(stream, found) : NONE;
   return set.size === 0 ? stream.owned : new Set([...stream.owned, ...set]);
 }
 
-/** The object as its retirement writes it. */
+/** Returns the object to write for a deactivation: inactive, with the values of `retireFields`. */
 export function deactivate({ retireFields }: Stream, standing: ServiceObject): DestinationObject {
   const set = createObject(standing.extId, standing.typeId, false, retireFields);
   return { ...mergeObject(set, standing, new Set(retireFields.keys())), spelling: standing.spelling };
 }
 
-/** The object with its references in the form that the service compares, in which the mapping has them. */
+/** Returns the object with its references in the form in which the service compares external ids. */
 export function keyReferences<T extends DestinationObject>(
   { externalId: { rule }, references }: Stream,
   object: T,
@@ -151,7 +151,7 @@ export function keyReferences<T extends DestinationObject>(
   return { ...object, fields };
 }
 
-/** The object with its external id and its references spelled as at the service, where the service takes both for the same. */
+/** Returns the object with ids spelled as at the service, where the service considers both spellings equal. */
 function spellAsThere(
   { externalId: { rule }, references, rules }: Stream,
   object: DestinationObject,
@@ -171,7 +171,7 @@ function spellAsThere(
   return { ...object, fields, spelling: found.spelling ?? object.spelling };
 }
 
-/** `parent`: the stream of the reference. */
+/** Returns why a reference is missing at the service. `parent`: the stream that the reference names. */
 export function describeMissing({ fieldId, stream, localKey }: NeededReference, parent?: Stream): string {
   const isNeverCreated = parent && !sends(parent, 'create');
   const why = isNeverCreated ? `; ${stream} creates nothing: its \`operations\` have no 'create'` : ' yet';
@@ -179,8 +179,8 @@ export function describeMissing({ fieldId, stream, localKey }: NeededReference, 
 }
 
 /**
- * Renders rows as `renderRows` does. A reference that is not at the service yet becomes the external id that the parent's
- * row has, or else what `placeholder` returns.
+ * Renders rows as `renderRows` does, but replaces a reference that is not at the service yet with the external id of
+ * the parent's row. If there is no such row, `placeholder` returns the text.
  */
 export async function renderWithParents(
   deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,

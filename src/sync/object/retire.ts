@@ -1,5 +1,5 @@
-// Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
-// operation that takes something away from people, so every step may stop it and only the last one writes.
+// Numbers the steps from a deleted row to the PUT that makes its object inactive. A wrong deactivation takes an object
+// away from people, so every step may stop it, and only the last step writes.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject, ServiceObject, UpcomingReservation } from '../../destination/destination.js';
 import type { State } from '../../state/database.js';
@@ -19,17 +19,17 @@ import { deactivate } from './render.js';
 import type { NoteOutcome, Write } from './decide-outcome.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 
-// While planning.
+// Steps of the plan.
 
 /**
- * 1. Only a stream that says so retires, and only a whole sync. That a row is gone is seen by a run that reads the whole stream, or
- * asks for single keys one by one. Of a part of a stream the row may be outside; a backfill adds.
+ * 1. Returns true if the run can see that a row was deleted: it covers the whole stream, or queries single keys. In a part of a stream, the
+ * row may lie outside. A backfill deactivates nothing.
  */
 export function maySeeGone({ kind, range }: { kind: RunKind; range: RunRange | null }): boolean {
   return range === null && kind !== 'backfill';
 }
 
-/** 2. A row must have been gone for the stream's `graceDays`. Returns those of the entries that are due. */
+/** 2. Returns the entries whose rows have been missing for the stream's `graceDays`. */
 export async function chooseDue<T extends { key: string }>(
   { db }: State,
   stream: Stream,
@@ -41,21 +41,21 @@ export async function chooseDue<T extends { key: string }>(
   return entries.filter(({ key }) => due.has(key));
 }
 
-/** A date or a time of a row as the mirror prints it, up to the year 9999. */
+/** A date or time as the mirror prints a column, up to the year 9999. */
 const TIME = /^(\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?)(?:\+00)?$/;
 
-/** The time from which the `graceDays` of a row count when it is gone; undefined: from when it is found missing. */
+/** Time from which a deleted row's `graceDays` count. If undefined, they count from the first plan without the row. */
 export function endOf({ graceDays }: Stream, row: Row | undefined): string | undefined {
   if (typeof graceDays !== 'object' || !row) return undefined;
   const [, time] = TIME.exec(String(row[graceDays.column])) ?? [];
   return time === undefined ? undefined : `${time} UTC`;
 }
 
-// 3. An empty source retires nothing, and 4. a mass retirement is held: limits/decide.ts.
+// Steps 3 (an empty source deactivates nothing) and 4 (a mass deactivation is held) are in limits/decide.ts.
 
-// While a batch is applied, under its claim. A record whose row is in the mirror again never comes here.
+// Steps of a batch, under its claim. Records whose rows are in the mirror again do not come here.
 
-/** Returns the retirements for records whose rows are gone; those that have nothing to retire are settled. */
+/** Returns a deactivation for each record whose row was deleted. Settles records with nothing to deactivate. */
 export async function startRetirements(
   deps: SyncDeps,
   stream: Stream,
@@ -65,28 +65,28 @@ export async function startRetirements(
 ): Promise<Write[]> {
   const retirements = gone.flatMap((record): Write[] => {
     const { externalId, sourceHash } = record;
-    // 5. Nothing to retire: the service never had the object.
+    // 5. The service never had the object.
     if (!wasSent(record) || externalId === null) return note(outcome.forgotten(record));
     const object = createObject(externalId, stream.type, false, []);
     return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
   });
-  // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded. A repair retires
-  // again what was retired before.
+  // 6. Deactivates only records that a plan chose: the table may be empty while it is reloaded. A repair also deactivates
+  // records again that were deactivated before.
   const isChosen = ({ record }: Write) =>
     stream.retire === 'deactivate' &&
     (operation === 'retire' || (record.resend === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
   for (const { record } of await leaveToRows(deps, others, note)) note(outcome.skipped(record));
   const chosen = retirements.filter(isChosen);
-  // 7. The object may have another external id now, by which it is the object of a row.
+  // 7. The object may have a new external id at the service, with which it belongs to another row.
   const numbered = chosen.map(({ record }) => ({ stream: stream.name, ...record }));
   const renamed = new Set((await readOtherOwners(deps, numbered)).map(({ localKey }) => localKey));
   return chosen.map((write) => ({ ...write, hasNumberOfRow: renamed.has(write.record.localKey) }));
 }
 
 /**
- * Returns the retirements that are to be written; the others are settled. `found`: the objects as they stand at the
- * service, by external id. Sends at least one request when any is left by then, unless the stream says otherwise.
+ * Returns the deactivations to write, and settles the other records. `found`: the objects at the service, by external
+ * id. Asks the service for reservations of active objects, unless the stream disables this check.
  */
 export async function chooseRetirements(
   deps: SyncDeps,
@@ -95,7 +95,7 @@ export async function chooseRetirements(
     batch: Batch;
     retirements: readonly Write[];
     found: ReadonlyMap<string, ServiceObject>;
-    /** Objects that have another external id at the service now, or none. */
+    /** Objects whose external id at the service was changed or removed, by their former external id. */
     renamed: ReadonlyMap<string, FoundObject>;
   },
   context: Context,
@@ -105,19 +105,19 @@ export async function chooseRetirements(
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
-    // 8. The object is of another type: it is not this record's.
+    // 8. An object of a type outside the stream does not belong to this record.
     if (standing && !stream.objectTypes.has(standing.typeId))
       return note(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return note(outcome.externalIdChangedThere(retirement, elsewhere));
-    // 9. The object is gone or a row's, and no write is under way any more that could bring it back. A service that was
-    // restored may have given its number to a row's object, and another one to the object itself.
+    // 9. The object does not exist or belongs to another row, and no late write can create it. A restored service may have reused the
+    // record's number for an object of another row.
     if (!standing || (retirement.hasNumberOfRow && standing.id === record.destinationId))
       return note(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const inactive = deactivate(stream, standing);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
-  // 10. Creates or updates of its stream that were not accepted may be of the row that has the object now.
+  // 10. A create or update of the stream that was not accepted may belong to the row that has the object now.
   if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
     for (const retirement of open) note(outcome.retirementPostponed(retirement));
     return [];
@@ -125,23 +125,23 @@ export async function chooseRetirements(
   const isInactive = ({ standing, record, object }: (typeof open)[number]) =>
     !standing.active && isSameObject(object, standing) && !mayBecomeActive(record);
   const free = await deferReserved(deps, stream, open, isInactive, context, note);
-  // 12. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
-  // was asked of the service before it may have taken long.
+  // 12. Checks once more, after slow requests, that no row of any stream has the object now. The row's record may still be
+  // unaccepted.
   const unowned = await leaveToRows(deps, free, note);
   return unowned.flatMap((write) =>
-    // 13. It is inactive already.
+    // 13. An object that is already inactive needs no write.
     isInactive(write) ? note(outcome.unchanged(write, write.standing.id)) : [write],
   );
 }
 
-/** A write of its object that has no answer may still make it active. */
+/** True if a write whose answer was lost may still make the record's object active. */
 function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
   return inDoubt && isCheckPending;
 }
 
 /**
- * Returns those retirements whose object no row has or may get. Where one does, the record is left alone: its object changes
- * hands when that row is written.
+ * Returns the deactivations whose objects belong to no row. Other records stay unchanged, because their objects pass to
+ * the row's record when that row is written.
  */
 async function leaveToRows<T extends Write>(
   deps: SyncDeps,
@@ -167,8 +167,8 @@ async function leaveToRows<T extends Write>(
 }
 
 /**
- * 11. An object with reservations yet to come is not retired before they are over: people have booked it. The service
- * is asked for all of a batch together.
+ * 11. Defers the deactivation of an object with future reservations until they are over. Sends one search per type for
+ * the whole batch.
  */
 async function deferReserved<T extends Write>(
   deps: SyncDeps,
