@@ -1,6 +1,6 @@
 // Makes the outcome of a record in a batch, with its code and message: synced, deferred, failed or dead. Two kinds of
-// outcome are made elsewhere: `failBatch` of state/runs/finish-batch.ts fails the records of a batch without attempts
-// left, and `refuse` of plan/planned-batches.ts fails or gives up rows that a plan cannot use.
+// outcome are made elsewhere: `failBatch` of state/runs/finish-batch.ts fails the records of a batch that has used up
+// its attempts, and `refuse` of plan/planned-batches.ts settles rows that a plan cannot use.
 import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
@@ -100,8 +100,8 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
 }
 
 /**
- * Fails a record whose result contradicts the request. The object is read back next, but not written before the row
- * changes.
+ * Fails a record if the result contradicts the request. Its object is read back next, and written only after a row
+ * change.
  */
 export function contradicted(write: Write, message: string): Outcome {
   const { sourceHash } = write;
@@ -142,10 +142,7 @@ export function failsOnObject(write: Write, code: string, error: unknown): Outco
 export const createLeftOut = ({ record }: Write): Outcome =>
   record.isCheckPending ? skipped(record) : forgotten(record);
 
-/**
- * Ends an update that `operations` exclude: the object stays as it is. No row has the hash '0', so the row still
- * differs.
- */
+/** Ends an update that `operations` exclude: the object stays unchanged. The hash '0' equals no row's hash. */
 export function updateLeftOut(write: Write, destinationId: string): Outcome {
   const { acceptedFields } = write.record;
   const found = {
@@ -207,7 +204,9 @@ export function externalIdChanged(
   return { localKey, ...dead(EXTERNAL_ID_CHANGED, describeChangedId(changedId), sourceHash), changedId };
 }
 
-/** Gives up a record because an object of type `typeId` has the external id. `why`: text appended to the message. */
+/**
+ * Makes a record `dead` because an object of type `typeId` has its external id. `why`: text appended to the message.
+ */
 export function externalIdTaken(write: Write, typeId: string, why = '') {
   const message = `'${write.object.extId}' exists at the service as a ${typeId}, not a ${write.object.typeId}${why}`;
   return { ...named(write), ...dead(EXTERNAL_ID_TAKEN, message, write.sourceHash) };
@@ -218,7 +217,9 @@ export function objectUnreadable(write: Write, error: SlotsyncError): Outcome {
   return { ...named(write), outcome: 'failed', code: error.code, message: messageWithDetail(error) };
 }
 
-/** Gives up a record whose object has another external id now, or none. A second object must not be created. */
+/**
+ * Makes a record `dead` because its object has another external id now, or none. A second object must not be created.
+ */
 export function externalIdChangedThere(write: Write, { id, extId }: FoundObject): Outcome {
   const { localKey, externalId } = write.record;
   const now = extId === undefined ? 'no external id' : `the external id '${extId}'`;
@@ -249,12 +250,12 @@ export function ownerExcepted(
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Gives up a record because several objects or rows match, so an operator must choose. `why` names them. */
+/** Makes a record `dead` because several objects or rows match, so an operator must choose. `why` names them. */
 export function matchAmbiguous(write: Write, why: string): Outcome {
   return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };
 }
 
-/** Gives up a record whose only matching object has no external id, while slotsync may not assign external ids. */
+/** Makes a record `dead` because its only match has no external id, and slotsync may not assign external ids. */
 export function matchUnassignable(write: Write, number: string): Outcome {
   const message = `the object with number ${number} matches, but has no external id`;
   return { ...named(write), ...dead('match_unassignable', message, write.sourceHash) };
@@ -266,14 +267,17 @@ export function linkRefused({ record }: Write, reason: string): Outcome {
   return { localKey: record.localKey, outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Gives up a record whose linked object does not exist at the service. A new object must not replace it. */
+/** Makes a record `dead` because its linked object is not at the service. A new object must not replace it. */
 export function linkBroken(write: Write, link: Link): Outcome {
   const name = link.assignsId ? `number ${link.destinationId ?? 'unknown'}` : `'${link.externalId}'`;
   const message = `it is linked to the object ${name}, which is not at the service`;
   return { ...named(write), ...dead('link_broken', message, write.sourceHash) };
 }
 
-/** Defers a record while its reference is not at the service. Gives it up after `waitDays`. `now`: milliseconds. */
+/**
+ * Defers a record while its reference is not at the service. After `waitDays`, the record is `dead`. `now`:
+ * milliseconds.
+ */
 export function referenceMissing(
   { localKey, waitsSince }: ClaimedRecord,
   sourceHash: string,
