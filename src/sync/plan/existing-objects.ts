@@ -1,5 +1,5 @@
-// Objects that the rows of a plan meet at the service: made by hand, by another integration, or by this program whose state is
-// lost. What people keep there is not overwritten unasked, so the service is asked about every create before it is planned.
+// Finds objects at the service that a plan's creates would overwrite. People, another integration, or slotsync with a
+// lost state may have made them. They must not be overwritten without approval, so the plan looks for each create.
 import type { Context } from '../../destination/client.js';
 import type { Destination, FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
@@ -27,22 +27,23 @@ export interface PlanDeps extends MatchDeps {
   destination: TypeDestination & MatchDeps['destination'];
 }
 
-/** A row whose object is looked for. */
+/** A row, for which the service is searched for an existing object. */
 export interface SoughtObject {
   key: string;
   extId: string;
   link: Link | undefined;
-  /** The object that the row becomes. Given: where no object has its external id, the row means the one with its values. */
+  /** Object rendered from the row. If no object has the external id, the search uses its values of `match`. */
   object?: DestinationObject | undefined;
 }
 
-/** The object that is there for a row, under the external id that its write has; or why that cannot be said. */
+/** Existing object of a row, with the external id that the write will use. Otherwise why it is unknown. */
 export type ExistingObject =
   { object: ServiceObject } | { ambiguity: string } | { unreadable: SlotsyncError };
 
 /**
- * By key, the objects that rows would be written to: by the number of a link, by the external id, or else by the values of the
- * fields in `match`. At most three requests for a thousand rows. Throws what mirror, state and service throw.
+ * Returns, by key, the objects that rows would be written to. Searches by the number of a link, by external id, then by
+ * the values of `match` fields. Sends at most three requests for 1,000 rows. Throws errors of mirror, state and
+ * service.
  */
 export async function findExistingObjects(
   deps: PlanDeps,
@@ -54,11 +55,11 @@ export async function findExistingObjects(
   const unreadable: Unreadable = new Map();
   const extIds = sought.map(({ extId }) => extId);
   const found = await type.find(extIds, unreadable);
-  // Objects that records are linked to and that have no external id yet.
+  // Numbers of linked objects that have no external id yet.
   const numberOf = ({ link }: SoughtObject) =>
     link?.assignsId ? (link.destinationId ?? undefined) : undefined;
   const byNumber = await type.findByNumber(sought.flatMap((one) => numberOf(one) ?? []));
-  // The run links these before it would create them.
+  // Rows without an object of their external id. A run links them to a matching object before it creates one.
   const absent = sought.flatMap(({ key, extId, link, object }) =>
     object && !link && !found.has(extId) && !unreadable.has(extId) ? { key, object } : [],
   );
@@ -77,7 +78,7 @@ export async function findExistingObjects(
   );
 }
 
-/** By key, what rows mean whose external ids no object has. A row whose id an object of another type has means none. */
+/** Returns, by key, the matches of rows whose external id no object has. An object of another type may have it. */
 async function findMeantOf(
   deps: PlanDeps,
   stream: Stream,
@@ -96,17 +97,16 @@ async function findMeantOf(
 }
 
 export interface ExistingObjects {
-  /** By key of a create. */
+  /** Existing objects without a record, by the key of the create that would overwrite them. */
   met: ReadonlyMap<string, HeldSample>;
-  /** Keys of rows without an object at the service. */
   absent: ReadonlySet<string>;
-  /** Keys of rows that would change an object of one of our records. */
+  /** Keys of rows whose write would change an object that another record owns. */
   owned: ReadonlySet<string>;
 }
 
 export const NONE_ASKED: ExistingObjects = { met: new Map(), absent: new Set(), owned: new Set() };
 
-/** Looks for what the creates of one plan of one stream meet. */
+/** Searches for existing objects of the creates in one stream's plan. */
 export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, context: Context) {
   let requests = 0;
   const counting: Context = {
@@ -116,9 +116,9 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
   const type = createTypeObjects(deps.destination, stream, counting);
   return {
     /**
-     * By key of the creates, the objects of their type that are nobody's record: no changes where one is equal. One request
-     * for a thousand rows, or none where the type is known by then. A row that cannot be read or mapped meets none, and is not
-     * among those without an object (`absent`). Throws what mirror, state and service throw.
+     * Returns the objects of the creates' type that no record owns; `changes` is empty if the object is equal. Sends
+     * one request for 1,000 rows, or none if the whole type was read. Unreadable or unmappable rows appear neither in
+     * `met` nor in `absent`. Throws errors of mirror, state and service.
      */
     async find(keys: readonly string[]): Promise<ExistingObjects> {
       const met = new Map<string, HeldSample>();
@@ -132,7 +132,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
       const standing = await findExistingObjects(deps, stream, sought, counting, type);
       for (const { key, object } of sought) {
         const there = standing.get(key);
-        // An object of another type is not overwritten: its record says so.
+        // An object of another type is not overwritten. The batch makes the record `dead` instead.
         if (!there || !('object' in there) || !stream.objectTypes.has(there.object.typeId)) continue;
         const externalId = there.object.extId;
         const { changes } = differencesOf(stream, { ...object, extId: externalId }, there.object);
@@ -144,12 +144,12 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
       return { met: others, absent: new Set(absent), owned: new Set(owned) };
     },
 
-    /** Requests sent so far. */
+    /** Returns the number of requests sent so far. */
     requests: () => requests,
   };
 }
 
-/** Leaves out the objects of our own records, retired ones too: they are not overwritten but synced. */
+/** Leaves out objects that a record owns, even an inactive one. Their writes count as updates, not as overwrites. */
 async function withoutOwned(
   { state }: PlanDeps,
   met: ReadonlyMap<string, HeldSample>,
@@ -160,30 +160,29 @@ async function withoutOwned(
   return new Map([...met].filter(([, { externalId }]) => !records.get(externalId)?.mayBeAtService));
 }
 
-/** A type with more objects is not read whole: they are kept in memory. */
+/** Maximum number of objects of a type to read whole, because they are kept in memory. */
 const MOST_READ = 20_000;
 
 type TypeObjects = ReturnType<typeof createTypeObjects>;
 
 /**
- * The objects of a stream's types, for as long as one plan of one stream asks for them: list by list, until it is cheaper to
- * read the types whole. After the first list the objects of the types are counted. Of empty types nothing more is asked for;
- * others are read once there were as many lists as they have pages. So there are at most twice as many requests as would have
- * been the fewest, and one more, however many lists come: a first load of 100 000 objects into an empty type takes two
- * requests instead of 100.
+ * Finds a stream's objects during one plan: list by list, until reading the types whole takes fewer requests. After the
+ * first list, the service counts the objects. Empty types need no more requests. Other types are read whole after as
+ * many lists as they have pages. So the plan sends at most twice the minimum number of requests, plus one. A first load
+ * of 100,000 objects into an empty type takes two requests instead of 100.
  */
 function createTypeObjects(destination: TypeDestination, stream: Stream, context: Context) {
   const { type, objectTypes } = stream;
-  /** Lists asked for, and the external ids of the type found by them: a reading without one of these is not believed. */
+  /** Number of searches, and external ids found. A whole reading that lacks one of these ids is not trusted. */
   let lists = 0;
   const found = new Set<string>();
-  /** Infinity: the service does not tell, or not truly. */
+  /** Number of objects of the types. Infinity if the service does not count them, or counts them wrongly. */
   let count: number | undefined;
   let whole: readonly FoundObject[] | undefined;
   let byExtId: ReadonlyMap<string, FoundObject> = new Map();
   let byNumber: ReadonlyMap<string, FoundObject> = new Map();
 
-  /** Undefined where it fails: the lists that are asked for instead succeed, or say what is wrong. */
+  /** Returns undefined if the request fails. The list requests that replace it will succeed or report the error. */
   async function unlessFailing<T>(answer: Promise<T>): Promise<T | undefined> {
     try {
       return await answer;
@@ -207,7 +206,7 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
   }
 
   return {
-    /** The objects with these external ids. One of another type may be among them, or left out. */
+    /** Returns the objects with these external ids. An object of another type may be included or left out. */
     async find(extIds: readonly string[], unreadable: Unreadable): Promise<ReadonlyMap<string, FoundObject>> {
       await readWhenCheaper();
       if (whole) return byExtId;
@@ -217,11 +216,11 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
       return objects;
     },
 
-    /** The objects with these numbers; of another type as above. One that cannot be read is left out. */
+    /** Returns the objects with these numbers, possibly of another type. Unreadable objects are left out. */
     findByNumber: async (numbers: readonly string[]): Promise<ReadonlyMap<string, FoundObject>> =>
       whole ? byNumber : destination.findObjectsByNumber(numbers, type, context, new Map()),
 
-    /** Every object of the type; undefined while lists are asked for. */
+    /** Returns all objects of the types, or undefined if they have not been read whole. */
     whole: (): readonly FoundObject[] | undefined => whole,
   };
 }

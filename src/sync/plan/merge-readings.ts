@@ -1,55 +1,53 @@
-// The comparison every plan is made of: two readings in the byte order of the key, walked side by side in
-// constant memory. Pure: it knows lines, not databases. Equal lines, the common case, are compared whole
-// and never taken apart.
+// Compares mirror and state for a plan. Merges two line streams, both in byte order of the key, in constant memory.
+// Pure: knows lines, not databases. Equal lines, the common case, are compared as strings and never parsed.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { SlotsyncError } from '../../errors/errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import { describeRepeatedKeys, isReservedKey, isShortenedKey } from '../../streams/local-key.js';
 import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
 
-/** A write of one key. */
+/** Write of one key, as the merge decided it. */
 export interface WriteEntry {
-  /** `repair`: its object drifts. */
+  /** `repair` writes an object that drifts. */
   operation: 'create' | 'update' | 'retry' | 'retire' | 'repair';
   key: string;
-  /** A retirement that an earlier plan has released: it waits for the end of its reservations. */
+  /** Set for a deactivation that an earlier plan released, and that waits for the end of the object's reservations. */
   wasReleased?: true;
-  /** Its row was seen to be gone before. */
+  /** Set if an earlier plan already noted that the row was deleted. */
   wasGone?: true;
-  /** A retry of what the service has never accepted. */
+  /** Set for a retry of a record that the service has never accepted. */
   isNew?: true;
-  /** A retry whose row is as it was accepted: its object is looked at. */
+  /** Set for a retry of an unchanged row, whose object in doubt is only read back. */
   isCheck?: true;
-  /** A repair of an object that is to be inactive. */
+  /** Set for a repair of an object that should be inactive. */
   isRetired?: true;
-  /** It is sent only because the run is forced. */
+  /** Set if the record is sent only because the run is forced. */
   isForced?: true;
 }
 
-/** A row that is not sent, whatever else there would be to do about it. */
+/** A row that the plan cannot send, because its key is too long or its external id is shared. */
 export interface RefusedEntry {
   operation: 'refuse';
   key: string;
-  /** Hash of the row. */
   hash: string;
-  /** The place of the external id that it shares with others; undefined: its key is too long. */
+  /** Index of the shared external id in the list of shared ids. Undefined if the key is too long. */
   sharedId: number | undefined;
-  /** There is nothing to do about it otherwise. */
+  /** True if the row would need no write anyway. */
   isSettled: boolean;
-  /** The operation otherwise. */
+  /** Decision about the row if it could be sent. */
   decision: Decision;
 }
 
 /**
- * `back`: the row was seen to be gone and is in the mirror again. `unsettled`: the row is gone, and its record, which the
- * service may hold, is not in sync. What else there is to do about either follows.
+ * `back`: a deleted row is in the mirror again. `unsettled`: the row is deleted, and its record, which the service may
+ * hold, is not in sync. Further entries with the same key may follow.
  */
 export type PlanEntry =
   WriteEntry | RefusedEntry | { operation: 'forget' | 'back' | 'unsettled'; key: string };
 
 /**
- * How many keys each decision was made for; `rows` of the mirror; and `accepted`: records the service is believed to
- * hold, retired ones left out. `deadRows`: records that are given up and have a row.
+ * Number of keys by decision. `rows`: rows of the mirror. `accepted`: records whose active objects the service is
+ * believed to hold. `deadRows`: given-up records that have a row.
  */
 export type MergeCounts = Record<
   Exclude<Decision, 'ended' | 'check'> | 'rows' | 'accepted' | 'deadRows',
@@ -58,28 +56,27 @@ export type MergeCounts = Record<
   Pick<PlanCounts, 'left_out' | 'excepted'>;
 
 interface MergeOptions {
-  /** Yields what is unchanged or dead too. */
+  /** True if unchanged and given-up records are sent too. */
   isForced?: boolean;
-  /** False: an update of a record that is in sync is counted as left out, and not yielded. */
+  /** If false, updates of records in sync are counted as `left_out` and not yielded. */
   sendsUpdates?: boolean;
-  /** Keys of which only facts of the mirror are yielded: what differs is counted as excepted. */
+  /** Keys with an exception of an operator. Their writes are not yielded, but counted as `excepted`. */
   excepted?: ReadonlySet<string>;
 }
 
 const NONE: ReadonlySet<string> = new Set();
 
 /**
- * Blocks of COPY lines: of the mirror `key TAB hash`, with `:shared:` and a number behind it when the row shares its
- * external id; of the state `key TAB mark` (state/records/read/plan-marks.ts).
+ * Blocks of COPY lines. Mirror: `key TAB hash`, with `:shared:` and an index appended if the row shares its external
+ * id. State: `key TAB mark` (state/records/read/plan-marks.ts).
  */
 export type Lines = AsyncIterable<readonly string[]>;
 
 const NAMED_KEYS = 5;
 
 /**
- * Yields what differs, in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`
- * or `key_order` after the last line, when the mirror's reading cannot be trusted: use nothing of what was
- * yielded then.
+ * Yields the differences in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`,
+ * `key_reserved` or `key_order` after the last line. Discard everything yielded if it throws.
  */
 export async function* mergeReadings(
   mirror: Lines,
@@ -94,7 +91,7 @@ export async function* mergeReadings(
   const records = createReader(marks);
 
   try {
-    // The state's snapshot is the older one: what arrives in between has a row and no record, and is a harmless `create`.
+    // The state's snapshot must be older. A record made in between then has a row but no mark: a harmless `create`.
     await records.fill();
     await rows.fill();
     while (true) {
@@ -134,7 +131,7 @@ export async function* mergeReadings(
           const isTooLong = takesRow && isShortenedKey(key);
           const decided = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
           const isRefused = isTooLong || sharedId !== undefined;
-          // A batch settles a record that is not in sync, also where its update is left out.
+          // A batch must settle a record that is not in sync, even if `operations` exclude its update.
           const isInSync = known?.status === 'synced' || known?.status === 'retired';
           const isExcepted =
             excepted.has(key) && (isRefused || (decided !== 'unchanged' && decided !== 'ended'));
@@ -175,7 +172,7 @@ export async function* mergeReadings(
       if (takesRecord && !records.step()) await records.fill();
     }
   } finally {
-    // Each reading holds a connection, and its neighbour may have failed, or the plan may have ended.
+    // Each reading holds a connection. Close both, even if one has failed or the plan has ended.
     await Promise.allSettled([rows.close(), records.close()]);
   }
   check.refuseFaults();
@@ -189,7 +186,7 @@ function splitLine(line: string): [key: string, rest: string] {
   return tab < 0 ? [line, ''] : [line.slice(0, tab), line.slice(tab + 1)];
 }
 
-/** Splits the part of a line of the mirror behind its key. */
+/** Splits the part of a mirror line after the key into the row's hash and the index of its shared external id. */
 function splitRest(rest: string): [hash: string, sharedId: number | undefined] {
   const colon = rest.indexOf(':');
   return colon < 0
@@ -197,10 +194,10 @@ function splitRest(rest: string): [hash: string, sharedId: number | undefined] {
     : [rest.slice(0, colon), Number(rest.slice(rest.lastIndexOf(':') + 1))];
 }
 
-/** The key of a line, by which both readings are ordered. */
+/** Returns the key of a line, by which mirror and state are ordered. */
 const orderOf = (line: string) => unescapeColumn(splitLine(line)[0]);
 
-/** A cursor over blocks: `step` moves within a block without waiting, `fill` waits for the next one. */
+/** Cursor over blocks of lines. `step` moves within a block without waiting; `fill` awaits the next block. */
 function createReader(lines: Lines) {
   const blocks = lines[Symbol.asyncIterator]();
   let block: readonly string[] = [];
@@ -230,15 +227,15 @@ function createReader(lines: Lines) {
   };
 }
 
-/** Counts the rows whose key is repeated, null, reserved or out of order. */
+/** Counts rows whose key is repeated, null, reserved or out of order. */
 function createKeyCheck() {
   const repeated = new Set<string>();
   const faults = { repetitions: 0, nulls: 0, reserved: 0, disorder: 0 };
   return {
-    /** The line of the row before; not taken apart unless it must be. */
+    /** Line of the previous row. It is parsed only if a comparison needs its key. */
     last: undefined as string | undefined,
 
-    /** Whether the row is to be compared. */
+    /** Returns true if the row has a valid key and can be compared. */
     accepts(row: string, order: string, isNull: boolean): boolean {
       const before = this.last === undefined || isNull ? undefined : orderOf(this.last);
       if (isNull) faults.nulls++;

@@ -1,6 +1,6 @@
-// Rows whose key changed: they look like a row that is gone and another one that is new. Where the new row has the external id
-// of the former record, nothing is taken away and nothing is new at the service: it is neither a retirement nor a create, and
-// falls under no limit. Where it only has the same values, an operator decides whether the object follows: slotsync rename.
+// Detects rows whose key changed, which look like a deleted row and a new row. If the new row has the external id of
+// the former record, its object only changes hands: it counts as neither a deactivation nor a create, and no limit
+// applies. If the rows only have equal values, an operator decides with `slotsync rename` whether the object follows.
 import type { Destination } from '../../destination/destination.js';
 import { isReadingFault } from '../../errors/errors.js';
 import type { MirrorRow } from '../../mirror/mirror.js';
@@ -22,17 +22,17 @@ interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
   destination: Pick<Destination, 'canChangeTypes'>;
 }
 
-/** The record that has the object now, and whether the row that takes it over changes it. */
+/** Record that owns the object, and whether the row that takes the object over would change it. */
 export type Takeover = OwnerRecord & { isChanged: boolean };
 
-/** Looks for moves in the plan of one stream. Throws what the readings throw. */
+/** Detects moved rows in the plan of one stream. Throws errors of mirror and state. */
 export function createMoves(deps: MoveDeps, stream: Stream) {
   const { mirror, state, streams, destination } = deps;
   let sources: Promise<boolean> | undefined;
 
   /**
-   * Whether records may have an object that rows of this stream give: its own, those of streams with overlapping templates, and
-   * those of streams that left the configuration, of which no template is known.
+   * True if records may own objects with external ids of this stream's rows: records of this stream, of streams with
+   * overlapping templates, or of streams that left the configuration, whose templates are unknown.
    */
   async function hasSources(): Promise<boolean> {
     for (const name of await listRecordedStreams(state.db)) {
@@ -44,13 +44,13 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   }
 
   return {
-    /** By key, the rows with other keys that have the external ids of these records now. The records' own rows are gone. */
+    /** Returns rows with other keys that now have the external ids of these records, whose own rows are deleted. */
     async findMoved(keys: readonly string[]): Promise<Map<string, RecordKey[]>> {
       const owners = await readOwnersByKey(state.db, stream.name, keys);
       const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
-      // An id that is made of this key alone has gone with it.
+      // An external id made from the key alone disappears with the key, so no other row has it.
       const open = owners.filter(({ localKey, externalId }) => ofKeys?.get(localKey) !== externalId);
-      // A row that cannot be read may be any of them: the batch that is to retire these asks again, and leaves them alone.
+      // An unreadable row could have any id. Then no row counts as moved; batches check before they deactivate.
       const externalIds = open.map(({ externalId }) => externalId);
       const holderOf = await whoHas(deps, externalIds, { rows: 'all' }).catch((error: unknown) => {
         if (!isReadingFault(error)) throw error;
@@ -67,8 +67,8 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
     },
 
     /**
-     * Finds which of these rows, which own no object, take one over, each with the record that has it. `isChanged`: the row
-     * becomes another object than the service accepted last, and is not only a row under another key.
+     * Returns which of these rows, which own no object, take over an object, with its owning record. `isChanged`: the
+     * mapping renders another object than the service accepted last, so not only the key changed.
      */
     async findTakeovers(keys: readonly string[]): Promise<Map<string, Takeover>> {
       const moved = new Map<string, OwnerRecord>();
@@ -91,18 +91,18 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   };
 }
 
-/** A row that cannot be mapped sends nothing. */
+/** Returns true if a takeover changes the object. A row that cannot be mapped sends nothing, so it changes nothing. */
 function isChanged({ objectHash }: OwnerRecord, rendered: Rendered | undefined): boolean {
   if (!rendered || 'problem' in rendered) return false;
   return !('object' in rendered) || hashObject(rendered.object) !== objectHash;
 }
 
-/** Each row is compared with each. Of more rows than this none are. */
+/** Maximum number of deleted or new rows. Every pair is compared, so larger plans are not compared at all. */
 export const MOST_COMPARED = 20;
 
 /**
- * The rows that are new and would be what the service accepted for one that is gone, if they had its key; only where no other
- * row is in question for either of the two.
+ * Returns pairs of a deleted and a new row: with the deleted row's key, the new row renders the object that was
+ * accepted. Leaves out pairs that share a row, because the match is ambiguous.
  */
 export async function findRenamed(
   deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
@@ -112,7 +112,7 @@ export async function findRenamed(
   const isAny = gone.length > 0 && created.length > 0;
   if (!isAny || Math.max(gone.length, created.length) > MOST_COMPARED) return [];
   const owners = await readOwnersByKey(deps.state.db, stream.name, gone);
-  // A reading that fails here fails in the batch that is to send these rows, and is reported there.
+  // If the mirror cannot read the rows here, the batch that sends them fails and reports the error.
   const { rows } = await deps.mirror.readRows(stream, created).catch((error: unknown) => {
     if (!isReadingFault(error)) throw error;
     return { rows: new Map<string, MirrorRow>() };
@@ -136,7 +136,7 @@ export async function findRenamed(
   return pairs.filter(isOnly);
 }
 
-/** The row, as if it had another key. Undefined: no row has such a key. */
+/** Returns the row with another key in its key columns. Returns undefined if the key does not fit the columns. */
 function withKey({ key }: Stream, row: Row, localKey: string): Row | undefined {
   const parts = splitKey(localKey, key.length);
   if (!parts) return undefined;

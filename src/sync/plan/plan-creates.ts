@@ -1,5 +1,5 @@
-// Records of which the service has accepted nothing yet: each takes an object of another record over, overwrites one that is
-// nobody's record, or creates one.
+// Plans records of which the service has accepted nothing yet. Each row takes over another record's object, overwrites
+// an object that no record owns, or creates one.
 import { countUnaskedWithinADay } from '../../state/sent.js';
 import type { HeldSample } from '../../state/schema.js';
 import { sends, type Stream } from '../../streams/stream.js';
@@ -14,10 +14,10 @@ import {
 import type { WriteEntry } from './merge-readings.js';
 import type { createMoves, Takeover } from './moved-rows.js';
 
-/** Records kept field by field of those that would overwrite an object. */
+/** Number of overwrites for which a plan keeps the changes of each field. */
 const SAMPLES = 3;
 
-/** Plans creates into the batches, and counts them in `planned`. */
+/** Plans creates as batches, and counts them in `planned`. */
 export function createCreates(
   deps: PlanDeps,
   stream: Stream,
@@ -35,27 +35,26 @@ export function createCreates(
     planned: Planned;
     moves: ReturnType<typeof createMoves>;
     batches: ReturnType<typeof collectBatches>;
-    /** Gets the keys of new rows. */
+    /** Called with the keys of new rows. */
     noteCreated: (keys: readonly string[]) => void;
-    /** Gets the keys of rows whose creates are left out: no record of theirs is kept. */
+    /** Called with the key of a row whose create is excluded. Its record is deleted. */
     forget: (key: string) => Promise<void>;
   },
 ) {
   const existingObjects = createExistingObjectFinder(deps, stream, request.context);
-  /** Objects of streams that left the configuration, by stream, that rows of this one would take over. */
+  /** Number of objects that rows would take over from streams that left the configuration, by former stream. */
   const formerStreams: Record<string, number> = {};
-  /** Rows that take an object over; `changed`: those of them that change it, which are updates. */
+  /** Number of rows that take over an object. `changed`: takeovers that change the object, and so count as updates. */
   const takenOver = { all: 0, changed: 0 };
   const [creates, updates] = [sends(stream, 'create'), sends(stream, 'update')];
-  /** Writes that the operations of the stream leave out. `taken`: changes of objects that rows take over. */
+  /** Writes that the stream's `operations` exclude. `taken`: changes of objects that rows take over. */
   const leftOut = { create: 0, retry: 0, taken: 0 };
-  /** New rows of a stream without creates whose objects may be there: they are updates. */
+  /** New rows whose objects may exist, in a stream without creates. They count as updates. */
   const found = { create: 0, retry: 0 };
-  /** Records about whose objects the service is asked or not; `equal`: the object is there as it should be. */
+  /** Number of records about which the service was asked or not. `equal`: their object exists and needs no change. */
   const counts = { asked: 0, unasked: 0, equal: 0 };
-  /** The first records that would overwrite an object. */
   const samples: HeldSample[] = [];
-  /** Requests that a run sends to look for existing objects. */
+  /** Number of requests that a run sends to search for existing objects. */
   let questions = 0;
 
   async function planTakeover(entry: WriteEntry, former: Takeover): Promise<void> {
@@ -71,7 +70,7 @@ export function createCreates(
       takenOver.changed++;
       planned.update++;
     } else if (former.isChanged) leftOut.taken++;
-    // The plan of rows that are gone counts the former record, if it meets it.
+    // Counts the former record as moved, unless the plan of deleted rows will count it.
     const isGone =
       former.stream === stream.name &&
       stream.retire === 'deactivate' &&
@@ -90,7 +89,7 @@ export function createCreates(
       return forget(entry.key);
     }
     if (!updates && existing && existing.changes.length > 0) {
-      // The batch notes the object, and leaves it as it is.
+      // The batch records the existing object and leaves it unchanged.
       leftOut[operation]++;
       return batches.add('unlimited', entry);
     }
@@ -108,8 +107,8 @@ export function createCreates(
   }
 
   /**
-   * The objects that exist for these records. A few of them are never held, whatever they overwrite, and are not asked about;
-   * unless they come in parts, because what is overwritten counts over a day. `isRest`: no other list comes after this one.
+   * Returns the existing objects of these records. A few records are not searched for, because their overwrites stay
+   * below the limit. Partial runs always search, because overwrites add up over a day. `isRest`: this is the last list.
    */
   async function findExisting(wanted: readonly string[], isRest: boolean): Promise<ExistingObjects> {
     if (wanted.length === 0) return NONE_ASKED;
@@ -121,7 +120,7 @@ export function createCreates(
     const isDecided = !creates || !updates;
     const mayBeHeld = isDecided || request.kind === 'incremental' || request.range !== null || !areFew;
     if (!mayBeHeld) counts.unasked += wanted.length;
-    // A preview shows what would be overwritten, also where a run does not ask.
+    // A preview shows overwrites even if a run would not search for them.
     if (!mayBeHeld && request.runId !== undefined) return NONE_ASKED;
     counts.asked += wanted.length;
     const existing = await existingObjects.find(wanted);
@@ -130,7 +129,7 @@ export function createCreates(
   }
 
   return {
-    /** Plans a list of records; one that is shorter than `KEYS_AT_ONCE` is the last. */
+    /** Plans one list of records. A list shorter than `KEYS_AT_ONCE` is the last. */
     async plan(entries: readonly WriteEntry[]): Promise<void> {
       const creates = entries.filter(({ operation }) => operation === 'create');
       const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));

@@ -1,5 +1,5 @@
-// The lists of the plan of one stream. What the merge finds is collected, because mirror, state and service are asked about
-// many keys at once; each list has a function that decides what becomes of its keys.
+// Sorts the differences of one stream's plan into lists. Mirror, state and service are asked about many keys at once,
+// so each list is collected before a function decides about its keys.
 import type { SharedExternalId } from '../../mirror/mirror.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
@@ -28,14 +28,14 @@ import { explainSharedId } from './shared-ids.js';
 
 interface PlanFacts {
   request: PlanRequest;
-  /** Undefined: the whole stream, or what its range selects. */
+  /** Keys to plan. If undefined, the run's range or the whole stream is planned. */
   keys: ReadonlySet<string> | undefined;
   shared: readonly SharedExternalId[];
 }
 
 export type PlanLists = ReturnType<typeof createPlanLists>;
 
-/** Plans into the sink. Errors are those of the readings and of the sink. */
+/** Plans differences into the sink. Throws errors of mirror, state, service and sink. */
 export function createPlanLists(
   deps: PlanDeps,
   stream: Stream,
@@ -49,7 +49,7 @@ export function createPlanLists(
   const seesGone = maySeeGone(request);
   const retires = stream.retire === 'deactivate';
   const planned: Planned = { ...NOTHING_PLANNED };
-  /** The first keys whose rows are gone, and the first of new rows: as many as are compared, and one more. */
+  /** First keys of deleted rows and of new rows. One more than `MOST_COMPARED`, to detect that there are too many. */
   const compared = { gone: [] as string[], created: [] as string[] };
 
   const moves = createMoves(deps, stream);
@@ -66,7 +66,7 @@ export function createPlanLists(
     forget,
   });
   const updates = sends(stream, 'update');
-  /** Updates of records that are not in sync: batches settle them, and leave the objects as they are. */
+  /** Excluded updates of records not in sync. Batches settle these records without writing their objects. */
   let unsent = 0;
   const lists = {
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
@@ -79,7 +79,7 @@ export function createPlanLists(
     forced: collectLists<string>(KEYS_AT_ONCE, (found) => sink.wish?.('forced', found)),
   };
 
-  /** Writes, as long as the run has room for them. A retry is an update, or a create of what was never accepted. */
+  /** Adds a write while `--limit` has room. A retry counts as an update, or as a create if never accepted. */
   async function addWrite(entry: WriteEntry): Promise<void> {
     if (room.records <= 0) {
       room.isShort = true;
@@ -107,17 +107,17 @@ export function createPlanLists(
     addCompared(compared.gone, keys);
   }
 
-  /** Records at the service whose rows are gone: another row has the object now, or it is retired. */
+  /** Plans records whose rows are deleted. Either another row now has the object, or the object is deactivated. */
   async function planGone(found: readonly WriteEntry[]): Promise<void> {
     const moved = await moves.findMoved(found.map(({ key }) => key));
     planned.moved += moved.size;
-    // The rows that take these objects over may not be among single keys.
+    // In a run of single keys, the rows that take over these objects may not be planned. They go to the inbox.
     const isPlanned = (row: RecordKey) => row.stream === stream.name && keys?.has(row.localKey) === true;
     if (isIncremental) await sink.follow?.([...moved.values()].flat().filter((row) => !isPlanned(row)));
     const entries = found.filter(({ key }) => !moved.has(key));
     await noteGone(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
-      // A retirement that a whole sync has let go may be sent again: its object may have become active since.
+      // A deactivation that a whole sync released may be sent again, because the object may have become active since.
       if (!isWhole && !entry.wasReleased) {
         planned.gone++;
         continue;
@@ -128,7 +128,7 @@ export function createPlanLists(
     }
   }
 
-  /** Rows that share their external id or have too long a key. A linked row does not use the id that it shares: it is sent. */
+  /** Refuses rows with a shared external id or too long a key. A linked row does not use the shared id: it is sent. */
   async function refuseRows(entries: readonly RefusedEntry[]): Promise<void> {
     const sharing = entries.flatMap(({ key, sharedId }) => (sharedId === undefined ? [] : key));
     const links = await readLinks(state.db, stream.name, sharing);
@@ -139,7 +139,7 @@ export function createPlanLists(
   }
 
   return {
-    /** Adds one difference to its list. */
+    /** Adds one difference to the list for its operation. */
     async add(entry: PlanEntry): Promise<void> {
       switch (entry.operation) {
         case 'retire':
@@ -149,13 +149,13 @@ export function createPlanLists(
         case 'back':
           return lists.back.add(entry.key);
         case 'forget':
-          // A partial run cannot tell whether a missing row is gone or only outside its range.
+          // A partial run cannot tell whether a missing row was deleted or is outside its range.
           return range === null ? lists.forgotten.add(entry.key) : undefined;
         case 'unsettled':
           return range === null && stream.retire === 'keep' ? lists.abandoned.add(entry.key) : undefined;
         case 'refuse': {
-          // A row that is accepted and shares its external id now is reported by every run over the whole stream; a key that
-          // is too long, once.
+          // Every whole run reports an accepted row that now shares its external id. A key that is too long is reported
+          // only once.
           const isNews = !entry.isSettled || (range === null && entry.sharedId !== undefined);
           return isNews ? lists.refused.add(entry) : undefined;
         }
@@ -164,17 +164,17 @@ export function createPlanLists(
       }
     },
 
-    /** Hands over what the lists still hold: refused rows may turn out to be writes, and all of them become batches. */
+    /** Empties all lists into batches, in order: refused rows may turn out to be writes. */
     async flush(): Promise<void> {
       for (const list of Object.values(lists)) await list.flush();
       await batches.flush();
       await sink.flush?.();
     },
 
-    /** The counts of the plan; `merged` are those of the whole merge. */
+    /** Returns the counts of the plan. `merged`: counts of the completed merge. */
     counts: (merged: MergeCounts): PlanCounts => countPlan(planned, creates, merged, unsent),
 
-    /** The counts that the limits apply to. */
+    /** Returns the counts to which limits apply. */
     limited: () => ({
       ...planned,
       asked: creates.counts.asked,
@@ -184,7 +184,7 @@ export function createPlanLists(
 
     questions: creates.questions,
 
-    /** The keys of rows that may only have changed their key. */
+    /** Keys of deleted and new rows, to detect rows whose key changed. */
     compared,
   };
 }
@@ -220,7 +220,7 @@ function addCompared(list: string[], keys: readonly string[]): void {
 const isWrite = (decision: Decision) =>
   decision === 'create' || decision === 'update' || decision === 'retry';
 
-/** The refusal of a row; `shared` are the external ids its entry counts by. */
+/** Returns why a row is refused. `shared`: the list of shared external ids that `sharedId` points into. */
 export function explainRefusal(
   { key, hash, sharedId }: RefusedEntry,
   shared: readonly SharedExternalId[],

@@ -1,5 +1,5 @@
-// Plans a run: from its request to its batches. Planning writes nothing but batches, and none is sent before every
-// stream was read to its end; an interrupted planning starts again from nothing. Of two that plan one run the newer wins.
+// Plans a run, from its request to its batches. No batch is sent before every stream was read to the end. An
+// interrupted plan starts again from nothing. If two processes plan one run, the later one replaces the earlier.
 import { randomUUID } from 'node:crypto';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../errors/error-catalogue.js';
@@ -37,42 +37,42 @@ import { createBatchWriter } from './planned-batches.js';
 
 interface RunDeps extends SyncDeps {
   nameCheck: NameCheck;
-  /** Looks whether mirror and state are the databases they were. */
+  /** Checks whether mirror and state are still the same databases as before. */
   recognize?: Recognizer['both'];
-  /** Refused credentials are waited for, instead of ending the run. */
+  /** If true, refused credentials delay the run instead of failing it. */
   waitForCredentials?: boolean;
 }
 
-/** There may be many incremental runs: only every so many of them prunes, and they look once a minute at most whether the databases are others. */
+/** Every 500th incremental run prunes old runs. Incremental runs recognize the databases at most once a minute. */
 const PRUNE_EVERY = 500;
 const MINUTE = 60 * 1000;
-/** A process that has just begun has looked while it started its run. */
+/** Milliseconds in which a recognition of the databases stays valid. A new process has just recognized them. */
 const JUST_NOW = 5 * 1000;
 
-/** Attempts to read one stream, before it fails alone and the others go on. */
+/** Attempts to read a stream. After these, only this stream fails, and the other streams continue. */
 const STREAM_ATTEMPTS = 3;
 
-/** The part of a run that its planner has to know. */
+/** Properties of a run that its planner needs. */
 type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'startedBy'> & {
-  /** By stream: keys taken from the inbox. Unless given, they are read. */
+  /** Keys taken from the inbox, by stream. If undefined, they are read from the state. */
   keys?: Readonly<Record<string, readonly string[]>>;
 };
 
 interface PlanningAttempt {
-  /** A token that no other planner has; the planning fails in its name. */
+  /** Unique token of this planner. Only the planner whose token the run has may fail the planning. */
   token?: string;
-  /** Its run over few keys, that this process has just taken from the inbox as its planner. */
+  /** Incremental run over few keys that this process has just taken from the inbox. It is its planner already. */
   taken?: TakenRun | undefined;
-  /** The run, where this process has read it. */
+  /** The run, if this process has already read it. */
   run?: PlannedRun | undefined;
-  /** Failed attempts to plan this run before this one. */
+  /** Number of failed attempts to plan this run before. */
   attemptsMade?: number;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Plans a run: its batches become rows. Returns those that should have jobs now. A permanent error ends the run with its
- * reason; one that may pass is thrown, to be tried again. Ends quietly when another planner has taken the run over.
+ * Plans a run, and writes its batches as rows. Returns the batches to queue now. A permanent error fails the run; a
+ * transient error is thrown, so that the caller retries. Returns nothing if another planner has replaced this one.
  */
 export async function planRun(
   deps: RunDeps,
@@ -133,7 +133,7 @@ export async function planRun(
   return queued;
 }
 
-/** Lets the state compare external ids as the configuration says, where a stream was planned by another one. */
+/** Updates the state's comparison of external ids to the configured rule, if a stream's declaration has changed. */
 async function compareIdsAsConfigured({ state, streams }: RunDeps): Promise<void> {
   const [rule] = [...streams.values()].flatMap(({ externalId }) => externalId.rule ?? []);
   if (!rule) return;
@@ -144,7 +144,7 @@ async function compareIdsAsConfigured({ state, streams }: RunDeps): Promise<void
   if (isNew) await compareIdsBy(state, rule);
 }
 
-/** Makes this the planner of a run. Undefined: it is not to be planned. */
+/** Claims the run for this planner. Returns undefined if the run needs no plan. */
 async function takeRun(
   { db }: RunDeps['state'],
   planner: Planner,
@@ -163,11 +163,11 @@ const ofTaken = ({ runId: id, keys }: TakenRun): PlannedRun => ({
   range: null,
 });
 
-/** While the state does not answer, nobody knows: then the failure that was met counts. */
+/** If the state does not answer, assumes true, so that the original error is reported. */
 const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
   isPlanner(state.db, planner).catch(() => true);
 
-/** Its cause lies outside every run, and ends with time or by an operator: credentials, a server that does not answer. */
+/** True if time or an operator ends the error: refused credentials, or a server that does not answer. */
 const isWaitedFor = (error: unknown) => errorEntry(codeOf(error)).systemic === 'wait';
 
 function namedStreams({ streams }: RunDeps, run: PlannedRun): Stream[] {
@@ -188,7 +188,7 @@ async function planStreams(
   const plan: Record<string, PlanCounts> = {};
   const holds: Holds = {};
   const plans: StreamPlan[] = [];
-  /** Batches that send something, held ones included. */
+  /** Number of batches that send something, including held batches. */
   let batches = 0;
   const sending: Stream[] = [];
   const writers: ReturnType<typeof createBatchWriter>[] = [];
@@ -239,7 +239,7 @@ async function planStreams(
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
-      // An unreadable source does not stop the others, and nothing of it is sent.
+      // An unreadable source does not stop the other streams. Nothing of its stream is sent.
       await failStream(deps, planner, run, stream, error);
     }
   }
@@ -251,7 +251,7 @@ async function planStreams(
   return { plan, plans, holds, batches, sending, writers, loads, hasProblems };
 }
 
-/** A stream of which nothing is sent, and why: a failed batch without keys. */
+/** Records that nothing of a stream is sent, and why. The reason is stored as a failed batch without keys. */
 async function failStream(
   { state, log }: RunDeps,
   planner: Planner,
@@ -289,9 +289,9 @@ async function failStream(
 }
 
 /**
- * Whether a stream that failed while planning fails alone now. A permanent fault of its source does at once, and so does a
- * timeout, for which the others would wait again; one that may pass (a conflict on a standby) after some attempts. What
- * concerns every stream is thrown instead.
+ * Returns true if the planning error fails only this stream. A permanent fault of its source does, and so does a
+ * timeout, for which the other streams would wait again. A transient error does after several attempts. Errors that
+ * affect every stream do not.
  */
 function failsAlone(error: unknown, attemptsMade: number): boolean {
   if (isWaitedFor(error)) return false;

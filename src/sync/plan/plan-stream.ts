@@ -1,5 +1,5 @@
-// The plan of one stream: what differs between mirror and state, in batches, and which of it is sent. A run and a preview
-// plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
+// Plans one stream: batches of the differences between mirror and state, and the decision which batches may be sent.
+// Runs and previews share this function, so they cannot disagree. A sink receives the batches.
 import type { LoadReading } from '../../mirror/mirror.js';
 import { readClock, type Queries } from '../../state/database.js';
 import { listRepairable, summarizeDrift } from '../../state/drift/read-drift.js';
@@ -39,7 +39,7 @@ import { findRenamed } from './moved-rows.js';
 import { createPlanLists, type PlanLists } from './plan-lists.js';
 import { readSharedIds } from './shared-ids.js';
 
-/** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
+/** Plans one stream into the sink. Throws errors of mirror, state, service and sink. The sink is then incomplete. */
 export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
   const plan = () => planWithinTurn(deps, stream, request, sink);
   return (request.keys ?? request.range?.keys) ? plan() : deps.mirror.takeTurn(plan);
@@ -50,7 +50,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   const { mirror, state } = deps;
   const { from, to, where, force = false } = request.range ?? {};
   const keys = (request.keys ?? request.range?.keys)?.map(shortenKey);
-  // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
+  // For a few keys, reading the whole source is too slow. Batches then detect shared external ids before sending.
   const [shared, judge, standing] = await Promise.all([
     keys ? [] : readSharedIds(deps, stream),
     createLoadJudge(state.db, stream),
@@ -68,7 +68,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
   const merged = await mergeInto(lists, readings);
   await lists.flush();
-  // The digest of what is planned is made of the rows.
+  // The digest of the planned keys is computed from the batches' rows, so all rows must be written first.
   if (standing.gates.some(({ allowedDigest }) => allowedDigest !== null)) await sink.flush?.(true);
   const renamed = await findRenamed(deps, stream, lists.compared);
   if (renamed.length > 0) await sink.noteRenamed?.(renamed);
@@ -89,7 +89,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   };
 }
 
-/** Adds every difference to its list; returns the counts of the merge. */
+/** Adds every difference to its list. Returns the counts of the merge. */
 async function mergeInto(
   lists: Pick<PlanLists, 'add'>,
   differences: ReturnType<typeof mergeReadings>,
@@ -101,24 +101,24 @@ async function mergeInto(
       await lists.add(step.value);
     }
   } finally {
-    // A plan that stops in the middle must end its readings: each holds one of the few connections.
+    // A stopped plan must end its readings, because each reading holds one of the few connections.
     await differences.return(NO_COUNTS);
   }
 }
 
-/** In place of the counts of a reading that was stopped. */
+/** Return value of a merge that was stopped. */
 const NO_COUNTS = {} as MergeCounts;
 
 interface RepairRequest {
   runId: number;
-  /** Only what was seen since this ISO time; undefined: all that drifts. */
+  /** ISO time. Only drift seen since then is repaired. If undefined, all drift is repaired. */
   seenSince: string | undefined;
 }
 
 /**
- * Plans the repair of one stream into the sink: of the records whose objects drift, as a verify has written them down. Each is
- * looked at once more before it is sent. How many there may be unasked is a limit of its own: all of them at once may mean that
- * the service was restored from a backup, and not that its objects are wrong. Throws what state and sink throw.
+ * Plans the repair of a stream's records whose objects drift, as a verify has stored. Batches read each object again
+ * before they write. Repairs have a limit of their own: widespread drift may mean that the service was restored from a
+ * backup. Throws errors of state and sink.
  */
 export async function planRepair(
   { state, mirror }: Pick<SyncDeps, 'state' | 'mirror'>,
@@ -178,8 +178,8 @@ export async function planRepair(
 }
 
 /**
- * Reads what is known of a stream's load before the mirror is read, so that a load that comes in between is a newer one, and
- * judges it when the mirror has said how old it is.
+ * Judges the age of a stream's load. Reads the noted load before the mirror is read, so that a load arriving in between
+ * counts as newer.
  */
 async function createLoadJudge(db: Queries, { name, freshness }: Pick<Stream, 'name' | 'freshness'>) {
   const before = freshness && { noted: await readLoad(db, name), now: await readClock(db) };
@@ -188,18 +188,18 @@ async function createLoadJudge(db: Queries, { name, freshness }: Pick<Stream, 'n
     note(reading: LoadReading | undefined): void {
       if (freshness && before && reading) load = judgeLoad(freshness, reading, before);
     },
-    /** Undefined: nobody asks how old it is, or nothing was noted. */
+    /** Returns undefined if the stream declares no freshness, or if no load was noted. */
     load: () => load,
   };
 }
 
-/** The decisions of a plan: what is sent, and what gates keep back. */
+/** Decisions of a plan about its operations: which gates hold, which approvals remain. */
 interface PlanDecisions {
-  /** By operation, or the name of a gate of all operations. */
+  /** Holds by operation, or by the name of a gate of all operations. */
   holds: Record<string, Hold>;
-  /** Operations whose approvals stand, because the plan could not use them. */
+  /** Operations whose approvals stay valid, because this plan could not use them. */
   unused: LimitedOperation[];
-  /** Operations whose records do not count towards later limits. */
+  /** Operations whose records later limits do not count. */
   exempt: LimitedOperation[];
 }
 
@@ -233,7 +233,7 @@ async function weigh(
     return decisions;
   }
   const accepted = keys === undefined ? merged.accepted : await countAccepted(db, stream.name);
-  // Retirements are weighed last: they wait for the others.
+  // Deactivations are decided last, because they are held if other writes are held.
   for (const operation of [
     ...operations.filter((one) => one !== 'retire'),
     ...operations.filter((one) => one === 'retire'),
@@ -261,7 +261,7 @@ async function weigh(
     if (operation === 'repair') weighed.drift = await summarizeDrift(db, { stream: stream.name });
     let verdict = decide(stream, { ...weighed, earlier: 0 });
     if (stream.limits[operation] !== undefined && (verdict.send || verdict.facts.limit))
-      // The cheap count first: it may count a key several times.
+      // Counts cheaply first, possibly a key several times. Counts exactly only if that exceeds the limit.
       for (const isExact of [false, true]) {
         verdict = decide(stream, { ...weighed, earlier: await countWithinADay(db, part, { isExact }) });
         if (verdict.send) break;

@@ -1,5 +1,5 @@
-// The request of a plan, and the batches that become of it. A batch is claimed, read and settled as one, and written in as many
-// requests as it takes.
+// Defines the request of a plan, and writes the planned keys as batches. A batch is claimed, read and settled as one.
+// It may need several requests.
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Meter } from '../../process/meter.js';
@@ -24,11 +24,11 @@ import type { Stream } from '../../streams/stream.js';
 import type { WriteEntry } from './merge-readings.js';
 
 /**
- * The kinds of batches. `limit`: the limit that counts the records. `isLast`: it comes after all other writes of the run.
- * `isExempt`: an earlier plan has let it go, and it does not count again.
+ * Kinds of batches. `limit`: the limit that counts the records. `isLast`: sent after all other writes of the run.
+ * `isExempt`: an earlier plan released the records, so the limit does not count them again.
  */
 const BATCH_KINDS = {
-  /** Records that no limit counts: looks at objects in doubt, and rows that have only another key. */
+  /** Records that no limit counts: checks of objects in doubt, and rows of which only the key changed. */
   unlimited: {},
   create: { limit: 'create' },
   update: { limit: 'update' },
@@ -48,17 +48,17 @@ export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: t
 export interface PlanRequest {
   kind: RunKind;
   range: RunRange | null;
-  /** Keys taken from the inbox; undefined: what the range selects. */
+  /** Keys taken from the inbox. If undefined, the range selects the rows. */
   keys?: readonly string[];
   /** Undefined for a preview. */
   runId?: number;
-  /** Records that may still be written, over all streams of the run; used up here. `isShort`: some were left out. */
+  /** Records that the run may still write, in all streams; the plan subtracts. `isShort`: records were left out. */
   room: { records: number; isShort?: boolean };
-  /** For the questions to the service. */
+  /** Context of the requests to the service. */
   context: Context;
 }
 
-/** A row that is not sent, and why. With a `deadHash` its record is given up until the row has another hash. */
+/** A row that is not sent, with the reason. With a `deadHash`, the record is given up until the row's hash changes. */
 export interface RefusedRow {
   key: string;
   code: 'key_too_long' | 'external_id_shared';
@@ -67,29 +67,29 @@ export interface RefusedRow {
   deadHash?: string;
 }
 
-/** Takes what is planned. A sink that only shows a plan leaves out what writes. */
+/** Receives the planned batches and notes. A preview's sink omits the methods that write. */
 export interface PlanSink {
   addBatch(kind: BatchKind, entries: readonly WriteEntry[]): Promise<void>;
-  /** The last batch was added. What has a limit is stored before it is weighed: runs planned side by side see each other. */
+  /** Called after the last batch. Stores batches that limits count, so that parallel plans see each other's. */
   flush?(isComplete?: boolean): Promise<void>;
-  /** Rows of records at the service were found to be gone, or to be in the mirror again. */
+  /** Called with keys of records at the service whose rows were deleted, or are in the mirror again. */
   noteRowsGone?(keys: readonly string[]): Promise<void>;
   noteRowsBack?(keys: readonly string[]): Promise<void>;
-  /** Rows that are gone, and new ones with the same values. */
+  /** Called with pairs of a deleted row and a new row with equal values. */
   noteRenamed?(renamed: readonly RenamedRow[]): Promise<void>;
-  /** Records that are to be sent again although nothing changed: the wish stays with them until they are accepted. */
+  /** Called with records to send although nothing changed. The wish lasts until the record is accepted or given up. */
   wish?(reason: ResendReason, keys: readonly string[]): Promise<void>;
-  /** Rows that take objects over: they are looked at. */
+  /** Called with rows that take over objects. The rows go to the inbox. */
   follow?(rows: readonly RecordKey[]): Promise<void>;
-  /** Records the service never had, whose rows are gone. */
+  /** Called with records without a row that the service never had. */
   forget?(keys: readonly string[]): Promise<void>;
-  /** Records that are not in sync, whose rows are gone from a stream that retires nothing. */
+  /** Called with records that are not in sync, whose rows were deleted from a stream with `retire: 'keep'`. */
   abandon?(keys: readonly string[]): Promise<void>;
-  /** Rows that are not sent; not all of them at once. */
+  /** Called with rows that are not sent. Called several times. */
   refuse(rows: readonly RefusedRow[]): Promise<void>;
 }
 
-/** Records by what is planned for them. `gone`: their rows are gone, and the next whole sync retires them. */
+/** Number of records by planned operation. `gone`: rows deleted; the next whole sync deactivates their objects. */
 export const NOTHING_PLANNED = {
   create: 0,
   update: 0,
@@ -103,17 +103,17 @@ export const NOTHING_PLANNED = {
 
 export type Planned = typeof NOTHING_PLANNED;
 
-/** Keys handed to the sink at once, and objects asked for. */
+/** Number of keys that a list passes to the sink, and that one search asks for. */
 export const KEYS_AT_ONCE = 1000;
 
-/** So that a change waits for few others: those of its batch, and one that has claimed its record. */
+/** Keys in an incremental batch. Small batches let a change wait for few other records. */
 export const KEYS_OF_A_CHANGE = 100;
-/** Full requests of a fixed size in one batch: so much waits for the claims of a worker that died to expire. */
+/** Maximum number of fixed-size requests in a batch. If a worker dies, the batch waits until its claim expires. */
 const MOST_REQUESTS = 10;
 
-/** How many keys a batch of the stream holds, of a run in this lane. */
+/** Returns the number of keys in a batch of the stream, for a run in this lane. */
 export function keysPerBatch({ batchSize, owns }: Pick<Stream, 'batchSize' | 'owns'>, lane?: Lane): number {
-  // A fixed size is that of the finds too, and each find is followed by its one write.
+  // With a fixed size, each read of objects has the size of the write that follows it.
   if (batchSize !== 'auto' && owns === 'fields') return batchSize;
   const most = lane === 'incremental' ? KEYS_OF_A_CHANGE : MOST_OBJECTS;
   if (batchSize === 'auto') return most;
@@ -121,11 +121,11 @@ export function keysPerBatch({ batchSize, owns }: Pick<Stream, 'batchSize' | 'ow
   return Math.max(batchSize, keys - (keys % batchSize));
 }
 
-/** The requests that write a full batch; of a size that is learned, the fewest. */
+/** Returns the number of requests that write a full batch. If the size is learned, returns the minimum. */
 export const requestsPerBatch = (stream: Stream): number =>
   stream.batchSize === 'auto' ? 1 : Math.ceil(keysPerBatch(stream) / stream.batchSize);
 
-/** Collects values; each full list, and at the end the rest, is handed over. */
+/** Collects values in lists. Passes on each full list, and the rest when flushed. */
 export function collectLists<T>(size: number, handOver: (values: T[]) => Promise<void> | undefined) {
   let values: T[] = [];
   async function flush(): Promise<void> {
@@ -141,7 +141,7 @@ export function collectLists<T>(size: number, handOver: (values: T[]) => Promise
   };
 }
 
-/** The same for the batches of one stream: a list for each kind. */
+/** Collects the keys of one stream's batches, in a list for each kind of batch. */
 export function collectBatches(size: number, { addBatch }: Pick<PlanSink, 'addBatch'>) {
   const lists = new Map(
     (Object.keys(BATCH_KINDS) as BatchKind[]).map((kind) => [
@@ -157,15 +157,15 @@ export function collectBatches(size: number, { addBatch }: Pick<PlanSink, 'addBa
   };
 }
 
-/** Batch rows written in one statement, and the keys in them. */
+/** Maximum number of batch rows, and of keys in these rows, in one INSERT statement. */
 const ROWS_AT_ONCE = 200;
 const KEYS_IN_ROWS = 100_000;
-/** As many are written with the end of the plan, except those that limits count. */
+/** Number of keys to write in the transaction that ends the plan. Keys that limits count are written earlier. */
 const KEYS_AT_END = 1000;
 
 /**
- * The sink of a run: a stream's batches become rows; retirements go after every write of the run. None is sent before the plan
- * has ended, which takes out what gates keep back. It writes only as long as this is the planner of the run.
+ * Sink of a run: writes a stream's batches as rows. Deactivations get a level after all other writes. No batch is sent
+ * before the plan ends, which moves held keys to the gates. Throws if another planner has replaced this one.
  */
 export function createBatchWriter(
   { db }: State,
@@ -240,11 +240,11 @@ export function createBatchWriter(
   };
   return {
     sink,
-    /** Writes what is left, in the transaction that ends the plan. */
+    /** Writes the remaining batches in the transaction that ends the plan. */
     writeRest: (tx: Queries) => insertBatches(tx, rows),
-    /** Batches that send something, with those that gates will keep back. */
+    /** Returns the number of batches that send something, including batches that gates will hold. */
     batches: () => batches,
-    /** Records in all of them, and those that the plan itself refused. */
+    /** Returns the number of records in all batches, including rows that the plan refused. */
     records: () => records,
   };
 }

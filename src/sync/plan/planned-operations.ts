@@ -1,5 +1,5 @@
-// The operations of a plan, field by field: what each write would change at the service, or why there would be none. They
-// are shown by `plan`, or written to a file.
+// Describes the operations of a plan field by field: what each write would change at the service, or why it would not
+// be sent. `plan` shows them or writes them to a file.
 import type { Context } from '../../destination/client.js';
 import type { ServiceObject } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
@@ -16,32 +16,32 @@ import { findExistingObjects, type PlanDeps, type SoughtObject } from './existin
 import type { WriteEntry } from './merge-readings.js';
 
 /**
- * `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. `move`: the row of
- * another key takes over an object as it is.
+ * `overwrite`: a create, or its retry, that would change an existing object. `move`: the row of another key takes over
+ * an object unchanged.
  */
 export type Operation = WriteEntry['operation'] | 'overwrite' | 'move';
 
-/** An operation of a plan. */
+/** An operation of a plan, before its changes are known. */
 export interface Planned {
   operation: Operation;
   key: string;
-  /** Why the row will not be sent, where its external id says so. */
+  /** Reason why the row will not be sent, if its external id prevents it. */
   problem?: string | undefined;
 }
 
-/** The same, with what it would change; `refuse`: a row that would not be sent. */
+/** An operation with the changes that it would make. `refuse`: a row that would not be sent. */
 export interface PlannedOperation {
   operation: Operation | 'refuse';
   key: string;
   externalId: string | undefined;
-  /** Empty: the service holds exactly this, or there is a problem. */
+  /** Changes by field. Empty if the service holds an equal object, or if there is a problem. */
   changes: FieldChange[];
-  /** Fields that differ and stay as they are at the service, by their rules. */
+  /** Fields that differ, but whose values at the service the field rules keep. */
   kept: KeptField[];
   problem: string | undefined;
 }
 
-/** Compares what is planned with what stands at the service. */
+/** Compares planned operations with the objects at the service. */
 export async function describeOperations(
   deps: PlanDeps,
   stream: Stream,
@@ -94,7 +94,7 @@ export function toRefused({ key, externalId, message }: RefusedRow): PlannedOper
 
 const NOTHING_CHANGES = { changes: [], kept: [] };
 
-/** The changes by the write of a rendered row or, without a row, by the retirement. */
+/** Returns the changes that a write of the rendered row would make. Without a row, the changes of its deactivation. */
 function changesOf(
   stream: Stream,
   result: Rendered | undefined,
@@ -111,7 +111,7 @@ function changesOf(
   return differencesOf(stream, object, standing, record?.acceptedFields);
 }
 
-// A plan as a file: for a spreadsheet one line for each field that would change, for programs one object for each operation.
+// Output file of a plan. CSV has one line for each changed field, JSON lines has one object for each operation.
 
 const COLUMNS = [
   'stream',
@@ -130,7 +130,7 @@ interface PlanFile {
   close(): Promise<void>;
 }
 
-/** Opens the file, which is replaced when it is closed. Throws UsageError when its ending says no format, or it cannot be written. */
+/** Opens the file, which replaces an existing one when closed. Throws UsageError if it has no known extension. */
 export async function openPlanFile(file: string): Promise<PlanFile> {
   if (file.endsWith('.csv')) {
     const { write, ...csv } = await openCsvFile(file, COLUMNS);
@@ -151,7 +151,7 @@ export async function openPlanFile(file: string): Promise<PlanFile> {
   });
 }
 
-/** An operation that changes no field has one row without one. Several values of a field are separated by `; `. */
+/** Returns one row for each changed field, or one without a field. Several values of a field are joined by `; `. */
 function toRows(stream: string, { operation, key, externalId, changes, kept, problem }: PlannedOperation) {
   const row = { stream, operation, key, external_id: externalId, problem };
   const changed = changes.map(({ field, old: there, new: here }) => ({

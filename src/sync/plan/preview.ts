@@ -1,5 +1,5 @@
-// The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
-// stands at the service now, the service. Writes nothing anywhere.
+// Implements `slotsync plan` for one stream: counts, number of requests, and some records field by field. Reads mirror,
+// state and service, and writes nothing.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -20,24 +20,24 @@ import type { WriteEntry } from './merge-readings.js';
 import { planStream } from './plan-stream.js';
 
 interface PreviewOptions {
-  /** Records that may be written of all streams; used up. */
+  /** Number of records that may still be written, in all streams. The preview subtracts from it. */
   room?: { records: number };
   signal?: AbortSignal;
-  /** Gets every operation, in lists of at most some thousand, while the stream is read. */
+  /** Called with every operation while the stream is read, in lists of up to about 1,000. */
   each?: ((operations: readonly PlannedOperation[]) => Promise<void>) | undefined;
 }
 
 export type Preview = Awaited<ReturnType<typeof previewStream>>;
-/** Samples of each operation. */
+/** Maximum number of samples for each operation. */
 const SAMPLES = 5;
-/** Objects asked for in one request. */
+/** Maximum number of objects in one read request. */
 const AT_ONCE = 1000;
-/** A preview waits for every run. */
+/** Previews use the lane `verify`, so that requests of runs come first. */
 const CONTEXT = { lane: 'verify' } as const;
 
 /**
- * Previews one stream as a run would plan it; of what would be written, no more than there is `room` for. A fault of its
- * source stands in the answer; failures that may pass are thrown.
+ * Previews one stream as a run would plan it, with at most `room` writes. A permanent fault of the source is returned
+ * as `error`; transient errors are thrown.
  */
 export async function previewStream(
   deps: PlanDeps,
@@ -47,29 +47,29 @@ export async function previewStream(
   const preview = {
     stream: stream.name,
     counts: { create: 0, update: 0, retire: 0, moved: 0, unchanged: 0, retry: 0, dead: 0 } as PlanCounts,
-    /** At most: a record whose object turns out equal needs none. */
+    /** Upper bound of requests. A record whose object turns out to be equal needs no write. */
     requests: 0,
     samples: [] as PlannedOperation[],
-    /** Why the service could not be asked what stands there now. */
+    /** Error message if the service could not be asked about existing objects. */
     unread: undefined as string | undefined,
-    /** Rows that would not be sent: how many, and the first of them with the reason. */
+    /** Number of rows that would not be sent, and the first of them with the reason. */
     refused: 0,
     refusals: [] as { key: string; code: string; message: string }[],
-    /** Objects that change hands, with their bookings: how many, and the first of them. */
+    /** Number of objects that pass to another record with their bookings, and the first of them. */
     handedOver: 0,
     handovers: [] as Handover[],
-    /** Rows that are gone and new ones with the same values. */
+    /** Pairs of a deleted row and a new row with equal values. */
     renamed: [] as RenamedRow[],
-    /** The gates that would be closed, by operation. */
+    /** Gates that would be closed, by operation. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
-    /** Why the stream is frozen; null: it is not. */
+    /** Reason of the freeze, or null if the stream is not frozen. */
     frozen: null as string | null,
-    /** The problem of the load of the mirror, also where that holds nothing. */
+    /** Problem of the mirror's load, even if the configuration does not hold writes for it. */
     load: undefined as LoadFacts | undefined,
-    /** Why the stream cannot be planned at all. */
+    /** Error because of which the stream cannot be planned. */
     error: undefined as { code: string; message: string } | undefined,
   };
-  // A file of operations must be complete. Samples are shown with the reason why they may not be.
+  // A file of operations must be complete, so errors of the service are thrown. Samples may be incomplete, and say so.
   const destination = each
     ? deps.destination
     : withoutFailures(deps.destination, (reason) => (preview.unread = reason));
@@ -97,7 +97,7 @@ export async function previewStream(
       questions + countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
     preview.samples = await describe([...chosen.samples.values()].flat());
   } catch (error) {
-    // An error of `each` is no fault of the stream.
+    // An error of `each`, such as a full disk, is not a fault of the stream.
     if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
       throw error;
     preview.error = { code: error.code, message: error.message };
@@ -105,13 +105,13 @@ export async function previewStream(
   return preview;
 }
 
-/** Whether something is to be sent, and none of the rows that were tried can be. */
+/** Returns true if there are rows to write, and none of the sampled rows can be sent. */
 export function isUnsendable({ samples, refused }: Pick<Preview, 'samples' | 'refused'>): boolean {
   const written = samples.filter(({ operation }) => operation !== 'retire');
   return written.length + refused > 0 && written.every(({ problem }) => problem !== undefined);
 }
 
-/** The sink of a preview: it counts, keeps samples, and hands every operation over where that is asked for. */
+/** Sink of a preview. Counts records, keeps samples, and passes every operation to `each` if given. */
 function createPreviewSink(
   preview: Pick<Preview, 'refused' | 'refusals' | 'handedOver' | 'handovers'>,
   foresee: (keys: readonly string[]) => Promise<ForeseenIds>,
@@ -124,9 +124,9 @@ function createPreviewSink(
 ) {
   const chosen = {
     samples: new Map<Operation, Planned[]>(),
-    /** Records by the limit that they fall under. */
+    /** Number of records by the limit that counts them. */
     records: { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 },
-    /** Records that the service has accepted nothing of. */
+    /** Number of records of which the service has accepted nothing yet. */
     unaccepted: 0,
   };
   const listed = collectLists<Planned>(AT_ONCE, async (entries) => {
@@ -166,14 +166,14 @@ function createPreviewSink(
   return { sink, chosen };
 }
 
-/** A row that takes over an object creates none: it changes it, or only moves it to another key. */
+/** Returns the operation to show. A row that takes over an object updates or moves it, and creates none. */
 function shownAs(kind: BatchKind, operation: WriteEntry['operation']): Operation {
   if (kind === 'overwrite') return kind;
   if (operation !== 'create' || kind === 'create') return operation;
   return kind === 'update' ? kind : 'move';
 }
 
-/** The destination, which answers with nothing where it fails; `failed` gets the reason. */
+/** Wraps the destination so that failed reads return empty results. `failed`: called with the reason. */
 function withoutFailures(
   destination: PlanDeps['destination'],
   failed: (reason: string) => void,
@@ -197,7 +197,7 @@ function withoutFailures(
   };
 }
 
-/** Requests that write so many objects; with `auto` each holds twice as many as the one before it, as the service may take. */
+/** Number of requests for these writes. With `auto`, each request is assumed to hold twice as many as the last. */
 function countWrites(objects: number, { batchSize }: Stream): number {
   if (batchSize !== 'auto') return Math.ceil(objects / batchSize);
   let requests = 0;
@@ -210,8 +210,8 @@ function countWrites(objects: number, { batchSize }: Stream): number {
 }
 
 /**
- * Requests that the operations take when all of them must be sent: reads, unless the mapping owns the object; for retirements a
- * look at the reservations; and writes. What is held costs nothing. A batch looks for its creates in any case.
+ * Number of requests if all operations must be sent: reads (unless the mapping owns the object), reservation checks for
+ * deactivations, and writes. Held records need none. A batch always searches for existing objects of its creates.
  */
 function countRequests(
   stream: Stream,
@@ -232,7 +232,7 @@ function countRequests(
   return requests;
 }
 
-/** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */
+/** Seconds for the requests if the quota is fully used: a slot serves one request in 1 s plus the latency. */
 export function secondsAtQuota(requests: number, requestsPerSecond: number, latencyMs: number): number {
   return (requests * (1 + latencyMs / 1000)) / requestsPerSecond;
 }

@@ -1,14 +1,14 @@
-// Rows that share one external id, as the mirror has them when a stream is planned: none of them is sent. A batch looks once more
-// among the rows that it reads (`findSharedInBatch` of apply/prepare.ts), because rows may have changed since.
+// Finds rows that share one external id when a stream is planned. None of these rows is sent. A batch checks its own
+// rows again (`findSharedInBatch` of apply/prepare.ts), because rows may have changed since.
 import type { Mirror, SharedExternalId } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { readLinks } from '../../state/records/links.js';
 import type { Stream } from '../../streams/stream.js';
 
-/** Keys named of the rows that share an external id. */
+/** Maximum number of other keys that the message names. */
 const NAMED = 5;
 
-/** The external ids of several rows. A row that is linked to another object does not count: it does not use its template's. */
+/** Returns external ids that several rows have. Linked rows do not count: they do not use their template's id. */
 export async function readSharedIds(
   { mirror, state }: { mirror: Mirror; state: Pick<State, 'db'> },
   stream: Stream,
@@ -26,7 +26,7 @@ export async function readSharedIds(
   });
 }
 
-/** Why a row whose external id other rows have as well is not sent. */
+/** Returns why a row is not sent: other rows have its external id. */
 export function explainSharedId({ externalId, count, keys }: SharedExternalId, key: string): string {
   const others = keys.filter((other) => other !== key).slice(0, NAMED);
   const more = count - 1 - others.length;

@@ -1,5 +1,5 @@
-// Before a run's first write: does the service know every type and field that the configuration names? A wrong name
-// would be refused for every record; here it is refused once.
+// Checks before a run's first write that the service knows every configured type and field. Otherwise the service would
+// refuse every record because of one wrong name.
 import type { Destination } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import { SlotsyncError } from '../../errors/errors.js';
@@ -7,8 +7,8 @@ import { nearestName } from '../../text/nearest-name.js';
 import type { Stream } from '../../streams/stream.js';
 
 /**
- * Describes each type and field that the service does not know, with the nearest name it does. Two requests when all are
- * known.
+ * Describes each type and field that the service does not know, with the most similar known name. Sends two requests if
+ * all are known.
  */
 export async function findUnknownNames(
   destination: Destination,
@@ -25,7 +25,7 @@ export async function findUnknownNames(
   ];
 }
 
-/** The same of the fields by which reservations are compared. */
+/** Describes each unknown field among those by which reservations are compared. */
 export function findUnknownReservationFields(
   destination: Destination,
   fields: readonly string[],
@@ -37,10 +37,10 @@ export function findUnknownReservationFields(
 
 export type NameCheck = ReturnType<typeof createNameCheck>;
 
-/** For how long the service is not asked again which types and fields it knows. Milliseconds. */
+/** Milliseconds until a successful check is repeated. */
 const KNOWN_FOR = 60 * 60 * 1000;
 
-/** Remembers for which declarations the service was asked, for an hour. `now`: milliseconds of a clock that only runs on. */
+/** Remembers the declarations checked within the last hour. `now`: milliseconds of a monotonic clock. */
 export function createNameCheck(destination: Destination, now: () => number = () => performance.now()) {
   const known = new Map<bigint, number>();
   return {
@@ -80,7 +80,7 @@ async function findUnknown(
   });
 }
 
-/** Names, each with the declarations that use it. */
+/** Returns the names that streams use, each with the declarations that use it. */
 function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]) {
   const names = new Map<string, string[]>();
   for (const stream of streams)
