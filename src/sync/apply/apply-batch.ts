@@ -1,6 +1,6 @@
-// A batch becomes accepted objects: claim the records and objects, read the rows as they are now, map them, drop what the
-// service already holds, read what the mapping does not own whole or what is in doubt, write once, and settle every record
-// with its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
+// Applies a batch: claims its records and objects, reads and maps the current rows, drops objects that the service
+// already holds, reads objects that must be merged or checked, and writes the rest. Settles every record in one
+// transaction. An object counts as accepted only after the service has accepted it.
 import type { PutObject } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
@@ -37,20 +37,20 @@ import { prepareBatch } from './prepare.js';
 import type { Written } from './send-request.js';
 
 export interface ApplyDeps extends ClaimDeps {
-  /** The lines that batches share to fill their requests; unless given, each batch has its own. */
+  /** Lines that batches share to fill their requests. If undefined, the batch has its own. */
   requests?: RequestFiller;
-  /** Streams of runs of which too much was refused; unless given, each batch knows its own. */
+  /** Streams that runs have stopped because of refusals. If undefined, only this batch's refusals count. */
   refusals?: Refusals;
-  /** Findings of earlier attempts of the batch. */
+  /** Failures of earlier attempts of this batch. */
   earlier?: EarlierFailures;
 }
 
-/** A reading of the service decides for this time what is written; objects that are not sent by then are read again. */
+/** Milliseconds for which objects read from the service may be used for a write. Older ones are read again. */
 const READING_GOOD_FOR_MS = 10_000;
 
 /**
- * Applies one batch; its run may then be advanced. What of a frozen stream is not sent yet is held instead. Throws SlotsyncError when records remain without an outcome; those
- * that have one are settled all the same. Try again with the same batch.
+ * Applies one batch; the caller may then advance the run. Holds the remaining keys if the stream is frozen. Throws
+ * SlotsyncError if records remain without an outcome, after settling the others. The caller may retry the same batch.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
   const { state, log, meter = noMeter } = deps;
@@ -70,7 +70,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   requireLookups(stream);
   const claim = await claimBatch(deps, stream, batch);
   const outcomes = new Map<string, Outcome>();
-  /** Keys of records of which a write was sent and nothing final is known. */
+  /** Keys of records whose write was sent, but has no final answer. */
   const unanswered = new Set<string>();
   const note = (outcome: Outcome) => {
     outcomes.set(outcome.localKey, outcome);
@@ -93,7 +93,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     for (const { localKey } of changed) outcomes.delete(localKey);
     return undefined;
   });
-  // A renewal locks the same rows, in an order of its own.
+  // Stops first, because a renewal locks the same rows in another order, which could deadlock.
   await claim.stopRenewing();
   await claim.doubt([...unanswered]);
   const kept = [...outcomes.values()].flatMap((one) =>
@@ -108,7 +108,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
     checks: referrers?.checks,
     answered: answers.answered,
-    // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
+    // Releases claims of all keys, not only of open ones. A batch ended by another process may still hold claims.
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
@@ -116,7 +116,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   let isLeft = false;
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {
-    // Its claim is released, so that the gate takes the rest of it as well; another batch may have closed it.
+    // The claim is released, so the gate can take this batch's keys too. Another batch may have closed the gate.
     const held = await closeGate(state.db, stream.name, gate);
     if (held > 0) log.warn({ records: held, reason: gate.reason }, 'the rest of the stream is held');
     isLeft = !(await isToBeSent(state.db, batch.id, claim.right.token));
@@ -141,7 +141,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   });
 }
 
-/** The gate that a failure closes for the rest of the stream, or of the operation of the batch; undefined: none. */
+/** Returns the gate that a failure closes for the rest of the stream or operation, or undefined. */
 function gateOf(failure: unknown, { runId, operation }: Batch): ClosedGate | undefined {
   if (failure instanceof RefusedTooOften)
     return { operation: '*', reason: 'refused', runId, facts: { accepted: 0 } };
@@ -150,7 +150,7 @@ function gateOf(failure: unknown, { runId, operation }: Batch): ClosedGate | und
   return { operation: operation ?? '*', reason: 'forbidden', runId, facts };
 }
 
-/** Too much of the stream was refused in the run: no more of the batch is sent. */
+/** Thrown to stop sending the batch when the service refused too much of its stream in this run. */
 class RefusedTooOften extends SlotsyncError {
   constructor() {
     super('run_stopped', 'the service refused too much of its stream, so no more of the batch is sent');
@@ -158,8 +158,8 @@ class RefusedTooOften extends SlotsyncError {
 }
 
 /**
- * Notes the outcomes of the records of a claimed batch; what is noted stays noted when it throws. Adds to `unanswered` the keys
- * of those of which a write was sent.
+ * Notes the outcome of each record in a claimed batch. Outcomes noted before an error stay valid. Adds keys to
+ * `unanswered` when a write was sent.
  */
 async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
   const { destination, clock = () => performance.now(), requests = openLines(deps) } = deps;
@@ -167,18 +167,18 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: BatchAttempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
-  /** How often in a row a reading was too old before its writes had their slots. */
+  /** Number of successive readings that were too old when their writes got slots. */
   let late = 0;
-  /** Milliseconds that choosing what is written took then, which asks for bookings. */
+  /** Duration of the last choice of writes, in milliseconds. The choice may ask the service for reservations. */
   let choosing = 0;
-  // The service is asked for as many objects as are sent soon.
+  // Reads only as many objects as can be sent soon.
   while (rest.length > 0) {
     const asked = { writes: rest.slice(0, MOST_OBJECTS), seen };
     rest = rest.slice(MOST_OBJECTS);
     const { isRead, readable: writes, ...standing } = await readObjectsThere(deps, work, asked);
     const { unnamed } = standing;
     const readAt = clock();
-    // Good for longer each time: where slots are waited for even longer, everything is still sent.
+    // Doubles the validity after each late reading. Otherwise nothing would be sent while slots are scarce.
     const goodFor = Math.max(READING_GOOD_FOR_MS * 2 ** late, late > 0 ? 2 * choosing : 0);
     const goodUntil = isRead ? readAt + goodFor : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
@@ -191,7 +191,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     if (toWrite.length === 0) continue;
     const byExtId = new Map(toWrite.map((write) => [write.object.extId, write]));
     const written = await requests.put(stream, context, {
-      // An object without an external id is named by its number, and gets one.
+      // An object without an external id is addressed by its number, and gets the external id.
       objects: toWrite.map(({ object: whole, link, record, retires, kept, standing: before }): PutObject => {
         const patched = retires
           ? new Set(stream.retireFields.keys())
@@ -219,7 +219,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
         if (refusal) Object.assign(answers, { ...refusal, refused: answers.refused + 1 });
       },
     });
-    // An answer without numbers: an object that was read has the number under which it was.
+    // If the answer has no numbers, takes the number that the object had when it was read.
     for (const [extId, result] of written.results)
       if (result.accepted) result.id ??= standing.found.get(extId)?.id;
     await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
@@ -236,13 +236,13 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
   }
 }
 
-/** Field ids without those of kept fields. */
+/** Returns the owned fields except those that field rules keep. */
 function without(owned: ReadonlySet<string>, kept: Write['kept'] = []): ReadonlySet<string> {
   const stays = new Set(kept.map(({ field }) => field));
   return stays.size === 0 ? owned : new Set([...owned].filter((field) => !stays.has(field)));
 }
 
-/** Notes the outcomes of objects that were answered, and of those that the service fails on. */
+/** Notes the outcomes of objects with a result, and of objects on which the service fails. */
 function noteWritten(
   stream: Stream,
   toWrite: readonly Write[],
@@ -261,7 +261,7 @@ function noteWritten(
   }
 }
 
-/** Records that own no object any more by these outcomes, or one that is not their row's. */
+/** Returns records that, by these outcomes, no longer own the object of their row. */
 function listChanged({ name }: Stream, outcomes: ReadonlyMap<string, Outcome>): RecordKey[] {
   return [...outcomes.values()].flatMap((one) => {
     const isLost =

@@ -1,6 +1,6 @@
-// The right of a batch to write: the records of its keys and, where an external id does not follow from the key alone, the
-// objects. Whatever another batch has is left to it. A claim is renewed while its batch lives, and looked at once more with
-// the slot of a write in hand.
+// Claims a batch's records, and their objects where the external id does not follow from the key alone. Keys that
+// another batch has claimed are left out. The claim is renewed while the batch works, and checked again just before
+// each write.
 import { randomUUID } from 'node:crypto';
 import { SlotsyncError } from '../../errors/errors.js';
 import { repeat } from '../../process/lifecycle.js';
@@ -26,23 +26,23 @@ import type { Answers, Refusals } from '../limits/refusals.js';
 import type { NoteOutcome } from '../object/decide-outcome.js';
 
 export interface ClaimDeps extends SyncDeps {
-  /** Id of the process that has the claim, as in `processes`: so the claim of a process that has ended is recognized. */
+  /** Id of this process in `processes`. It lets other processes detect claims of a process that has ended. */
   processId?: string | undefined;
-  /** Milliseconds since any moment, never going back. */
+  /** Returns milliseconds of a monotonic clock. */
   clock?: () => number;
 }
 
 const SECOND = 1000;
 const UNIQUE_VIOLATION = '23505';
-/** A claim is valid for so much longer than a request may take. */
+/** Validity of a claim, in addition to the request timeout. */
 const BEYOND_REQUEST_MS = 30 * SECOND;
-/** A write is sent only while its claim is valid for so much longer than the request may take. */
+/** Minimum remaining validity of a claim after the request timeout. Otherwise the claim is renewed before a write. */
 const MARGIN_MS = 10 * SECOND;
 
-/** Whether a batch may be sent is asked again after this time. */
+/** Milliseconds after which a batch checks again whether it may be sent. */
 const SEEN_JUST_NOW_MS = 2 * SECOND;
 
-/** Claims what of a batch no other batch has, and renews the claim until it is stopped. */
+/** Claims the records of a batch that no other batch has, and renews the claim until `stopRenewing`. */
 export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch): Promise<BatchClaim> {
   const { mirror, destination, state, processId = 'unnamed', clock = () => performance.now() } = deps;
   const { id, runId, keys } = batch;
@@ -58,7 +58,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch):
   const wanted = { ...right, keys, runId, binding: destination.binding };
   const claimed = await claimRecords(state.db, { ...wanted, externalIds: idsOfKeys }).catch(
     (error: unknown) => {
-      // Another batch came to own one of these objects at the same moment: which record does is seen under the claim.
+      // Another batch just took one of these objects. The claim without external ids lets the owner be checked later.
       if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
       return claimRecords(state.db, wanted);
     },
@@ -86,22 +86,22 @@ interface ClaimParts {
   requestTimeoutMs: number;
   validMs: number;
   takenAt: number;
-  /** The external ids of the stream follow from its keys. */
+  /** True if the stream's external ids follow from its keys. */
   ownsIds: boolean;
   batchId: number;
   idsOfKeys: ReadonlyMap<string, string>;
   claimed: Awaited<ReturnType<typeof claimRecords>>;
-  /** Keys that were not claimed because an exception leaves them as they are. */
+  /** Keys not claimed, because an operator's exception protects the records. */
   excepted: readonly string[];
 }
 
 export class BatchClaim {
   readonly right: Claim;
   private readonly parts: ClaimParts;
-  /** The records that were claimed, and those of them whose object no other batch has. */
+  /** All claimed records. `writable` has only those whose objects no other batch has claimed. */
   private readonly claimed: ReadonlyMap<string, ClaimedRecord>;
   private readonly writable: Map<string, ClaimedRecord>;
-  /** Keys whose objects do not follow from them. */
+  /** Keys whose external ids come from links instead of the keys. */
   private readonly linked: Set<string>;
   private readonly objects = new Set<string>();
   private readonly closing = new AbortController();
@@ -120,7 +120,7 @@ export class BatchClaim {
     this.linked = new Set(linked.map(({ localKey }) => localKey));
   }
 
-  /** Claims the objects of the records, and begins to renew. */
+  /** Claims the objects of the records, and starts the renewals. */
   async begin(): Promise<void> {
     const { validMs } = this.parts;
     await this.claimIds(new Map([...this.claimed].map(([key, record]) => [key, this.idsToClaim(record)])));
@@ -132,17 +132,17 @@ export class BatchClaim {
     });
   }
 
-  /** The records that may be written, by key. */
+  /** Records that this batch may write, by key. */
   get records(): ReadonlyMap<string, ClaimedRecord> {
     return this.writable;
   }
 
-  /** The keys of the batch that exceptions leave as they are. */
+  /** Keys of the batch that exceptions protect from writes. */
   get excepted(): readonly string[] {
     return this.parts.excepted;
   }
 
-  /** Claims the objects that rows give, by key; see `claimIds`. */
+  /** Claims the objects of these rows' external ids. Returns the keys with a new claim; see `claimIds`. */
   claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
     for (const [key, { link }] of rowIds) if (link) this.linked.add(key);
     return this.claimIds(
@@ -155,12 +155,12 @@ export class BatchClaim {
     );
   }
 
-  /** Whether an object may be written under this claim. */
+  /** Returns true if this claim permits a write of the record's object. */
   covers(record: ClaimedRecord, { extId, link }: Identified): boolean {
     return (!link || this.linked.has(record.localKey)) && this.idsToClaim(record, extId).length === 0;
   }
 
-  /** Reads these records again, after objects have changed hands. One that was lost meanwhile is left to a later attempt. */
+  /** Reads records again after their objects changed owner. A record lost meanwhile is left to a later attempt. */
   async refresh(keys: readonly string[]): Promise<void> {
     const mine = keys.filter((key) => this.writable.has(key));
     const current = asWished(await readClaimed(this.parts.db, this.right, mine));
@@ -171,25 +171,25 @@ export class BatchClaim {
     }
   }
 
-  /** The record owns this object from here on, of which nothing was known. */
+  /** Notes that the record now owns this object, of which no acceptance is known. */
   noteOwned(key: string, externalId: string): void {
     const record = this.writable.get(key);
     if (record) this.writable.set(key, { ...record, externalId });
   }
 
-  /** Leaves a record to a later attempt. */
+  /** Removes a record from this attempt. A later attempt writes it. */
   leave(key: string): void {
     this.writable.delete(key);
   }
 
   /**
-   * To be called with the slot of a write in hand: however long the quota was waited for, the claim outlives the request.
-   * Throws `claim_lost` when another batch has taken something over, `run_stopped` when its run stands still or its stream is frozen.
+   * Checks the claim when a write has its slot, and renews it if it could expire during the request. Throws
+   * `claim_lost` if another batch has taken records over, `run_stopped` if the run or the stream may not send.
    */
   async confirm(): Promise<void> {
     const { db, clock, requestTimeoutMs, takenAt, batchId } = this.parts;
     if (this.until - clock() < requestTimeoutMs + MARGIN_MS && !(await this.renew())) throw claimLost();
-    // Whether it may be sent was seen when the batch was taken; the slot may come later, and the rest of it.
+    // The batch was checked when it was taken. Later requests, or a late slot, need another check.
     const isSeenJustNow = this.confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
     if (!isSeenJustNow && !(await isToBeSent(db, batchId, this.right.token)))
       throw new SlotsyncError(
@@ -198,27 +198,27 @@ export class BatchClaim {
       );
   }
 
-  /** Notes that a write of these keys was sent whose answer is not known. */
+  /** Notes that a write of these keys was sent without a known answer. */
   doubt(keys: readonly string[]): Promise<void> {
     return doubtRecords(this.parts.db, this.right, keys);
   }
 
   /**
-   * Resolves when no renewal is under way any more. A claim that is not released is taken over when it has expired, and its
-   * records are in doubt then.
+   * Stops renewals, and waits for the one in progress. An unreleased claim expires, and the next batch that claims its
+   * records puts them in doubt.
    */
   async stopRenewing(): Promise<void> {
     this.closing.abort();
     await this.renewals?.ended;
   }
 
-  /** Statements that release the claims on objects, and those on the records of these keys. */
+  /** Returns statements that release the claims on all objects, and on the records of these keys. */
   releasing(open: readonly string[]) {
     const claimed = open.filter((key) => this.claimed.has(key));
     return [...releasingClaim(this.right, claimed), ...releasingObjects(this.right.token, [...this.objects])];
   }
 
-  /** Renewals come one at a time: two that lock the same rows, each in its own order, may wait for each other. */
+  /** Runs one renewal at a time. Two that lock the same rows in different orders could deadlock. */
   private renew(): Promise<boolean> {
     return (this.renewing ??= this.renewNow().finally(() => (this.renewing = undefined)));
   }
@@ -233,7 +233,7 @@ export class BatchClaim {
     return isOurs;
   }
 
-  /** The external ids of a record that its claim does not cover. `rowId`: its row's. */
+  /** Returns external ids of a record that the claim does not cover yet. `rowId`: external id of its row. */
   private idsToClaim({ localKey, externalId }: ClaimedRecord, rowId?: string): string[] {
     const { ownsIds, idsOfKeys } = this.parts;
     const ownIds = ownsIds && !this.linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
@@ -244,8 +244,8 @@ export class BatchClaim {
   }
 
   /**
-   * Claims the objects of the records, and leaves those records out of whose objects another batch has one. Returns the
-   * keys for which an object was claimed just now.
+   * Claims the objects of the records. Records with an object that another batch has become unwritable. Returns the
+   * keys with newly claimed objects.
    */
   private async claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
     const { db } = this.parts;
@@ -267,7 +267,7 @@ export class BatchClaim {
   }
 }
 
-/** A repair reads the object, whatever was accepted last. */
+/** Marks records of a repair as in doubt, so that their objects are read whatever was accepted last. */
 const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, ClaimedRecord> =>
   new Map(
     [...records].map(([key, record]) => [
@@ -276,10 +276,10 @@ const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, Clai
     ]),
   );
 
-/** It is sent although the service holds it as it is. */
+/** True if the record is sent even though its object is unchanged. */
 export const isWanted = ({ resend }: Pick<ClaimedRecord, 'resend'>): boolean => resend === 'forced';
 
-/** Before anything of it was sent. */
+/** Makes the error for a claim that was lost before the batch sent anything under it. */
 export function claimLost(): SlotsyncError {
   return new SlotsyncError('claim_lost', 'another batch took these records over');
 }
@@ -288,10 +288,9 @@ export interface BatchWork {
   batch: Batch;
   stream: Stream;
   claim: BatchClaim;
-  /** Lane and signal of its requests. */
   context: Context;
   note: NoteOutcome;
   refusals: Refusals;
-  /** Answers about its objects that were not counted yet. */
+  /** Answers about the batch's objects that the state has not counted yet. */
   answers: Answers;
 }

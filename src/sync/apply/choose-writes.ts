@@ -1,5 +1,5 @@
-// A batch writes by what the service has: objects are read before they are merged, objects in doubt are read again, and an
-// object that is there already is not written.
+// Chooses a batch's writes by comparing with the service: reads objects to merge or to check, and drops those that are
+// already equal.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
@@ -32,19 +32,19 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
 
-/** Objects as they stand at the service, by the external id that their writes give them. */
+/** Objects at the service, by the external id that their write will use. */
 export interface ObjectsThere {
   found: ReadonlyMap<string, ServiceObject>;
-  /** External ids of objects that have none at the service yet. */
+  /** External ids to be assigned to objects that have none at the service yet. */
   unnamed: ReadonlySet<string>;
-  /** Objects that were accepted, and have another external id at the service now, or none. */
+  /** Accepted objects whose external id was changed or removed at the service. */
   renamed: ReadonlyMap<string, FoundObject>;
 }
 
 /**
- * Reads the objects that must be looked at before they are written: those that keep fields, unless the service keeps what is not
- * sent, or a type of their own; those in doubt or retired; those of which no row of their record was accepted, which may be another
- * type's; and those that records are linked to, which nothing is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
+ * Reads objects before they are written, if the write depends on them. Read are objects with fields to keep or several
+ * possible types, objects in doubt or deactivated, objects never accepted, and linked objects. Returns the possible
+ * writes. Fails records whose object is too large to read.
  */
 export async function readObjectsThere(
   deps: SyncDeps,
@@ -59,7 +59,7 @@ export async function readObjectsThere(
   const unreadableNumbers: Unreadable = new Map();
   const readsAll =
     readsFirst(stream, destination) || stream.objectTypes.size > 1 || stream.operations !== undefined;
-  /** An object that is not in sync may have fields that its retirement has set. */
+  /** An object not in sync may still have the field values that its deactivation set. */
   const reads = ({ status }: Write['record']) =>
     readsAll || (stream.retireFields.size > 0 && status !== 'synced');
   const toRead = writes.filter(
@@ -74,9 +74,9 @@ export async function readObjectsThere(
     for (const [extId, object] of objects) found.set(extId, object);
   };
   await find(extIds);
-  // No record is forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
+  // A find may lag behind a recent acceptance. It is repeated later, before the record is deleted as absent.
   const isAbsent = (extId: string) => !found.has(extId) && !unreadable.has(extId);
-  // Nor is a value taken for a person's that such a find shows from before.
+  // A lagging find may also return old values, which a field rule would keep as a person's.
   const young = toRead.filter((write) => {
     const { retires, hasNumberOfRow, record, object } = write;
     if (!isJustAccepted(deps, record)) return false;
@@ -91,7 +91,7 @@ export async function readObjectsThere(
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
   const renamed = await findRenamedThere(deps, work, absent, unreadableNumbers);
-  // An object that has lost its external id gets it back, where the service takes that. Another one may have its number since.
+  // Restores an object's lost external id, if possible. Checks first that its number is not another object's.
   const absentBy = new Map(absent.map((write) => [write.object.extId, write]));
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
@@ -105,7 +105,7 @@ export async function readObjectsThere(
   const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, unreadableNumbers);
   for (const { externalId, destinationId } of links) {
     const object = byNumber.get(destinationId ?? '');
-    // An object with another external id is not the one that was linked any more.
+    // An object with another external id is no longer the object that was linked.
     if (!object || (object.extId !== undefined && object.extId !== externalId)) continue;
     found.set(externalId, { ...object, extId: externalId });
     if (object.extId === undefined) unnamed.add(externalId);
@@ -116,7 +116,7 @@ export async function readObjectsThere(
       unreadable.get(object.extId),
       ...[record.destinationId, link?.destinationId].map((id) => unreadableNumbers.get(id ?? '')),
     ];
-    // An object with the number of a row's object is not this record's, whatever the service answers to its external id.
+    // An object whose number belongs to another row is not this record's, so its read error does not matter.
     const error = write.hasNumberOfRow ? undefined : reason.find((one) => one);
     if (error) note(objectUnreadable(write, error));
     return !error;
@@ -125,8 +125,8 @@ export async function readObjectsThere(
 }
 
 /**
- * Whether an object has the hash that was accepted last: of what the mapping owns, or of a retired object as a whole. Fields whose
- * rules may keep another value count as the row says.
+ * True if an object has the hash accepted last: of the mapped fields, or of a deactivated object as a whole. Fields
+ * that rules may keep count with the row's value.
  */
 function isAccepted({ owned, rules }: Stream, object: ServiceObject, write: Write | undefined): boolean {
   const fields = object.fields.filter(({ fieldId }) => owned.has(fieldId));
@@ -144,7 +144,7 @@ function isAccepted({ owned, rules }: Stream, object: ServiceObject, write: Writ
   );
 }
 
-/** Whether the rules of fields keep something of the service in an object. */
+/** True if field rules keep values of the service in the object. */
 const keepsOfService = (
   { rules }: Stream,
   { object, record }: Write,
@@ -153,9 +153,8 @@ const keepsOfService = (
   rules.size > 0 && !isSameObject(applyRules(rules, object, there, record.acceptedFields).object, object);
 
 /**
- * Returns, by the external id they had, accepted objects that are not found by it and that the service has under another
- * one or under none. An object that anybody else has is not the one that was accepted: the service
- * has given the number anew.
+ * Returns accepted objects that now have another external id or none at the service, by former external id. If anybody
+ * else owns the object, the service has reused the number, so the object is left out.
  */
 async function findRenamedThere(
   deps: SyncDeps,
@@ -183,7 +182,7 @@ async function findRenamedThere(
   );
 }
 
-/** So lately that a find may still answer what was before. */
+/** True if the object was accepted so recently that a find may still return its former state. */
 function isJustAccepted(deps: Pick<SyncDeps, 'destination'>, record: Write['record']): boolean {
   return lagLeft(deps, record) > 0;
 }
@@ -193,14 +192,14 @@ const lagLeft = (
   { objectHash, acceptedSecondsAgo }: Write['record'],
 ): number => destination.findLagSeconds - ((objectHash === null ? null : acceptedSecondsAgo) ?? Infinity);
 
-/** In doubt, and no write is under way any more that could change the object after it was looked at. */
+/** True if the record is in doubt, and no late write can change the object after it is read. */
 function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
   return inDoubt && !isCheckPending;
 }
 
 /**
- * The standing object with the references that the create of the object has left out: all that the second write of a circle adds
- * in a stream without updates. Undefined: the write is no such one.
+ * Returns the object completed with references that its create left out, for a stream without updates. Returns
+ * undefined unless this is the second write of a reference circle.
  */
 function completeCreate(
   stream: Stream,
@@ -216,7 +215,7 @@ function completeCreate(
   return { ...mergeObject({ ...object, typeId, active, fields }, standing, owned), spelling };
 }
 
-/** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
+/** Merges the rows' writes with the objects at the service. Settles writes that would change nothing. */
 export function chooseWrites(
   deps: SyncDeps,
   { stream, note }: BatchWork,
@@ -230,7 +229,7 @@ export function chooseWrites(
     const standing = found.get(write.object.extId);
     const elsewhere = renamed.get(write.object.extId);
     if (elsewhere) return note(externalIdChangedThere(write, elsewhere));
-    // A reading that contradicts an acceptance of a moment ago may be older than it: the object is written again.
+    // A find may be older than a recent acceptance. If they differ, the object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return note(linkBroken(write, link));
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
@@ -241,7 +240,7 @@ export function chooseWrites(
     const keepers =
       formerType === undefined ? [] : streams.filter(({ objectTypes }) => objectTypes.has(formerType));
     const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
-    // Fields of the former mapping may not belong to the new type.
+    // The new type may not have the fields of the former mapping, so those are owned and removed.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
     const completed = completeCreate(stream, write, standing);
     const { object: merged, kept } = completed

@@ -1,7 +1,7 @@
-// Fills requests. Batches that are written at the same time put their objects into one line for each type and lane. A request takes
-// its slot of the quota, and then from the head of the line what fits: until then the line grows, and what the last answers have
-// taught counts. Where the size is fixed, each batch has its own line; so has one of which a request failed, which is narrowed down to
-// the objects that the service fails on.
+// Fills requests with objects of several batches. Batches of one type and lane share a line of objects. A request waits
+// for its quota slot before it takes objects from the line, so the line can grow meanwhile. Batches with a fixed
+// request size, or with an earlier failure, have lines of their own. After a failure, smaller requests find the objects
+// on which the service fails.
 import type { Context } from '../../destination/client.js';
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
 import { isSpoiled } from '../../destination/http-errors.js';
@@ -21,18 +21,18 @@ import { sendRequest, type Part, type Written } from './send-request.js';
 interface RequestDeps {
   destination: Puts & Pick<Destination, 'requestTimeoutMs'>;
   log: Logger;
-  /** Milliseconds since any moment, never going back. */
+  /** Returns milliseconds of a monotonic clock. */
   clock?: (() => number) | undefined;
 }
 
-/** The mean time between two slots of a batch while three batches take turns at a quota of 20 a second. */
+/** Mean time between a batch's slots when three batches share a quota of 20 requests per second. */
 const TURN_MS = 150;
-/** The weight of the latest batch in what is known of their waiting. */
+/** Weight of the latest batch in the moving average of waiting times. */
 const OF_THE_LATEST = 0.2;
 
 export type RequestFiller = ReturnType<typeof createRequestFiller>;
 
-/** The lines of one process. */
+/** Opens the lines that all batches of this process share. */
 export function openLines({ destination, log, clock = () => performance.now() }: RequestDeps): RequestFiller {
   const sizes = createRequestSizes(log, destination.requestTimeoutMs, clock);
   return createRequestFiller({ destination, sizes, clock });
@@ -48,7 +48,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
     return new Line(destination, { type, lane, sizes, clock, fixed, narrowing });
   }
 
-  /** A batch that failed has a line of its own: no other batch fails with it a second time. */
+  /** A batch that failed before gets a line of its own. Otherwise other batches would fail with it. */
   function lineOf(stream: Stream, lane: Lane, { attempt }: Order) {
     const { type, batchSize } = stream;
     if (attempt.earlier.count > 0) return ownLine(stream, lane, createNarrowing(attempt));
@@ -60,10 +60,10 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
   }
 
   return {
-    /** How long batches have waited lately for their slots, in milliseconds, beyond the turns that each request takes. */
+    /** Moving average of the milliseconds that batches wait for slots, beyond their normal turns. */
     waitMs: () => waitMs,
 
-    /** Writes the objects of one batch. Ends when none of its requests is under way any more; a failure is in what it returns. */
+    /** Writes one batch's objects. Resolves when none of its requests is in flight. Returns errors in the result. */
     async put(
       stream: Stream,
       { lane, signal }: Context,
@@ -74,7 +74,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
       const objects = order.objects.filter(({ extId }) => !suspected.has(extId));
       const askedAt = clock();
       if (objects.length > 0) await lineOf(stream, lane, order).put({ ...order, objects }, written, signal);
-      // Objects whose reading has grown old have waited until now, and for nothing.
+      // Objects not sent in time count with their whole waiting time.
       const { slots, lastSlotAt, unsent } = written;
       const waited = unsent.size > 0 ? clock() - askedAt : lastSlotAt - askedAt - (slots - 1) * TURN_MS;
       if (slots + unsent.size > 0) waitMs += (waited - waitMs) * OF_THE_LATEST;
@@ -86,13 +86,13 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
   };
 }
 
-/** The objects that one batch has to write. */
+/** Objects that one batch has to write, with their deadline and claim. */
 export interface Order extends Pick<Part, 'goodUntil' | 'claim'> {
   objects: readonly PutObject[];
   attempt: BatchAttempt;
-  /** Its objects were not sent in time, and were read again: it goes first. */
+  /** True if the objects were too late before and were read again. They go to the head of the line. */
   isAgain: boolean;
-  /** Hears of each result as soon as it is known. */
+  /** Called with each result as soon as it arrives. */
   answered?: ((extId: string, result: PutResult) => void) | undefined;
 }
 
@@ -110,7 +110,7 @@ export const nothingWritten = (): Written => ({
 interface Waiting extends Order, Pick<Part, 'place' | 'written'> {
   signal: AbortSignal | undefined;
   rest: PutObject[];
-  /** Requests under way with objects of this order. */
+  /** Number of requests in flight with objects of this order. */
   underWay: number;
   end(): void;
 }
@@ -124,23 +124,23 @@ interface LineOptions {
   lane: Lane;
   sizes: RequestSizes;
   clock: () => number;
-  /** Objects in one request; undefined: what was learned. */
+  /** Number of objects in one request. If undefined, the learned size is used. */
   fixed: number | undefined;
-  /** For the line of a single batch. */
+  /** Only set for a line of one batch, after a failure. */
   narrowing: Narrowing | undefined;
 }
 
-/** Objects in a request of the lane of changes, at most: it is answered soon. */
+/** Maximum number of objects in a request of the incremental lane, so that its answer comes soon. */
 const MOST_OF_A_CHANGE = 100;
-/** The bodies that servers take by default: nginx refuses more than 1 MB. One object alone may be larger. */
+/** Maximum body size in bytes, because nginx rejects more than 1 MB by default. A single object may be larger. */
 const MOST_BYTES = 1_000_000;
 
-/** A line of objects before the quota. */
+/** A line of objects of one type and lane that wait for quota slots. */
 class Line {
   private readonly destination: Puts;
   private readonly options: LineOptions;
   private readonly waiting: Waiting[] = [];
-  /** A request waits for its slot: what comes meanwhile may go with it. */
+  /** True while a request waits for its slot. Objects added meanwhile can still join it. */
   private isAsking = false;
 
   constructor(destination: Puts, options: LineOptions) {
@@ -148,7 +148,7 @@ class Line {
     this.options = options;
   }
 
-  /** Writes the objects of an order, and notes in `written` what becomes of them. */
+  /** Adds an order to the line. Resolves when `written` has the results of its objects. */
   put(order: Order, written: Written, signal: AbortSignal | undefined): Promise<void> {
     const rest = this.options.narrowing?.inOrder(order.objects) ?? [...order.objects];
     return new Promise((end) => {
@@ -167,7 +167,7 @@ class Line {
     void at(first.place, () => this.sendNext(first.signal));
   }
 
-  /** Sends one request: its slot, what fits into it by then, its answer, and what the answer says of each object. */
+  /** Sends one request: waits for its slot, takes objects from the line, and notes the results. */
   private async sendNext(signal: AbortSignal | undefined): Promise<void> {
     const { type, lane, clock, sizes, fixed, narrowing } = this.options;
     const open = () => this.destination.openPut({ lane, signal });
@@ -191,7 +191,7 @@ class Line {
     this.ask();
   }
 
-  /** Takes from the head of the line as many objects as fit into a request. */
+  /** Takes objects from the head of the line until the request is full. */
   private takeParts(): PartOf[] {
     const { type, lane, sizes, clock, fixed, narrowing } = this.options;
     const learned = sizes.of(type).objects;
@@ -229,7 +229,7 @@ class Line {
     return parts;
   }
 
-  /** Notes for each batch the results of its objects, and ends those of which nothing more is sent. */
+  /** Notes the results for each batch. Ends orders that have nothing left to send. */
   private noteResults(
     parts: readonly PartOf[],
     { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: { error: unknown } },
@@ -254,7 +254,7 @@ class Line {
     }
   }
 
-  /** Puts what of a failed request has no answer back into the line, in smaller parts. False: nothing more is sent. */
+  /** Puts unanswered objects of a failed request back into the line, in smaller parts. False if the order must end. */
   private sendAgain(order: Waiting, objects: readonly PutObject[], { error }: { error: unknown }): boolean {
     const { narrowing } = this.options;
     if (!narrowing || !isSpoiled(error)) return false;
@@ -267,7 +267,7 @@ class Line {
     return true;
   }
 
-  /** Nothing more of it is sent. */
+  /** Ends an order: removes its unsent objects, and resolves when no request is in flight. */
   private withdraw(order: Waiting, failure?: { error: unknown }): void {
     const { narrowing } = this.options;
     order.written.failure ??= narrowing ? narrowing.failure(failure) : failure;
@@ -282,7 +282,7 @@ class Line {
   }
 }
 
-/** A request failed for one object alone, when all others of its batch were answered. */
+/** True if a request with one object failed, and all other objects of its batch were answered. */
 function isOneLeft({ objects, written: { results, unsent, failure } }: Waiting): boolean {
   return isSpoiled(failure?.error) && results.size > 0 && objects.length - results.size - unsent.size === 1;
 }

@@ -1,5 +1,5 @@
-// An object has a number that no other record has. Otherwise the service has one object for the external ids of both records,
-// and the write has changed it for the other record as well.
+// Detects that the service answers with a number that another record already has. Then both external ids mean one
+// object, and the write has changed the other record's object too.
 import type { PutResult, ServiceObject } from '../../destination/destination.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { doubtNumber, doubtObjects } from '../../state/records/record-state.js';
@@ -10,9 +10,9 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 
 /**
- * Replaces acceptances with the number of an object that was found by another external id, or of a record whose row has the
- * object still: the object of that record is not certain either. A record whose row is gone, or has another external id, had
- * the same object under a former name.
+ * Replaces an accepted result by a refusal if its number belongs to an object with another external id, or to a record
+ * whose row still has the object. Puts that record in doubt. A record whose row was deleted, or has another external
+ * id, only had the object before.
  */
 export async function refuseForeignNumbers(
   deps: SyncDeps,
@@ -60,8 +60,8 @@ export async function refuseForeignNumbers(
 }
 
 /**
- * Puts objects in doubt whose numbers another batch of this process got meanwhile: neither of the two was settled when the other
- * looked. Call it when the batch is settled. Two processes at the same moment are not seen here; `verify` finds the objects.
+ * Puts records in doubt if another batch of this process got their number meanwhile. Call it after settling the batch:
+ * the batches could not see each other before. Two processes are not detected here; `verify` finds such objects.
  */
 export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise<void> {
   const { holdersOf, answeredTo } = answersOf(deps.state);
@@ -77,20 +77,20 @@ export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise
   answeredTo.delete(token);
 }
 
-/** A record for which the service answered a number, and others for which it answered the same. */
+/** A record for which the service answered a number. `next`: an earlier record with the same number. */
 interface Holder extends RecordKey {
   extId: string;
   destinationId: string;
-  /** The token of its batch. */
+  /** Token of the claim under which the record was written. */
   token: string;
   next: Holder | undefined;
 }
 
-/** Answers of the service to the batches of this process that are not settled yet. */
+/** Numbers that the service answered to batches of this process that are not settled yet. */
 interface Answers {
-  /** By number, the last record for which it was answered. */
+  /** Latest record for which a number was answered, by number. */
   holdersOf: Map<string, Holder>;
-  /** By the token of a batch. */
+  /** Records with answered numbers, by claim token of their batch. */
   answeredTo: Map<string, Holder[]>;
 }
 

@@ -1,6 +1,6 @@
-// Before a record is created, the object is looked for that its row means, where one is at the service already. It is
-// linked under a claim on the object, so that of two batches one links it; the record goes on as an update of that object.
-// Where it is not certain which object it is, nothing is created.
+// Looks for an existing object before a record is created, and links the record to it. The link is made under a claim
+// on the object, so two batches cannot link it both. The record then continues as an update. If the match is ambiguous,
+// nothing is created.
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { listFormerObjects } from '../../state/records/read/former-objects.js';
 import { linkRecords, type NewLink } from '../../state/records/link-records.js';
@@ -15,15 +15,15 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 import { suspectsOf } from './narrow-failures.js';
 
-/** Writes, and what was seen at the service of those that were looked for and not linked, by external id. */
+/** Writes after matching. `seen`: objects already read at the service, by external id; undefined if absent. */
 export interface Matched {
   writes: Write[];
   seen: ReadonlyMap<string, ServiceObject | undefined>;
 }
 
 /**
- * Links the writes that would create an object where another one is meant; the others remain as they are, are settled, or
- * left to a later attempt. Sends at most two requests, or reads the type.
+ * Links creates to the existing objects that match. Other writes are returned unchanged, settled, or left to a later
+ * attempt. Sends at most two requests, or reads the whole type.
  */
 export async function matchObjects(
   deps: SyncDeps,
@@ -37,7 +37,7 @@ export async function matchObjects(
     stream.name,
     possible.map(({ record }) => record.localKey),
   );
-  // A record that had another object gets a new one at an operator's command.
+  // A record that had another object before gets a new one, because an operator ordered that.
   const hadObject = new Set(former.map(({ formerKey }) => formerKey));
   const sought = possible.filter(({ record }) => !hadObject.has(record.localKey));
   if (sought.length === 0) return { writes: [...writes], seen: new Map() };
@@ -58,7 +58,7 @@ export async function matchObjects(
   for (const write of absent) {
     const found = meant.get(write.record.localKey);
     if (!found) continue;
-    // The write that was sent may still be carried out, and would be a second object.
+    // The earlier write may still be carried out, and would create a second object beside the match.
     if (write.record.isCheckPending) claim.leave(write.record.localKey);
     else if ('error' in found) note(outcome.objectUnreadable(write, found.error));
     else if ('ambiguity' in found) note(outcome.matchAmbiguous(write, found.ambiguity));
@@ -75,12 +75,12 @@ export async function matchObjects(
   return { writes: [...writes.filter(isCreated), ...linked], seen: new Map(seen) };
 }
 
-/** The service never had an object of the record, as far as is known. */
+/** True if the service never accepted an object of the record. */
 function isFirst({ record, retires, link }: Write): boolean {
   return !retires && !link && record.objectHash === null;
 }
 
-/** The link of a write to the object it means, or why there can be none. */
+/** Returns the link between a record and its matching object, or the outcome if no link is possible. */
 function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId, id }: FoundObject) {
   const { localKey } = write.record;
   if (extId === undefined && !(destination.assignsExternalIds && sends(stream, 'update')))
@@ -101,7 +101,7 @@ function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId
   };
 }
 
-/** Links writes whose objects no other batch has, and returns what is to be written of them. */
+/** Links the writes whose objects no other batch has claimed. Returns them as writes of the linked objects. */
 async function linkClaimed(
   { state }: SyncDeps,
   { claim, note }: BatchWork,

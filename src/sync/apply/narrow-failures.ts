@@ -1,52 +1,52 @@
-// An object at which the service fails (5xx, no answer, the page of a gateway) spoils every request that it is in, and no
-// answer names it. So the attempts after a failed one send the batch in parts, and a part that fails is divided again, until
-// the object stands alone. A service that is down fails at every part: as long as it answers nothing, an attempt ends
-// after two requests. State of one batch in one attempt; it sends nothing.
+// Finds the object on which the service fails (5xx, no answer, a gateway's error page). Such an object fails every
+// request that contains it, and no answer names it. So attempts after a failure send smaller and smaller parts. A
+// service that is down fails on every part: without any answer, an attempt ends after two requests. This module keeps
+// the state of one attempt, and sends nothing.
 import type { PutObject } from '../../destination/destination.js';
 import { isSpoiled } from '../../destination/http-errors.js';
 import { codeOf, SlotsyncError } from '../../errors/errors.js';
 import type { Write } from '../object/decide-outcome.js';
 
-/** Findings of the earlier attempts of a batch. */
+/** Failures of the earlier attempts of a batch. */
 export interface EarlierFailures {
-  /** Attempts that failed at a request that was sent. */
+  /** Number of attempts that failed on a request that was sent. */
   count: number;
-  /** In one of them the service failed at some objects and answered others. */
+  /** True if, within one attempt, the service failed on some objects and answered for others. */
   isBeside: boolean;
-  /** So it did, and each of those it failed at was sent alone. */
+  /** True if `isBeside`, and each object on which the service failed was sent alone. */
   areAlone: boolean;
 }
 
-/** An attempt of a batch: the failures of earlier attempts, and whether its own requests were answered. */
+/** An attempt of a batch: failures of earlier attempts, and whether this attempt got answers. */
 export interface BatchAttempt {
   readonly earlier: EarlierFailures;
-  /** Others were answered in it, also before some objects were read again. Set here. */
+  /** Set to true when a request of this attempt is answered. It stays true when objects are read again. */
   isAnswered: boolean;
 }
 
 export const NO_FAILURES: EarlierFailures = { count: 0, isBeside: false, areAlone: false };
 
-/** Code of a record at which the service fails, and of an attempt in which it failed at some objects and accepted others. */
+/** Error code of a record on which the service fails, and of an attempt in which other objects were answered. */
 export const FAILS_ON_OBJECT = 'service_fails_on_object';
 
-/** External ids of the objects at which the service failed before. */
+/** Returns external ids of objects on which the service failed in an earlier run. */
 export const suspectsOf = (writes: readonly Write[]): ReadonlySet<string> =>
   new Set(writes.flatMap(({ object, record }) => (record.errorCode === FAILS_ON_OBJECT ? object.extId : [])));
 
-/** Quarters cost as many requests as halves, and half of the timeouts. */
+/** Number of parts. Four need as many requests as halving, but only half the timeouts. */
 const PARTS = 4;
-/** Failures in a row that end an attempt, before and after something was answered. */
+/** Successive failures that end an attempt, before and after the first answer. */
 const MOST_FAILURES = { before: 2, after: 20 };
-/** Requests of one batch under way: one that is never answered keeps its slot of the quota until the timeout. */
+/** Maximum number of requests of a batch in flight. Unanswered requests keep their slots until the timeout. */
 const AT_ONCE = 4;
-/** Failed attempts before the one in which an object that fails alone is taken for the cause: some seconds. */
+/** Failed attempts, some seconds apart, before an object that fails alone is blamed. */
 const ATTEMPTS_BEFORE = 3;
-/** The same where it was never sent alone while others were answered: half a minute. */
+/** Failed attempts, over half a minute, if no other object was answered in the same attempt. */
 const ATTEMPTS_WITHOUT_OTHERS = 5;
 
 export type Narrowing = ReturnType<typeof createNarrowing>;
 
-/** The findings after an attempt that ended with this error. */
+/** Adds an attempt's error to the findings of earlier attempts. */
 export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierFailures {
   const isBeside = codeOf(error) === FAILS_ON_OBJECT;
   if (!isBeside && !isSpoiled(error)) return earlier;
@@ -58,35 +58,35 @@ export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierF
   };
 }
 
-/** `areKnown`: the service failed at each of these objects before, so each is sent alone, and once. */
+/** Tracks a batch's parts in one attempt. `areKnown`: the service failed on each object before; each is sent alone. */
 export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
   const { count, isBeside, areAlone } = attempt.earlier;
-  /** Objects in one request, by an object that was in one that failed. */
+  /** Maximum request size for objects of a failed request, by object. */
   const limits = new Map<PutObject, number>();
-  /** Failed alone: they are not sent again in this attempt. */
+  /** Objects that failed alone, with their errors. They are not sent again in this attempt. */
   const alone = new Map<PutObject, unknown>();
   let isAnyAnswered = attempt.isAnswered || areAlone || (isBeside && count >= ATTEMPTS_WITHOUT_OTHERS);
   let failuresInRow = 0;
   let answers = 0;
-  /** Failure of the objects that have to wait for the next attempt. */
+  /** Error of the objects that must wait for the next attempt. */
   let left: { error: unknown } | undefined;
 
   return {
-    /** Requests that may be under way at once. */
+    /** Returns the maximum number of requests in flight. */
     atOnce: () => (areKnown ? 1 : isAnyAnswered ? AT_ONCE : MOST_FAILURES.before - failuresInRow),
 
-    /** Others go first in each attempt: those that went first may be the ones that fail. */
+    /** Rotates the objects in each attempt, because the first ones sent before may be the failing ones. */
     inOrder(objects: readonly PutObject[]): PutObject[] {
       const from = Math.floor((objects.length * count) / PARTS) % Math.max(1, objects.length);
       return [...objects.slice(from), ...objects.slice(0, from)];
     },
 
-    /** An object that fails alone now is the cause itself, and was not known for it before. */
+    /** True if an object that fails alone now must itself be the cause. */
     isNarrowed: () => isAnyAnswered && !areKnown,
 
     /**
-     * Objects in a request with this one, when `most` were sent at once otherwise. Where the service may have been down, more
-     * after each answer.
+     * Returns the maximum request size for this object. `most`: normal size. If the service may have been down, the
+     * size grows with each answer.
      */
     limitOf(object: PutObject, most: number): number {
       if (areKnown) return 1;
@@ -102,8 +102,8 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
     },
 
     /**
-     * A request failed, of which these objects have no answer. Returns those that are to be sent again; undefined: nothing
-     * more of the batch is sent in this attempt. `isStale`: they would have to be read again.
+     * Notes a failed request. Returns its objects that should be sent again, or undefined if the attempt must end.
+     * `isStale`: the objects would have to be read again.
      */
     failed(
       objects: readonly PutObject[],
@@ -122,11 +122,11 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
       return objects;
     },
 
-    /** The objects that the service fails on, with the failure of each: when every one that is left failed alone. */
+    /** Returns the failing objects with their errors. Empty unless every remaining object failed alone. */
     culprits: (): ReadonlyMap<PutObject, unknown> =>
       areKnown || (isAnyAnswered && !left && count >= ATTEMPTS_BEFORE) ? alone : new Map(),
 
-    /** The failure of the attempt; `failure`: what it was ended by. Undefined: nothing is left for another attempt. */
+    /** Returns the attempt's error, or undefined if no object is left. `failure`: error that ended the attempt. */
     failure(failure = left): { error: unknown } | undefined {
       const [first] = this.culprits().size > 0 ? [] : alone.values();
       const given = failure ?? (first === undefined ? undefined : { error: first });
@@ -136,7 +136,7 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
   };
 }
 
-/** The failure of a request beside others that were answered. `areAlone`: of one object, or of several, each in its own. */
+/** Makes the error for failures beside answered objects. `areAlone`: each failing object was sent alone. */
 export function serviceFailsOnObject(cause: unknown, areAlone: boolean): SlotsyncError {
   const message = 'the service failed at some objects, and answered others of the batch';
   return new SlotsyncError(FAILS_ON_OBJECT, message, { facts: { areAlone }, cause });

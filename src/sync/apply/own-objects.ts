@@ -1,6 +1,6 @@
-// Before anything is written, each record of a batch owns its row's object, or it is not written. Where another
-// record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
-// hands, with all that is known of it. Called under the claims on records and objects.
+// Makes each record of a batch the owner of its row's object before the write. If another record owns the object, the
+// mirror decides: the object changes owner if the other record's row no longer has its external id. Called under the
+// claims on records and objects.
 import type { Unreadable } from '../../destination/destination.js';
 import { findExceptions } from '../../state/exceptions.js';
 import { queryTogether } from '../../state/database.js';
@@ -18,20 +18,20 @@ import type { Identified, Rendered } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchClaim, BatchWork } from './batch-claim.js';
 
-/** The outcome of a record that may not own its row's object. */
+/** Makes the outcome of a record that must not own its row's object. */
 export type Obstacle = (write: Write) => Outcome;
 
 interface Wanting {
   record: ClaimedRecord;
   result: Identified;
-  /** Its row becomes an object now; otherwise it waits for a reference. */
+  /** True if the row can be written now. False if it waits for a reference. */
   isWritten: boolean;
 }
 
 /**
- * Lets the records of a batch own the objects that their rows give. A record that owns another one lets go of it only if
- * that is nobody's loss: another row has it, or its row's object is one of ours already; then the former one
- * has no row any more. What remains is for an operator to decide. Rows of the batch that share an external id own nothing. Returns, by key, why records do not own theirs; others that do not are left to a later attempt.
+ * Makes records the owners of their rows' objects. A record loses its former object only if another row has that
+ * object, or its row's new object already has a record. Otherwise an operator decides. Rows of the batch with a shared
+ * external id get no object. Returns the reasons of refused records, by key.
  */
 export async function ownObjects(
   deps: SyncDeps,
@@ -56,7 +56,7 @@ export async function ownObjects(
     owner !== undefined && exceptions.has(recordName(owner));
   const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
   const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf, isExcepted);
-  // An object that is of another type at the service stays with its record. The service is asked, since people may correct it.
+  // An object of another type stays with its record. The service is asked, because people may have changed the type.
   const foreign = wanting.flatMap(({ result: { extId }, isWritten }) => {
     const { record: owner } = holderOf(extId);
     if (!isWritten || !owner?.mayBeAtService) return [];
@@ -94,17 +94,17 @@ export async function ownObjects(
   return obstacles;
 }
 
-/** The service has accepted an object of it under another external id, or may have. */
+/** True if the service has accepted, or may have accepted, an object of the record under another external id. */
 export function ownsAnother(
   { externalId, objectHash, inDoubt }: ClaimedRecord,
   { extId, link }: Identified,
 ): boolean {
-  // A record is linked only while nothing may have been sent of it.
+  // A record can only be linked while nothing may have been sent for it.
   const isFirst = objectHash === null && (!inDoubt || link !== undefined);
   return !isFirst && externalId !== null && externalId !== extId;
 }
 
-/** The records that may let go of the objects they own. */
+/** Returns the records that may give up the objects they own now. */
 async function chooseGivenUp(
   deps: SyncDeps,
   stream: Stream,

@@ -1,5 +1,5 @@
-// Splits the records of a claimed batch into those to be written and those whose outcome is known before anything is sent. Rows are
-// read here, under the claim, so that the mirror decides and not what was known when the run was planned.
+// Splits a claimed batch's records into writes and records whose outcome is known without a request. Reads the rows
+// under the claim, so that current rows count and not those of the plan.
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
 import { hashObject } from '../../streams/destination-object.js';
@@ -14,7 +14,7 @@ import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
 
-/** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
+/** Returns the writes of a batch, including deactivations. Settles or leaves all other records. Sends nothing. */
 export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Write[]> {
   const { batch, stream, claim, note } = work;
   const { rows, rendered, unreadable, linksTo } = await readUnderClaim(deps, work);
@@ -31,7 +31,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
     if (sourceHash === undefined || !result) return [];
-    // A repair restores what was accepted. What has changed since is a sync's to send, within its own limits.
+    // A repair restores the accepted object. Newer changes are left to a sync, which has its own limits.
     if (batch.operation === 'repair' && sourceHash !== record.sourceHash)
       return note(outcome.skipped(record));
     if ('problem' in result) return note(outcome.mappingFailed(record, sourceHash, result));
@@ -67,11 +67,11 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
 }
 
 /**
- * Rows as the mirror has them after the right to write their objects was obtained. A record whose row has an object
- * that another batch has, or another one at every look, is left to a later attempt.
+ * Reads the rows after claiming their objects. Leaves a record to a later attempt if another batch has its row's
+ * object, or if the row's external id keeps changing.
  */
 async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
-  /** By external id, the links to objects that records own which were never accepted. */
+  /** Links by external id of objects that records own, but that were never accepted. */
   const linksTo = new Map<string, Link | undefined>();
   const read = async (keys: readonly string[]) => {
     const owned = keys.flatMap((key) => {
@@ -83,7 +83,7 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
       readLinksOfAndTo(deps.state.db, stream.name, keys, owned),
     ]);
     for (const externalId of owned) linksTo.set(externalId, links.to.get(externalId));
-    /** A record of a circle is sent before the records of its stream that it refers to, which wait for it. */
+    /** Returns null to omit a reference: records of a circle are sent before the records that wait for them. */
     const leaveOut = ({ stream: parent, localKey }: NeededReference, key: string) => {
       const isInCircle = localKey === key || claim.records.get(key)?.errorCode === REFERENCE_CIRCLE;
       return parent === stream.name && isInCircle ? null : undefined;
@@ -116,8 +116,8 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
 }
 
 /**
- * By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. The whole
- * stream was looked through when it was planned: plan/shared-ids.ts.
+ * Returns, by key, another row of the batch with the same external id. Neither is sent. A linked row shares its object
+ * with no row. The plan has checked the whole stream (plan/shared-ids.ts).
  */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
   if (stream.ownsIds) return new Map();
@@ -135,9 +135,9 @@ function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendere
 }
 
 /**
- * An object that a record is linked to is no other's, whatever the template of another row says: asked once more when the
- * record owns the object, since who makes a link looks for the owner after that. A record whose own link is not there any
- * more is left to a later attempt. `known`: links that were asked for when their records owned the objects already.
+ * Refuses writes of objects that another key is linked to. Checks links after the record owns its object, because a new
+ * link checks for the owner. Leaves a record whose own link was removed. `known`: links read while the records already
+ * owned the objects.
  */
 async function refuseLinkedIds(
   { state }: SyncDeps,
@@ -161,7 +161,7 @@ async function refuseLinkedIds(
   });
 }
 
-/** Whether the service accepted exactly this object already; then it is settled without a request. */
+/** Settles the write as unchanged if the service accepted exactly this object before. Returns true if so. */
 function isAccepted(write: Write, note: NoteOutcome): boolean {
   const { record, objectHash } = write;
   if (record.inDoubt || record.objectHash !== objectHash) return false;

@@ -1,46 +1,42 @@
-// Each answer teaches how much the service takes in one request. The quota counts requests, so a full request is
-// worth many thin ones; how full it may be is known of no service beforehand. Each process learns it for itself.
-// How many objects a request then takes, fill-requests.ts decides.
+// Learns from each answer how many objects of a type the service accepts in one request. The quota counts requests, so
+// full requests are faster. No service tells its limit, so each process learns it. fill-requests.ts uses the size.
 import type { Logger } from '../../process/logger.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 
-/** How much of a type goes into one request, and what is known of it. `Infinity`: nothing was too much. */
+/** Learned request size of an object type. */
 export interface RequestSize {
-  /** Objects in the next full request. */
+  /** Number of objects in the next full request. */
   objects: number;
-  /** The most objects that were answered well in one request. */
+  /** Largest number of objects in a request with a good answer. */
   good: number;
-  /** So many are too many: refused, failed, too slow, or slower in all. */
+  /** Smallest number known to be too many: refused, failed, or too slow. Infinity if no number was. */
   tooMany: number;
-  /** `good` / (1 + seconds until its answer). */
+  /** Objects per second of quota at `good`: `good` / (1 + seconds until the answer). */
   perSecond: number;
-  /** Full requests of more than `good` that were slower in all. */
+  /** Number of full requests above `good` that had a lower `perSecond`. */
   slower: number;
-  /** Milliseconds of the clock when something was too much last. */
+  /** Clock time in milliseconds when a size was last too large. */
   narrowedAt: number;
 }
 
-/**
- * A request that was answered, refused as too large, given up, or failed for any other reason. `failed_alone`: one object
- * spoiled the requests that it was in.
- */
+/** A request and how it ended. `failed_alone`: one object made all its requests fail. */
 export interface SentRequest {
   outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed' | 'failed_alone';
   objects: number;
-  /** From sending to answer. */
+  /** Seconds from sending to the answer. */
   seconds: number;
 }
 
-/** From this part of the size on, a request is full, and says something of the size. */
+/** Share of the current size from which a request counts as full, and is learned from. */
 const FULL = 0.9;
-/** It grows while answers come within this part of the timeout, and shrinks when they take longer than the other. */
+/** Shares of the timeout. The size grows if answers come within `COMFORTABLE`, and shrinks beyond `SLOW`. */
 const COMFORTABLE = 0.25;
 const SLOW = 0.5;
-/** Between the most that was good and the least that was too much, nothing is tried when they differ by less. */
+/** If `good` and `tooMany` differ by less than this share, no size between them is tried. */
 const CLOSE = 0.1;
-/** Full requests that are slower in all before the size goes back: one may be chance. */
+/** Full requests with a lower rate before the size shrinks. A single one may be chance. */
 const SLOWER_AT_MOST = 3;
-/** A size that was too much is tried once more after this time: a service may be set anew, or have had a bad hour. */
+/** Milliseconds until a size that was too large is tried again, since the service may have changed. */
 const TRIED_AGAIN_AFTER_MS = 60 * 60 * 1000;
 
 export const FIRST_SIZE: RequestSize = {
@@ -54,7 +50,7 @@ export const FIRST_SIZE: RequestSize = {
 
 export type RequestSizes = ReturnType<typeof createRequestSizes>;
 
-/** The sizes that a process goes by, by type. `clock`: milliseconds since any moment, never going back. */
+/** Keeps the learned sizes of this process, by type. `clock`: milliseconds of a monotonic clock. */
 export function createRequestSizes(log: Logger, requestTimeoutMs: number, clock: () => number) {
   const sizes = new Map<string, RequestSize>();
   const of = (type: string) => sizes.get(type) ?? FIRST_SIZE;
@@ -72,8 +68,8 @@ export function createRequestSizes(log: Logger, requestTimeoutMs: number, clock:
 }
 
 /**
- * The size after one more request. The aim is the most of objects / (1 + latency), which is what a quota of
- * requests allows, and not the most objects.
+ * Returns the size after one more request. Maximizes objects / (1 + latency), the throughput under a quota of requests,
+ * not the number of objects.
  */
 export function learn(
   size: RequestSize,
@@ -82,13 +78,13 @@ export function learn(
 ): RequestSize {
   const { outcome, objects, seconds } = request;
   if (outcome === 'too_large') return narrowed(size, objects, now);
-  // Some services fail where others refuse: what was never as large before is taken to fail for its size.
+  // Some services fail instead of refusing. If the request was larger than any before, its size is the cause.
   if (outcome === 'failed')
     return objects > Math.max(size.good, FIRST_OBJECTS) ? narrowed(size, objects, now) : size;
   if (outcome === 'failed_alone') return triedAgain(size);
   const isOld = outcome === 'accepted' && now - size.narrowedAt > TRIED_AGAIN_AFTER_MS;
   const seen = isOld ? { ...triedAgain(size), narrowedAt: now } : size;
-  // A larger one was sent before the size went back: that was decided with all that such a request says.
+  // Ignores requests that are not full, or that were sent before the size shrank.
   if (objects < seen.objects * FULL || objects > seen.objects) return seen;
   if (outcome === 'too_slow' || seconds > timeoutSeconds * SLOW) return afterSlow(seen, objects, now);
   const perSecond = objects / (1 + seconds);
@@ -102,13 +98,13 @@ export function learn(
   return { ...seen, objects: Math.max(seen.objects, next), good, tooMany, perSecond, slower: 0 };
 }
 
-/** Twice as many; where so many are known to be too many, half the way there; as many when that is close. */
+/** Returns the next larger size: double, or halfway to `tooMany`. Returns `good` if both are close. */
 function larger(good: number, tooMany: number): number {
   if (tooMany === Infinity) return Math.min(MOST_OBJECTS, 2 * good);
   return tooMany - good <= Math.max(1, good * CLOSE) ? good : Math.floor((good + tooMany) / 2);
 }
 
-/** Back to what was good, or to half of what was too much. */
+/** Shrinks to the largest good size, or else to half of the size that was too large. */
 function narrowed(size: RequestSize, objects: number, now: number): RequestSize {
   const tooMany = Math.min(size.tooMany, objects);
   const good = size.good < tooMany ? size.good : 0;
@@ -116,14 +112,14 @@ function narrowed(size: RequestSize, objects: number, now: number): RequestSize 
   return { ...size, objects: less, good, tooMany, slower: 0, narrowedAt: now };
 }
 
-/** As many were answered well before, or none ever were: it is the service that is slow for a while, not the number. */
+/** Shrinks after a slow answer. If this size was fast before, the service is slow, and `tooMany` stays. */
 function afterSlow(size: RequestSize, objects: number, now: number): RequestSize {
   if (size.good > 0 && objects > size.good) return narrowed(size, objects, now);
   const half = Math.max(1, Math.floor(objects / 2));
   return { ...size, objects: half, good: Math.min(size.good, half), slower: 0 };
 }
 
-/** The next request is of the number that was too many. */
+/** Tries the size again that was too large before. */
 function triedAgain(size: RequestSize): RequestSize {
   return { ...size, objects: size.tooMany === Infinity ? size.objects : size.tooMany };
 }

@@ -1,5 +1,5 @@
-// Sends a request with objects of several batches, halves it while it is refused whole, and learns from each answer how much the service
-// takes.
+// Sends a request with objects of several batches. Halves a request that the service refuses as a whole. Learns from
+// each answer how many objects fit.
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
 import { refusedContent } from '../../destination/http-errors.js';
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
@@ -7,33 +7,33 @@ import type { Place } from '../../process/tracing.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { SentRequest } from './request-size.js';
 
-/** Results of the objects of one batch, by external id. */
+/** Results of one batch's objects, by external id. */
 export interface Written {
   results: Map<string, PutResult>;
-  /** Sent, and maybe carried out. */
+  /** Objects that were sent, so the service may have written them. */
   sent: Set<string>;
-  /** The service fails on these, with the failure of each; it may have carried the write out all the same. */
+  /** Objects on which the service fails, with the errors. The service may have written them nevertheless. */
   culprits: Map<string, unknown>;
-  /** Not sent before their reading was too old. */
+  /** Objects not sent in time: what was read from the service was too old. */
   unsent: Set<string>;
-  /** An object of the same requests was accepted, of this batch or of another. */
+  /** True if the service accepted any object of these requests, of this batch or another. */
   isAnyAccepted: boolean;
-  /** Requests with its objects that had a slot, and the milliseconds of `clock` when the last of them got it. */
+  /** Number of requests that got a slot, and clock time in milliseconds of the last slot. */
   slots: number;
   lastSlotAt: number;
-  /** The first failure of a request. Some objects may have their results all the same. */
+  /** First error of a request. Some objects may have results nevertheless. */
   failure: { error: unknown } | undefined;
 }
 
-/** The objects of a batch in a request. */
+/** Objects of one batch within a request. */
 export interface Part {
   objects: readonly PutObject[];
-  /** The place in the trace at which the batch put them into the line. */
+  /** Trace position at which the batch added the objects to the line. */
   place: Place;
   written: Written;
-  /** Milliseconds of `clock`: what is not sent by then was decided by a reading that is too old. */
+  /** Clock time in milliseconds until which the objects may be sent. Later, they must be read again. */
   goodUntil: number;
-  /** Confirmed with the slot of each request in hand. What that throws keeps the objects out of the request. */
+  /** Called when the request has its slot. If it throws, the objects are left out of the request. */
   claim: { confirm(): Promise<void> };
 }
 
@@ -42,13 +42,13 @@ type Put = ReturnType<Destination['openPut']>;
 interface Sending {
   open: () => Put;
   clock: () => number;
-  /** Hears of each request. */
+  /** Called after each request, with its size and outcome. */
   learn: (request: SentRequest) => void;
-  /** An object that fails alone is the cause itself. */
+  /** Returns true if an object that fails alone must be the cause. */
   isNarrowed: () => boolean;
 }
 
-/** Failures of a write that the service cannot have carried out. Not `configuration`: the dialect may have failed at the answer. */
+/** Error codes of writes that were certainly not carried out. `configuration` may come from the answer's parsing. */
 const NOT_CARRIED_OUT = new Set([
   'claim_lost',
   'forbidden',
@@ -60,11 +60,11 @@ const NOT_CARRIED_OUT = new Set([
   'throttled',
   'unauthorized',
 ]);
-/** Failures of a write that may come of how much there was in it. */
+/** Error codes of writes that may have failed because of their size. */
 const FAILED = new Set(['answer_lost', 'gateway_answered', 'service_failed']);
-/** A gateway that waited no longer. */
+/** Status codes of a gateway whose upstream request timed out. */
 const GATEWAY_TIMEOUTS: readonly unknown[] = [408, 504];
-/** Sends the parts; what the service refuses whole is halved, and each half has a slot of its own. `first` has a slot. */
+/** Sends the parts in one request, which has its slot in `first`. Halves it if it is refused; halves get new slots. */
 export async function sendRequest(
   parts: readonly Part[],
   first: Put,
@@ -84,7 +84,7 @@ export async function sendRequest(
   }
 }
 
-/** Sends what of the objects is still to be written, again while the service asks for it. */
+/** Sends the objects that may still be written. Repeats the request while the service asks for a retry. */
 async function sendPart(
   parts: readonly Part[],
   objects: readonly PutObject[],
@@ -119,7 +119,7 @@ async function sendPart(
   }
 }
 
-/** Returns the objects that their batches may still write, by readings that are not too old. */
+/** Returns the objects that their batches may still write, and that were read recently enough. */
 async function confirm(
   parts: readonly Part[],
   objects: readonly PutObject[],
@@ -150,7 +150,7 @@ function noteSent(parts: readonly Part[], objects: readonly PutObject[]): void {
     for (const object of taken) if (sent.has(object)) written.sent.add(object.extId);
 }
 
-/** The outcome that a failure means for the size of requests; undefined: none. */
+/** Returns what a failure teaches about the request size. Undefined if nothing. */
 function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
   if (!(error instanceof SlotsyncError)) return undefined;
   const { status, reason } = error.facts;
@@ -160,14 +160,14 @@ function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
 
 const TOO_LARGE = 413;
 
-/** The answer to a request. `sent`: the objects in it; some of those that it was asked to send may be left out. */
+/** Answer to a request. `sent`: the objects in the request, possibly fewer than given. */
 export type Answered<T> = { sent: readonly T[] } & ({ results: Map<string, PutResult> } | { error: unknown });
 
 /**
- * Puts all objects, so that one that the service refuses does not spoil the others. A request that is refused whole is halved until the
- * refused object stands alone: 2·k·log2(n) requests for k such objects of n. `results` is filled as answers arrive, so that what is
- * known survives an error. Returns what was refused for the number of its objects: none of it was refused alone, and no list of as many was
- * accepted. Throws an error of `put` that is no refusal.
+ * Sends all objects, so that a refused object does not affect the others. A request refused as a whole is halved until
+ * the refused object is alone: 2·k·log2(n) requests for k refused objects of n. `results` is filled as answers arrive,
+ * so it is valid even after an error. Returns the lists refused for their size: no object of them was refused alone,
+ * and no list as long was accepted. Throws other errors of `put`.
  */
 export async function putHalving<T extends DestinationObject>(
   put: (objects: readonly T[]) => Promise<Answered<T>>,
@@ -202,7 +202,7 @@ export async function putHalving<T extends DestinationObject>(
   return refused.filter(isForNumber).toReversed();
 }
 
-/** An answer that is too large may have accepted its objects, and smaller requests have smaller answers. */
+/** Treats an answer that is too large like a refused request, since smaller requests have smaller answers. */
 function refusalStatus(error: unknown, objects: number): number | undefined {
   return codeOf(error) === 'answer_too_large' && objects > 1 ? TOO_LARGE : refusedContent(error);
 }
