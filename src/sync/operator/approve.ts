@@ -1,4 +1,4 @@
-// An operator's approval of closed gates: recorded for the number that they keep back, together with the whole sync that uses it.
+// Approves closed gates for an operator: stores the approved number of records, and starts a whole sync for it.
 import { selectStreams, type Configuration } from '../../config/config-file.js';
 import { UsageError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';
@@ -22,15 +22,16 @@ export interface ApproveDeps {
   configuration: Configuration;
   mirror: Mirror;
   state: State;
-  /** Nothing is approved that cannot be queued: throws when the queue cannot be reached. */
+  /** Throws if the queue cannot be reached. Then nothing is approved, because the sync could not be queued. */
   requireQueue: () => Promise<unknown>;
   waiting?: Waiting;
 }
 
 /**
- * Approves the gates of the choice for the number that they keep back, and starts a whole sync of their streams. If another
- * run over these streams is unfinished, returns that run and approves nothing. `shown`: the number that the operator saw; another
- * number is not approved. `exactly`: only the records that are held now. Throws UsageError when an approval does not help.
+ * Approves the chosen gates for the number of records held, and starts a whole sync of their streams. Returns an
+ * unfinished run that covers these streams instead, and approves nothing. `shown`: number that the operator saw; if it
+ * has changed, nothing is approved. `exactly`: approves only the records held now. Throws UsageError if an approval
+ * opens nothing.
  */
 export async function approve(
   { actor, configuration, mirror, state, requireQueue, waiting }: ApproveDeps,
@@ -64,7 +65,7 @@ export async function approve(
   });
 }
 
-/** Throws UsageError for the first of the gates that an approval would not open. */
+/** Throws UsageError for the first gate that an approval would not open. */
 async function requireApprovable(
   { db }: State,
   gates: readonly Gate[],
@@ -104,7 +105,7 @@ async function requireApprovable(
     );
 }
 
-/** Throws UsageError when another run was in the way, and nothing is approved. */
+/** Throws UsageError if an unfinished run prevented the approval. */
 export function requireStarted({ run, started }: { run: Run; started: boolean }): void {
   if (started) return;
   const state = run.pausedAt ? `paused: slotsync resume ${run.id}` : 'not finished yet';

@@ -1,5 +1,5 @@
-// Every row of a stream is mapped, and nothing is sent: which of them would not arrive, grouped by the reason. Reads mirror
-// and state, in constant memory.
+// Maps every row of a stream without sending anything. Reports the rows that could not be sent, grouped by reason.
+// Reads mirror and state, in constant memory.
 import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { isShortenedKey, MAX_ID_BYTES } from '../../streams/local-key.js';
@@ -9,27 +9,27 @@ import { readKeys, type KeyFaults } from '../identity/read-keys.js';
 import { renderWithParents } from '../object/render.js';
 
 export interface RowFault {
-  /** Why, with the place in the configuration. */
+  /** Reason why the rows cannot be sent, beginning with the path in the configuration. */
   reason: string;
-  /** Rows it holds for. */
+  /** Number of rows with this fault. */
   count: number;
-  /** The first of their keys. */
+  /** Keys of the first rows with this fault. */
   keys: string[];
 }
 
 export interface CheckedRows {
   rows: number;
-  /** The most frequent first. */
+  /** Faults of the stream's rows, the most frequent first. */
   faults: RowFault[];
 }
 
 const NAMED_KEYS = 5;
-/** A function may throw another text for each row: this many are distinguished at one place. */
+/** Maximum number of reasons for one path, because a mapping function may throw another text for each row. */
 const REASONS_OF_A_PLACE = 10;
 
 type RowDeps = { mirror: Mirror; state: State; streams: ReadonlyMap<string, Stream> };
 
-/** Maps the rows of one stream. Throws what the readings throw. */
+/** Maps all rows of one stream. Throws errors of mirror and state. */
 export async function checkRows(deps: RowDeps, stream: Stream): Promise<CheckedRows> {
   const { mirror } = deps;
   const groups = createGroups();
@@ -83,7 +83,7 @@ const ID_PROBLEMS = {
   external_id_shared: 'a row of another stream has it, too',
 };
 
-/** Counts by place and reason, with the first keys of each. */
+/** Counts faults by configuration path and reason. Keeps the first keys of each. */
 function createGroups() {
   const places = new Map<string, Map<string, RowFault>>();
   return {

@@ -1,5 +1,5 @@
-// Everything a sync needs, tested before one is started: configuration, state, mirror, every source, credentials, names,
-// and what is assumed of the service. Writes nothing at the service.
+// Checks everything that a sync needs before one is started: configuration, state, mirror, sources, credentials, names,
+// and assumptions about the service. Writes nothing at the service, unless a write probe was asked for and confirmed.
 import pLimit from 'p-limit';
 import type { Configuration } from '../../config/config-file.js';
 import type { Destination, FoundObject } from '../../destination/destination.js';
@@ -31,25 +31,25 @@ import { probeWrite, type WriteProbe } from './write-probe.js';
 export interface Finding {
   what: string;
   /**
-   * `fault`: does not hold, and must be corrected. `contradicted`: what is assumed of the service does not hold, and a sync goes on
-   * without it. `warning`: works, and should be changed.
+   * `fault`: must be corrected. `contradicted`: an assumption about the service is wrong, but a sync works without it.
+   * `warning`: works, but should be changed. `untested`: could not be checked.
    */
   result: 'ok' | 'fault' | 'contradicted' | 'warning' | 'untested';
   text: string;
   remedy?: string;
   code?: string;
-  /** A number of rows, and the first of their keys. */
+  /** Number of affected rows, and the first of their keys. */
   count?: number;
   keys?: readonly string[];
 }
 
-/** A question to a person before an object is written. `leftOut`: the id of a field that is emptied for a moment. */
+/** Data for a confirmation before the write probe. `leftOut`: id of the field that is emptied temporarily. */
 export interface WriteQuestion {
   object: FoundObject;
   leftOut: string | undefined;
 }
 
-/** Connections that are opened while they are checked: a failure to open is a finding. */
+/** Connections to check. They are opened during the check, so that a failure becomes a finding. */
 interface CheckDeps {
   configuration: Configuration;
   confirmedState: () => Promise<State>;
@@ -57,19 +57,18 @@ interface CheckDeps {
   destination: () => Promise<Destination>;
   isQuotaInState: boolean;
   timeZone: () => Promise<string>;
-  /** Maps every row too. */
+  /** If true, every row is mapped too. */
   mapsRows?: boolean | undefined;
-  /** The object to write back, only where the state belongs to this destination; `confirm` asks a person before. */
+  /** Object to write back, unless the state belongs to another destination. `confirm` asks the operator first. */
   writeProbe?: (WriteProbe & { confirm: (question: WriteQuestion) => Promise<boolean> }) | undefined;
 }
 
 const COMPARED_REMEDY =
   'Every booking would differ from its reservation in this field: correct its name, or leave it out.';
 const SOURCES_AT_ONCE = 2;
-/** A quarter of an hour. */
 const LONG_OPEN_SECONDS = 15 * 60;
 
-/** Yields each finding as soon as it is known. */
+/** Runs all checks. Yields each finding as soon as it is known. */
 export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const { configuration, mirror } = deps;
   const { streams } = configuration;
@@ -132,7 +131,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   }
 }
 
-/** Refuses to write the object of a record that an exception leaves as it is. */
+/** Throws UsageError if the object belongs to a record that an exception protects. */
 async function requireNoException(db: State['db'], { id, extId }: FoundObject): Promise<void> {
   const owners = await readOwners(db, extId === undefined ? [] : [extId]);
   const [exception] = (await findExceptions(db, [...owners.values()])).values();
@@ -144,7 +143,7 @@ async function requireNoException(db: State['db'], { id, extId }: FoundObject): 
   );
 }
 
-/** Refuses to write an object while a stream of its type is frozen. An object of another type may be of any stream. */
+/** Throws UsageError if a stream of the object's type is frozen. An object of an unknown type may be of any stream. */
 async function requireUnfrozen(
   db: State['db'],
   { configuration: { streams, freezes }, timeZone }: CheckDeps,
@@ -163,7 +162,7 @@ async function requireUnfrozen(
   });
 }
 
-/** A transaction that stays open keeps every table of the state from being cleaned up. */
+/** Warns of a transaction that has been open for long. Until it ends, PostgreSQL cannot vacuum the state's tables. */
 export async function* checkSnapshots(
   state: Pick<State, 'db'>,
   openForSeconds = LONG_OPEN_SECONDS,
@@ -180,7 +179,7 @@ export async function* checkSnapshots(
   };
 }
 
-/** Values in the history that the configuration keeps no longer. */
+/** Warns if the history still contains field values that the configuration no longer keeps. */
 export async function* checkHistory(db: State['db'], { history }: HistoryRule): AsyncGenerator<Finding> {
   const [row] = await query(db)`SELECT FROM slotsync.history WHERE field_values IS NOT NULL LIMIT 1`;
   if (history === 'values' || !row) return;
@@ -188,7 +187,7 @@ export async function* checkHistory(db: State['db'], { history }: HistoryRule): 
   yield { what: 'history', result: 'warning', text, remedy: 'The next sync deletes them.' };
 }
 
-/** By what a restored database, or another one, would be noticed. */
+/** Reports by which facts a restored or replaced database would be recognized, and warns if one was. */
 export async function* checkDatabases(
   { db }: Pick<State, 'db'>,
   mirror: Pick<Mirror, 'facts'>,
@@ -221,7 +220,7 @@ export async function* checkDatabases(
   }
 }
 
-/** A role that can only read makes it certain that nothing is written, whatever this program does. */
+/** Warns if the mirror's role can do more than read. A read-only role guarantees that slotsync writes nothing. */
 async function* checkRole(
   mirror: Mirror,
   { streams, reservations }: Configuration,
@@ -246,7 +245,7 @@ async function* checkRole(
   yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
 }
 
-/** How old the load of the mirror is, where the configuration asks: once for streams with the same question. */
+/** Reports the age of the mirror's load, once for all streams that determine it in the same way. */
 export async function* checkLoads(
   mirror: Pick<Mirror, 'readLoad'>,
   streams: readonly Stream[],
@@ -319,7 +318,7 @@ function sourceFindings(what: string, faults: readonly string[], ok: string): Fi
   return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
 }
 
-/** Reads rows as a batch does. Returns what fails, and what could fail with other rows. */
+/** Reads rows as a batch does. Returns errors, and warnings about faults that other rows may have. */
 async function checkReading(
   mirror: Mirror,
   stream: Stream,
@@ -340,11 +339,11 @@ async function checkReading(
   }));
 }
 
-/** The catalogue's hints that some rows of the stream cannot be sent, as sentences. A query has none. */
+/** Returns, from the catalogue, why some rows of a table may be impossible to send. Returns none for a query. */
 export function findRisks({ source, key, fields }: Stream, tables: readonly CatalogueTable[]): string[] {
   if ('query' in source) return [];
   const [name, schema] = source.table.toReversed();
-  // Without a schema, the first of several tables may be another one than that of the search path.
+  // Without a schema, several tables may match. The search path may select another one than the first.
   const [table, other] = tables.filter((one) => one.name === name && one.schema === (schema ?? one.schema));
   if (!table || other || table.kind === 'view') return [];
   const { primaryKey = key.concat('none'), uniqueKeys, columns } = table;
@@ -429,7 +428,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-/** Runs one check; what it throws are its faults. */
+/** Runs one check. Returns `ok` with the text, or the faults of the error that it throws. */
 async function attempt(what: string, run: () => Promise<string>): Promise<Finding[]> {
   try {
     return [{ what, result: 'ok', text: await run() }];

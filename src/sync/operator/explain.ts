@@ -1,6 +1,5 @@
-// Everything about one record or one booking side by side: in the mirror, at the service and in the state. Reads on all sides
-// and writes nothing. An operator names the record by its key, by the parts of a composite key, by the external id of its object, or
-// by the service's number of it.
+// Collects everything about one record or booking from mirror, service and state, and writes nothing. An operator names
+// the record by its key, the parts of a composite key, its object's external id, or the service's number of the object.
 import type {
   ServiceObject,
   Found,
@@ -31,7 +30,7 @@ import { keyOf } from '../../streams/external-id-rule.js';
 import { joinKey, shortenKey } from '../../streams/local-key.js';
 import { whoHas } from '../identity/who-has.js';
 
-/** `signal`: whoever asks has gone. */
+/** `signal`: aborts when the client that asked has disconnected. */
 export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'> & { signal?: AbortSignal };
 
 export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
@@ -39,7 +38,7 @@ export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 const CONTEXT = { lane: 'incremental' } as const;
 const MOST_LISTED = 5;
 
-/** Explains one record of a stream, by its key: its row (`isWhole`: also the columns that the mapping does not read), the object that the row becomes, and the object at the service. Throws what mirror, state and service throw. */
+/** Explains a record: row, rendered object, and object at the service. `isWhole`: shows all columns of the row. */
 export async function explainRecord(
   { mirror, destination, state, signal }: ExplainDeps,
   stream: Stream,
@@ -81,40 +80,40 @@ export async function explainRecord(
   const changes = written ? diffObjects(there, written) : [];
   return {
     ...known,
-    /** Undefined: there is no such row. Other columns may hold personal data that has nothing to do with the object. */
+    /** Mirror row, if any. Columns that the mapping does not read may hold personal data, and are hidden. */
     row: found && Object.fromEntries(shown),
     hiddenColumns: all.length - shown.length,
     readFrom: describeSource(stream),
-    /** Further rows with this key. */
+    /** Number of further rows with the same key. */
     repetitions: Math.max(0, rowCount - 1),
     object,
-    /** Why the row does not become an object now. */
+    /** Reason why no object can be rendered from the row now. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
-    /** Whether the row only waits for a record that it refers to. */
+    /** True if the only reason is a reference to a record that is not at the service yet. */
     isWaiting: missing !== undefined,
-    /** Undefined: the row has none, and the service was not asked. */
+    /** If undefined, the row has no external id, and the service was not asked. */
     externalId,
     there,
-    /** The objects it had before its external id changed. */
+    /** Objects that the record owned before its external id changed. */
     former: former.map(({ externalId: id, isUndecided }) => ({
       externalId: id,
       there: standing.get(id),
       isUndecided,
     })),
-    /** The changes that a write would make at the service, field by field. */
+    /** Changes that a write would make at the service, by field. */
     changes,
-    /** Fields that differ and stay as they are at the service, by their rules. */
+    /** Fields that differ, but whose values at the service the field rules keep. */
     kept: differingOf(merged?.kept ?? []),
-    /** The operation that its write needs, and that the stream leaves out. */
+    /** Operation that the write would need, but that the stream's `operations` exclude. */
     leftOut: object && findLeftOut(stream, { there, changes, isMatched: !record && !link && !!stream.match }),
-    /** Whether the object is the one that was accepted last. */
+    /** True if the rendered object equals the object that was accepted last. */
     isAccepted: object !== undefined && record?.objectHash === hashObject(object),
-    /** The next plan's decision about it. */
+    /** Decision that the next plan makes about the record. */
     decision,
   };
 }
 
-/** `isMatched`: the next run looks for an object with its values. */
+/** Returns the operation that `operations` exclude. `isMatched`: the next run searches for an object by values. */
 function findLeftOut(
   stream: Stream,
   row: { there: ServiceObject | undefined; changes: readonly FieldChange[]; isMatched: boolean },
@@ -124,7 +123,7 @@ function findLeftOut(
   return changes.length > 0 && !sends(stream, 'update') ? 'update' : undefined;
 }
 
-/** The rows, and the columns that the mapping has read of them: the declared ones, and others as a function reads them. */
+/** Returns the rows, and the columns that the mapping reads: declared ones, and those that functions access. */
 function watchColumns({ key, externalId, fields, graceDays }: Stream, rows: ReadonlyMap<string, MirrorRow>) {
   const declared = [...fields.values()].map((from) => (typeof from === 'object' ? from.column : from));
   const ends = typeof graceDays === 'object' ? [graceDays.column] : [];
@@ -137,7 +136,7 @@ function watchColumns({ key, externalId, fields, graceDays }: Stream, rows: Read
   return { columns, watched };
 }
 
-/** `campus.rooms, by its key room_code`. */
+/** Returns for example `campus.rooms, by its key room_code`. */
 function describeSource({ name, source, key }: Stream): string {
   const from = 'table' in source ? source.table.join('.') : `the query in streams.${name}.from`;
   return `${from}, by its key ${key.join(', ')}`;
@@ -153,7 +152,7 @@ const MOST_EVENTS = 20;
 
 export type BookingExplained = Awaited<ReturnType<typeof explainBooking>>;
 
-/** Explains one booking, the service's reservations and cancellations of it, and the last verdict. It is named by its key, its external id, or the service's number. */
+/** Explains a booking: its reservations and cancellations. `name`: its key, external id, or the service's number. */
 export async function explainBooking(
   { mirror, destination, state, signal }: ExplainDeps,
   { bookings }: ReservationConfig,
@@ -188,16 +187,16 @@ export async function explainBooking(
   const cancellations = await ask('cancellations', destination.findCancellations, [...byName, ...around]);
   return {
     key,
-    /** Undefined: no booking of the mirror has this key. */
+    /** Booking in the mirror. Undefined if no booking has this key. */
     here,
     reservations,
     cancellations: cancellations.filter(
       (one) => (extId !== undefined && one.extId === extId) || (id !== undefined && one.reservationId === id),
     ),
     known,
-    /** Latest first. */
+    /** Events of the booking, latest first. */
     events: await readBookingEvents(state.db, key, MOST_EVENTS),
-    /** The question to the service, and the size of its answer. */
+    /** Requests to the service, with the number of results of each. */
     requests,
   };
 }
@@ -205,15 +204,14 @@ export async function explainBooking(
 type NameDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'>;
 
 /**
- * `key`: of a row or a record of the stream. `object`: nobody's in the stream; the service has it. Neither: nothing is
- * named so.
+ * `key`: a row or record of the stream. `object`: an object at the service that nobody in the stream owns. Undefined if
+ * nothing has the name.
  */
 type NamedRecord = { key: string } | { object: FoundObject } | undefined;
 
 /**
- * Finds what is named. A key comes first, also one that only others wait for: a key that reads like a number or an external id is a
- * key. Throws UsageError when
- * the parts are not those of the stream's key.
+ * Finds the record that an operator named. A key takes precedence, even a key that only other records wait for. So a
+ * key that looks like a number or an external id is a key. Throws UsageError if the number of parts is wrong.
  */
 export async function findRecordByName(
   deps: NameDeps,
@@ -247,7 +245,7 @@ async function isKey(
 async function findByExternalId(deps: NameDeps, stream: Stream, named: string): Promise<NamedRecord> {
   const extId = keyOf(stream.externalId.rule, named);
   const { record, link, rows } = (await whoHas(deps, [extId], { rows: 'all' }))(extId);
-  // The record of a former object is that of the key which had it.
+  // The record of a former object belongs to the key that owned the object before.
   const ownRecord = record && { ...record, localKey: record.formerKey ?? record.localKey };
   const owner = [ownRecord, link, ...rows].find((holder) => holder?.stream === stream.name);
   if (owner) return { key: owner.localKey };
@@ -265,7 +263,7 @@ async function findByNumber(deps: NameDeps, stream: Stream, named: string): Prom
   return (await findByExternalId(deps, stream, object.extId)) ?? { object };
 }
 
-/** A service with numbers may refuse to look for another text: then no object has it. */
+/** Returns the object with this number. A service with numeric ids may refuse other text; then there is no object. */
 async function readByNumber({ destination }: NameDeps, stream: Stream, number: string) {
   try {
     return (await destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);

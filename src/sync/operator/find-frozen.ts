@@ -1,10 +1,10 @@
-// The streams that are frozen for a command: by the state, or by its own configuration, whose freezes become rows only when a process
-// begins to work.
+// Finds frozen streams for a command. Freezes of the configuration count too: they are stored in the state only when a
+// process starts to work.
 import { readClock, type Queries } from '../../state/database.js';
 import { listFrozen, type FrozenStream } from '../../state/freezes.js';
 import type { Freeze } from '../../streams/freezes.js';
 
-/** Returns the streams, of those named, that are frozen now, each with the freeze that ends last. */
+/** Returns the named streams that are frozen now, each with the freeze that ends last. */
 export async function findFrozen(
   db: Queries,
   streams: readonly string[],

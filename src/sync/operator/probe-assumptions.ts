@@ -1,5 +1,5 @@
-// Assumptions about the service that can be checked without writing. Each probe says in words whether the assumption
-// holds; docs/service-contract.md has the same list with the settings that change it.
+// Checks assumptions about the service without writing. docs/service-contract.md has the same list, with the settings
+// that change each assumption.
 import { randomUUID } from 'node:crypto';
 import type { Destination, Probed, Unreadable } from '../../destination/destination.js';
 import { readExpiry } from '../../destination/access-token.js';
@@ -7,19 +7,19 @@ import { messageWithDetail } from '../../errors/errors.js';
 import { describeRule, findRule, type ExternalIdRule } from '../../streams/external-id-rule.js';
 
 export interface Assumption {
-  /** As in docs/service-contract.md. */
+  /** Name of the assumption in docs/service-contract.md. */
   name: string;
-  /** `unknown`: the service holds nothing to see it by, or it would take a write. */
+  /** `unknown`: the service has no data that shows it, or only a write would show it. */
   held: 'yes' | 'no' | 'unknown';
   found: string;
-  /** Nothing may be written while it does not hold. */
+  /** True if nothing may be written while the assumption is wrong. */
   needed?: boolean;
 }
 
 const CONTEXT = { lane: 'incremental' } as const;
 const DAY_SECONDS = 24 * 60 * 60;
 
-/** Assumptions that only a write shows. */
+/** Assumptions that only a write can test. */
 const UNWRITTEN: readonly Assumption[] = [
   {
     name: 'write',
@@ -43,8 +43,8 @@ const UNWRITTEN: readonly Assumption[] = [
 const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({ name, held, found });
 
 /**
- * Probes in a fixed order; a probe that fails is an assumption that did not hold, not an error. `written` is what a write
- * has shown.
+ * Runs the probes in a fixed order. A failing probe is reported as a wrong assumption, not thrown. `written`: results
+ * of a write probe.
  */
 export async function probeAssumptions(
   destination: Destination,
@@ -74,7 +74,7 @@ export async function probeAssumptions(
   ];
 }
 
-/** Whether booked objects are named by external ids, as those of ours must be. */
+/** Checks that reservations name booked objects by external ids, as slotsync's bookings do. */
 function judgeBookedObjects(reservations: readonly Probed['reservations'][]): Assumption {
   const name = 'booked-objects';
   const booked = reservations.flatMap(({ objects }) => objects ?? []);
@@ -147,7 +147,7 @@ async function probeObjects(
   ];
 }
 
-/** Looks for an object by spellings that another object would have if the service compared every character. */
+/** Searches for an object with its external id in other spellings. If found, the service ignores the difference. */
 async function probeExternalIds(destination: Destination, object: object): Promise<Assumption> {
   const name = 'external-ids';
   const { extId, typeId } = object as { extId?: string | null; typeId?: string | null };
@@ -175,7 +175,7 @@ async function probeExternalIds(destination: Destination, object: object): Promi
   );
 }
 
-/** Looks for an object by a value that was just read, and for one by a value that nothing has. */
+/** Searches for an object by a value just read, and then by a value that no object has. */
 async function probeFieldSearch(
   destination: Destination,
   { typeId, fields }: Probed['objects'],

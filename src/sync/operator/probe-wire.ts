@@ -1,12 +1,14 @@
-// Asks each endpoint once that can be asked without writing, and keeps what was sent, what came back and what was understood
-// of it. The contract is a file of such exchanges without their values.
+// Calls each endpoint once that can be called without writing. Keeps the request, the answer, and how the dialect
+// understood it. A recorded contract is a file of such exchanges without their values.
 import { z } from 'zod';
 import type { Destination } from '../../destination/destination.js';
 import { messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { plural } from '../../text/format.js';
 import { compareShapes, shapeOf } from '../../text/json-shape.js';
 
-/** A request and its answer. A body that is no JSON is a text. That of the request for a token may be a secret, and is left out. */
+/**
+ * A request and its answer. Bodies that are not JSON are texts. The token request's body may be a secret: left out.
+ */
 export const wireExchange = z.strictObject({
   endpoint: z.string(),
   method: z.string(),
@@ -17,14 +19,14 @@ export const wireExchange = z.strictObject({
 });
 export type WireExchange = z.output<typeof wireExchange>;
 
-/** `slotsync check --record`. `organization` stands in paths in place of the organization's id. */
+/** File format of `slotsync check --record`. In paths, `{}` replaces the organization's id. */
 export const contractSchema = z.strictObject({ version: z.literal(1), exchanges: z.array(wireExchange) });
 
-/** `exchange` is absent when there was no answer. */
+/** Result of calling one endpoint. Without an answer, `exchange` is undefined. */
 export interface Probed {
   endpoint: string;
   exchange?: WireExchange;
-  /** The meaning of the answer. */
+  /** How the dialect understood the answer, as a sentence. */
   understood?: string;
   fault?: { text: string; remedy: string };
 }
@@ -32,7 +34,7 @@ export interface Probed {
 const CONTEXT = { lane: 'incremental' } as const;
 const HALF_WINDOW_SECONDS = 30 * 24 * 60 * 60;
 
-/** The functions of a dialect that ask and read each endpoint. */
+/** Functions of a dialect that build each endpoint's request and read its answer. */
 export const READERS: Readonly<Record<string, string>> = {
   authenticate: 'authenticate.ask and authenticate.read',
   findTypes: 'find.ask, find.read and type.read',
@@ -42,7 +44,7 @@ export const READERS: Readonly<Record<string, string>> = {
   findCancellations: 'find.ask, find.read and cancellation.read',
 };
 
-/** Yields each endpoint as soon as it is known; without a token the others are not asked. `now` in milliseconds. */
+/** Calls the endpoints, and yields each result at once. Stops if no token is issued. `now`: milliseconds. */
 export async function* probeWire(destination: Destination, now = Date.now()): AsyncGenerator<Probed> {
   const today = Math.floor(now / 1000);
   const window = { from: today - HALF_WINDOW_SECONDS, to: today + HALF_WINDOW_SECONDS };
@@ -102,15 +104,15 @@ export async function* probeWire(destination: Destination, now = Date.now()): As
   }
 }
 
-/** Compares an exchange with a recorded one: how it has changed, empty when it has not. */
+/** Returns how an exchange differs in shape from a recorded one. Empty if it does not. */
 export function compareExchange(was: WireExchange, is: WireExchange): string[] {
   const status = was.status === is.status ? [] : [`the status was ${was.status}, is ${is.status}`];
   return [...status, ...compareShapes(shapeOf(was.answered), shapeOf(is.answered))];
 }
 
 /**
- * The exchanges without their values: equal texts become equal texts, numbers others of the same length in the same order, dates
- * the same dates of another year. `names` stay, as numbers below 1000 do.
+ * Replaces the values in exchanges by placeholders: equal texts by equal texts, numbers by others of the same length
+ * and order, dates by the same dates of another year. Keeps `names` and numbers below 1000.
  */
 export function withoutValues(
   exchanges: readonly WireExchange[],

@@ -1,11 +1,11 @@
-// Keys an operator names as changed: those that the mirror or the state knows go into the inbox.
+// Adds keys that an operator reports as changed to the inbox, if the mirror or the state knows them.
 import { addChanges } from '../../state/inbox/add-changes.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findUnknownKeys } from '../identity/read-keys.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-/** Keys looked up and written in one statement. */
+/** Number of keys looked up and inserted in one statement. */
 const KEYS_PER_STATEMENT = 1000;
 
 export async function pushKeys(

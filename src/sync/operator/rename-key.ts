@@ -1,5 +1,5 @@
-// A row has another key now, and its object is to follow it instead of being retired and made again: with the same number,
-// the same bookings, and the external id it has. Checks both rows in the mirror; state/records/move-record.ts moves the object.
+// Moves an object to its row's new key, instead of deactivating it and creating another. The object keeps its number,
+// bookings and external id. This module checks both rows in the mirror; state/records/move-record.ts moves the object.
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
 import { whileClaimed } from '../../state/records/claim-objects.js';
 import { moveRecord, type Renamed, type RenameRefusal } from '../../state/records/move-record.js';
@@ -11,7 +11,7 @@ import { externalIdOfRow, type IdentityDeps } from '../identity/row-ids.js';
 
 const AGAIN = 'Run the command again when that batch has ended: slotsync status';
 
-/** Lets the object of one key belong to another. Throws UsageError with the reason when it may not; then nothing has changed. */
+/** Moves the object of one key to another. Throws UsageError if it may not. Then nothing has changed. */
 export async function renameKey(
   deps: IdentityDeps,
   stream: Stream,

@@ -1,5 +1,5 @@
-// The one check that writes: one named object is written back as it was read, once without a field of its own, and as it was.
-// What nobody has published of PUT /objects is seen on this object before a sync writes thousands.
+// Tests writing with one object that an operator names. Writes it back unchanged, then without one field, then
+// unchanged again. So unknown behaviour of PUT /objects shows on this object before a sync writes thousands.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Destination, FoundObject } from '../../destination/destination.js';
@@ -8,9 +8,9 @@ import { diffCarried, diffObjects } from '../../streams/destination-object.js';
 import type { Assumption } from './probe-assumptions.js';
 
 export interface WriteProbe {
-  /** The service's number of the object. */
+  /** The service's number of the object to write. */
   number: string;
-  /** The external id that it gets if it has none. */
+  /** External id to assign if the object has none. */
   externalId: string;
 }
 
@@ -19,13 +19,14 @@ const WRITE = 'write';
 const REPLACE = 'replace';
 const ASSIGN = 'assign-external-ids';
 const PUT_BACK = '; it was put back';
-/** Seconds between readings of an object that may still be shown as it was before a write. */
+/** Seconds between reads, because a find may still return the object's former state after a write. */
 const READ_AGAIN_SECONDS = 1;
 
 /**
- * Reads the object, writes it back unchanged, then without one of its fields, then as it was, and says what held. One without an
- * external id gets one by this. Throws UsageError when there is no such object, or the external id is another object's; then nothing is
- * written, nor when `requireWritable` throws. It gets the object and the id of the field that is left out for a moment.
+ * Reads the object, writes it back, writes it without one field, restores it, and returns which assumptions held.
+ * Assigns an external id if there is none. Throws UsageError if the object does not exist, or the external id is taken.
+ * Before the first write, calls `requireWritable` with the object and the field to leave out; if it throws, nothing is
+ * written.
  */
 export async function probeWrite(
   destination: Destination,
@@ -57,14 +58,14 @@ export async function probeWrite(
 
   const isAssigned = before.extId === undefined;
   const { id, ...whole } = { ...before, extId };
-  /** Names of what differs from the object as it was read first; undefined: it is not found. */
+  /** Returns the names of fields that differ from the first read. Undefined if the object is not found. */
   const readDifferences = async () => {
     const now = await readObject();
     if (!now) return undefined;
     const is = { ...now, extId };
     return [...diffObjects(whole, is).map(({ field }) => field), ...diffCarried(whole, is)];
   };
-  /** The same, read again while a find may still show what was before the write. */
+  /** Reads the differences until they are as expected, at most for the time that a find may lag behind. */
   const readUntil = async (expected: readonly string[]) => {
     let differing = await readDifferences();
     for (let waited = 0; waited < destination.findLagSeconds; waited += READ_AGAIN_SECONDS) {
@@ -80,7 +81,7 @@ export async function probeWrite(
     found: `object ${number}: ${found}`,
     needed: name !== ASSIGN || destination.assignsExternalIds,
   });
-  /** Writes the object as it was read. Returns how it differs nevertheless, as the end of a sentence. */
+  /** Restores the object as first read. Returns the result as the end of a sentence, with fields that still differ. */
   const putBack = async (): Promise<string> => {
     const refusal = await write(destination, whole);
     const left = await readUntil([]);
@@ -150,7 +151,7 @@ export async function probeWrite(
   return [written, await judgeReplaced(written.held === 'yes'), await judgeAssigned()];
 }
 
-/** Why the write was not accepted; undefined: it was. */
+/** Writes one object. Returns why the service did not accept it, or undefined if it did. */
 async function write(
   destination: Destination,
   object: Parameters<Destination['putObjects']>[0][number],
