@@ -1,5 +1,5 @@
-// Links what an operator left in the file of `match`. Everything is read again first, so that nothing is linked on the
-// word of the file alone: a line with a fault links nothing, and neither do the others.
+// Links the rows and objects that an operator left in the file of `match`. Checks everything again first, because the
+// file may be outdated. If any line has a fault, nothing is linked.
 import type { CsvRow } from '../../files/csv-file.js';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
@@ -15,26 +15,26 @@ import { findRepeated, readMatchLines, type LineFault, type WantedLink } from '.
 
 export interface AppliedLinks {
   linked: { stream: string; key: string; externalId: string; number: string; assignsId: boolean }[];
-  /** Lines whose record has this object already. */
+  /** Number of lines whose record has the object already. */
   already: number;
-  /** Lines of other classes. */
+  /** Number of lines of other classes, which link nothing. */
   others: number;
 }
 
-/** A line whose row and object were found. */
+/** A line of the file whose row and object were found. */
 interface FoundLink extends WantedLink {
   object: FoundObject;
-  /** The external id of the object, or the one that it is to get. */
+  /** External id of the object, or the one that it will get. */
   id: string;
 }
 
-/** Lines that are looked up at once. */
+/** Number of lines looked up at once. */
 const AT_ONCE = 1000;
-/** Faults that are named. */
+/** Maximum number of faults that the error message names. */
 const NAMED_FAULTS = 20;
 const CONTEXT = { lane: 'verify' } as const;
 
-/** Throws UsageError that names each line with a fault; nothing is linked then. */
+/** Links all lines of class `match`. Throws UsageError that names each faulty line; then nothing is linked. */
 export async function applyLinks(deps: MatchDeps, rows: readonly CsvRow[]): Promise<AppliedLinks> {
   const { wanted, faults, others } = readMatchLines(rows, [...deps.streams.keys()]);
   const found: FoundLink[] = [];
@@ -53,7 +53,7 @@ export async function applyLinks(deps: MatchDeps, rows: readonly CsvRow[]): Prom
   const links = found.map(toLink);
   const { linked, refused } = await linkRecords(deps.state, links);
   if (refused.length > 0) {
-    // Something was written meanwhile. Nothing of the file is kept.
+    // Another process changed a record meanwhile. Removes all links of this file again.
     const isLinked = new Set(linked.map(recordName));
     await undoLinks(
       deps.state.db,
@@ -86,10 +86,10 @@ const toLink = ({ stream, key, id, object }: FoundLink): NewLink => ({
   fields: null,
 });
 
-/** Throws UsageError when there are faults. */
+/** Throws UsageError if there are faults. */
 function refuse(faults: readonly LineFault[]): void {
   if (faults.length === 0) return;
-  // The first fault of each line.
+  // Keeps only the first fault of each line.
   const firstFaults = new Map(faults.toReversed().map((fault) => [fault.line, fault]));
   const ordered = [...firstFaults.values()].toSorted((a, b) => a.line - b.line);
   const more = ordered.length - NAMED_FAULTS;
@@ -105,7 +105,7 @@ function refuse(faults: readonly LineFault[]): void {
   );
 }
 
-/** Looks up rows, objects, records and links of lines of one stream. */
+/** Looks up the rows, objects, records and links of one stream's lines. */
 async function checkLines(
   deps: MatchDeps,
   stream: Stream,
@@ -130,7 +130,7 @@ async function checkLines(
   );
   const taken = await deps.destination.findObjects(assigned, stream.type, CONTEXT);
 
-  /** The link of a line, or its fault; undefined: its record has the object already. */
+  /** Returns the link of a line, its fault as a text, or undefined if the record already has the object. */
   const check = (line: WantedLink): FoundLink | string | undefined => {
     const { key } = line;
     const reason = unreadable.get(key);
@@ -144,7 +144,7 @@ async function checkLines(
     if (id === undefined) return 'the row has no external id that the object could get';
     const owner = owners.get(object.id);
     const isOwn = owner?.stream.name === stream.name && owner.key === key;
-    // A record whose link was undone has the object, but its row has another external id.
+    // A record whose link was undone still owns the object, but its row has another external id.
     if ((isOwn && rowId === object.extId) || link?.destinationId === object.id) return undefined;
     if (owner && !isOwn) return describeOwner(owner, { ...line, object, id });
     if (link)
@@ -176,7 +176,7 @@ function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): st
   return `${name} is the object of the record ${stream.name} '${key}', whose row is gone; if its key has changed: slotsync rename`;
 }
 
-/** The object that a line names, or the fault. */
+/** Returns a function that finds the object of a line, or returns its fault. */
 async function findNamed(
   { destination }: MatchDeps,
   stream: Stream,

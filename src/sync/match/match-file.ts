@@ -1,5 +1,5 @@
-// The file of `match`: written by it, edited by an operator, read back to link what is left in it. Pure; csv-file.ts reads
-// and writes.
+// Defines the CSV file of `match`. `match` writes it, an operator edits it, and `match --apply` links what is left in
+// it. Pure: csv-file.ts reads and writes.
 import type { CsvRow } from '../../files/csv-file.js';
 import { suggestName } from '../../text/nearest-name.js';
 import { MATCH_CLASSES } from '../../state/match-temp-tables.js';
@@ -17,21 +17,20 @@ export const MATCH_COLUMNS = [
   'note',
 ] as const;
 
-/** Without these nothing can be linked. */
+/** Columns without which no line can be linked. */
 export const NEEDED_COLUMNS = ['class', 'stream', 'key', 'external_id', 'number'] as const;
 
-/** A line of the file that is to be linked. */
+/** A line of the file that asks for a link. */
 export interface WantedLink {
-  /** Its number in the file. */
+  /** Line number in the file. */
   line: number;
   stream: string;
   key: string;
-  /** At least one of the two. */
+  /** External id and number of the object. At least one is set. */
   externalId: string | undefined;
   number: string | undefined;
 }
 
-/** A fault in a line of the file. */
 export interface LineFault {
   line: number;
   message: string;
@@ -53,12 +52,12 @@ export function toCsvRow(
   };
 }
 
-/** Values of several fields, for people. */
+/** Joins the values of several fields for display. */
 export function joinValues(values: readonly (readonly string[])[]): string {
   return values.map((list) => list.join(', ')).join(' | ');
 }
 
-/** The lines of class `match`, and how many are of others. */
+/** Returns the lines of class `match`, their faults, and the number of other lines. */
 export function readMatchLines(rows: readonly CsvRow[], streams: readonly string[]) {
   const wanted: WantedLink[] = [];
   const faults: LineFault[] = [];
@@ -97,7 +96,7 @@ function readLink(line: number, values: CsvRow['values'], streams: readonly stri
   };
 }
 
-/** A fault for each line that names what an earlier line names. */
+/** Returns a fault for each line that repeats the name of an earlier line. */
 export function findRepeated<T extends { line: number }>(
   lines: readonly T[],
   nameOf: (line: T) => string,

@@ -1,5 +1,5 @@
-// The comparison behind `match`: every row of some streams beside every object of their types, counted by class, with
-// samples, and line by line for a file. Writes nothing in mirror, records or service.
+// Compares, for `match`, every row of some streams with every object of their types. Counts them by class, and lists
+// samples, or all lines for a file. Writes nothing in mirror, records or service.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
@@ -27,37 +27,37 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 export type MatchDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
 
-/** A stream, and the fields by which its rows are matched; none: only by external id. */
+/** A stream with the fields by which its rows are matched. Without fields, only external ids match. */
 interface MatchedStream {
   stream: Stream;
   by: readonly string[];
 }
 
 interface TypeCounts {
-  /** Objects of the types. */
+  /** Number of objects of the types. */
   objects: number;
-  /** By stream; each stream of the types has an entry. */
+  /** Counts of each stream that has these types. */
   streams: Map<string, RowCounts>;
 }
 
 interface RowCounts {
   rows: number;
-  /** Rows whose object is as they say. */
+  /** Rows whose object needs no change. */
   equal: number;
-  /** Rows that were compared with their object and refer to a record that is not at the service yet. */
+  /** Rows compared with their object, although a referenced record is not at the service yet. */
   incomplete: number;
 }
 
-/** A finding: a row, an object, or both. */
+/** A result of the comparison: a row, an object, or a row with its object. */
 export interface MatchLine {
   class: MatchClass;
-  /** Undefined: an object of a type that several streams have. */
+  /** Undefined for an object whose type several streams have. */
   stream: string | undefined;
   key: string | undefined;
   externalId: string | undefined;
-  /** The service's own. */
+  /** The service's number of the object. */
   number: string | undefined;
-  /** Values of the fields by which is matched. */
+  /** Values of the fields by which rows and objects are matched: of the row, and of the object. */
   here: readonly (readonly string[])[];
   there: readonly (readonly string[])[];
   /** Fields that a write would change. */
@@ -67,47 +67,49 @@ export interface MatchLine {
 
 export interface StreamMatches {
   stream: string;
-  /** The fields by which rows were matched. */
+  /** Fields by which rows were matched. */
   by: readonly string[];
   rows: number;
-  /** Rows by class. */
+  /** Number of rows in each class. */
   counts: Record<'equal' | 'differs' | 'match' | 'ambiguous' | 'only_here' | 'not_comparable', number>;
-  /** Objects of `differs` by the field in which they do. */
+  /** Number of objects of class `differs` by differing field. */
   fields: Record<string, number>;
-  /** Objects of `match` that have no external id. */
+  /** Objects of class `match` that have no external id. */
   unnamed: number;
-  /** Objects of records whose row is gone. */
+  /** Objects of records whose row was deleted. */
   rowGone: number;
-  /** How many of `equal` and `differs` refer to a record that is not at the service yet: that field was not compared. */
+  /** Rows of `equal` and `differs` whose reference was not compared, because its record is not at the service yet. */
   incomplete: number;
 }
 
 export interface TypeMatches {
-  /** The types of the streams, separated by commas. */
+  /** Types of the streams, separated by commas. */
   type: string;
-  /** Objects at the service, inactive ones too. */
+  /** Number of objects at the service, including inactive ones. */
   objects: number;
   streams: StreamMatches[];
-  /** Objects that no row and no record represents. */
+  /** Objects that belong to no row and no record. */
   nobodys: Record<'only_there' | 'without_id' | 'ambiguous', number>;
   samples: MatchLine[];
 }
 
 export interface MatchRequest {
-  /** The streams that are asked for. Others of their types are compared too, since an object may be theirs. */
+  /** Streams to report. Other streams of their types are compared too, because they may own some objects. */
   names: readonly string[];
-  /** Fields by which rows and objects are matched, in place of each stream's `match`. */
+  /** Fields by which rows and objects are matched, instead of each stream's `match`. */
   by: readonly string[] | undefined;
-  /** Findings of each class that are returned. */
+  /** Maximum number of lines returned for each class. */
   samples: number;
-  /** Gets every finding. */
+  /** Called with all lines of the comparison. */
   write?: ((lines: readonly MatchLine[]) => Promise<void>) | undefined;
-  /** Gets how many objects were read, and how many there are. */
+  /** Called with the number of objects read so far, and the total number. */
   onRead?: ((objects: number, total: number) => void) | undefined;
   pace?: (() => Promise<void>) | undefined;
 }
 
-/** Throws what mirror, state and service throw, and UsageError when a stream does not map a field of `by`. */
+/**
+ * Compares streams. Throws errors of both sides and the state, and UsageError if a stream does not map a `by` field.
+ */
 export async function matchStreams(
   deps: MatchDeps,
   request: MatchRequest,
@@ -135,7 +137,7 @@ export async function matchStreams(
   return results;
 }
 
-/** The streams of the request in groups that share types, with the fields by which each is matched. Throws UsageError. */
+/** Groups streams that share types, with their fields to match by. Throws UsageError if a field is not mapped. */
 export function groupByType(
   all: ReadonlyMap<string, Stream>,
   { names, by }: Pick<MatchRequest, 'names' | 'by'>,
@@ -253,18 +255,18 @@ function toLine(found: JoinedLine, streams: readonly MatchedStream[], only: stri
 
 const parse = (json: string | null): unknown => (json === null ? undefined : JSON.parse(json));
 
-// A type is compared in three steps: objects whose external id is known here, rows whose object was not met, and what is left of
-// both by the values of fields.
+// A type is compared in three steps: objects with a known external id, rows without such an object, then the remaining
+// rows and objects by field values.
 
-/** In place of a reference to a record that is not at the service yet. */
+/** Replaces a reference to a record that is not at the service yet. */
 const placeholder = () => NOT_THERE_YET;
 
-/** The changes that a write would make; a reference to a record that is not at the service yet is not compared. */
+/** Returns the changes that a write would make, except references to records that are not at the service yet. */
 function comparedDifferences(...compared: Parameters<typeof differencesOf>): FieldChange[] {
   return differencesOf(...compared).changes.filter((change) => !change.new.includes(NOT_THERE_YET));
 }
 
-/** Fills the tables with what is not equal. `streams`: all of their types. */
+/** Fills the temporary tables with rows and objects that are not equal. `streams`: all streams of their types. */
 async function compareType(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
@@ -295,7 +297,7 @@ async function compareType(
   return counts;
 }
 
-/** Adds the objects of a page that are not equal, and counts those that are. */
+/** Adds a page's objects to the tables unless they are equal. Counts equal objects. */
 async function addObjects(
   streams: readonly MatchedStream[],
   page: readonly ObjectBeside[],
@@ -326,7 +328,7 @@ async function addObjects(
   );
 }
 
-/** Whether a row refers to a record that is not at the service yet. */
+/** True if the row refers to a record that is not at the service yet. */
 function refersAhead({ rendered }: Owner): boolean {
   const fields = rendered && 'object' in rendered ? rendered.object.fields : [];
   return fields.some(({ values }) => values.includes(NOT_THERE_YET));
@@ -344,7 +346,7 @@ function toJoined(object: FoundObject): JoinedObject {
   };
 }
 
-/** The finding about an object that has an owner; undefined: it is equal. */
+/** Returns how an object differs from its owner's row, or undefined if both are equal. */
 function judge(
   object: FoundObject,
   { stream, key, row, rendered, unreadable, others }: Owner,
@@ -365,7 +367,7 @@ function judge(
   return differs.length === 0 ? undefined : { ...named, class: 'differs', differs };
 }
 
-/** Adds the rows of a stream whose object was not met, and counts all its rows. */
+/** Adds a stream's rows whose object was not found. Counts all rows. */
 function addRows(
   deps: MatchDeps,
   { stream, by }: MatchedStream,
