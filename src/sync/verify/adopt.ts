@@ -1,6 +1,6 @@
-// The state was lost: records are made again from both sides, without one write at the service. An object with the external
-// id of a row becomes the record of that row, unless a record has the id. Where it differs from what the row becomes, the next
-// sync plans an update of it.
+// Makes records again after the state was lost, from mirror and service, without writing at the service. An object with
+// a row's external id becomes the row's record, unless a record has the id. If the object differs from its row, the
+// next sync plans an update.
 import type { FoundObject } from '../../destination/destination.js';
 import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
 import { hashObject } from '../../streams/destination-object.js';
@@ -10,22 +10,22 @@ import { differencesOf, readBeside, type Owner } from '../object/compare-objects
 import { endOf } from '../object/retire.js';
 import type { Pass } from './read-back.js';
 
-/** The objects of one stream, counted by what became of them. */
+/** Number of objects of one stream by the result of adopting them. */
 export interface Adopted {
-  /** Records made: the object is as its row says. */
+  /** Records made for objects that equal their row. */
   equal: number;
-  /** Records made: the next sync compares and sends the object. */
+  /** Records made for objects that the next sync compares and sends. */
   differing: number;
-  /** Objects with the external id of several rows. */
+  /** Objects whose external id several rows have. */
   ambiguous: number;
-  /** Objects of its type without a row; they count with the first stream of the type. */
+  /** Objects without a row. If several streams have the type, they count for the first. */
   unowned: number;
 }
 
-/** Hashes of a record of which nothing was accepted: every row has others. */
+/** Hashes of a record of which nothing was accepted. No row or object has these hashes. */
 const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
 
-/** Adopts the objects of these streams, those of parents first: what refers to them is compared with them. */
+/** Adopts the objects of these streams. Parents come first, because comparing references needs their records. */
 export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Promise<Map<string, Adopted>> {
   const adopted = new Map<string, Adopted>();
   const counted = new Set<string>();
@@ -37,7 +37,7 @@ export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Prom
   return adopted;
 }
 
-/** `counted`: types whose objects without a row were counted before. */
+/** Adopts the objects of some types. `counted`: types whose objects without a row were counted before. */
 async function adoptTypes(
   pass: Pass,
   { types, streams, counted }: ReturnType<typeof groupByTypes>[number] & { counted: ReadonlySet<string> },
@@ -50,7 +50,7 @@ async function adoptTypes(
     pass,
     { types, context: { lane: 'verify', signal }, pace: () => pace(signal) },
     () => {
-      // Records that were made stay made when the types are read again.
+      // Records made so far are kept if the types must be read again, so their counts stay.
       for (const { name } of streams) {
         const { equal = 0, differing = 0 } = adopted.get(name) ?? {};
         adopted.set(name, { equal, differing, ambiguous: 0, unowned: 0 });
@@ -63,7 +63,7 @@ async function adoptTypes(
         if (!owner && ofFirst && !counted.has(object.typeId)) ofFirst.unowned++;
         const counts = countsOf(owner?.stream);
         const { extId } = object;
-        // A row is linked to an object without an external id, and the next sync assigns it.
+        // An object without an external id needs no record: a link leads to it, and the next sync assigns the id.
         if (!owner || !counts || owner.record || extId === undefined) continue;
         if (owner.others.length > 0) counts.ambiguous++;
         else records.push(recordOf({ ...object, extId }, owner));

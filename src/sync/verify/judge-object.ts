@@ -1,8 +1,7 @@
-// The result of verifying one object of a record. Pure.
+// Judges one object of a record for `verify`. Pure.
 //
-// What differs because it has not been sent yet is no drift: a difference counts only where the row still becomes exactly
-// the object that was accepted last. Everything else waits for a sync, and is counted apart. What no sync would look at is
-// in doubt.
+// An unsent change is no drift. So a difference counts only if the row still renders the object that was accepted last.
+// Other records wait for a sync, and are counted separately. Records that no sync would check are put in doubt.
 import type { FoundObject } from '../../destination/destination.js';
 import type { DriftingObject } from '../../state/drift/write-drift.js';
 import type { OwnerRecord } from '../../state/records/read/owners.js';
@@ -10,10 +9,10 @@ import { hashObject, type DestinationObject } from '../../streams/destination-ob
 import { differencesOf, type Owner } from '../object/compare-objects.js';
 
 /**
- * `doubtful`: its row is as it was, and becomes another object than was accepted last: no sync would find that out.
- * `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. `abandoned`:
- * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more. `unsure`: it drifts
- * by an answer that may be older than its record. `unreadable`: the service cannot show it; the next sync says why.
+ * `doubtful`: the row is unchanged, but renders another object than was accepted, and no sync would notice. `waiting`:
+ * not comparable, because the record needs a sync or its row was deleted. `abandoned`: row deleted from a stream with
+ * `retire: 'keep'`, so the object does not matter. `unsure`: drifts, but the answer may be older than the record.
+ * `unreadable`: the service cannot return the object.
  */
 export type Judgement =
   | 'fine'
@@ -24,14 +23,14 @@ export type Judgement =
   | 'unreadable'
   | Pick<DriftingObject, 'kind' | 'fields'>;
 
-/** A record beside its row as it is now. */
+/** A record with the current row of its key. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
   record: OwnerRecord;
 }
 
 /**
- * `object`: as it stands at the service; undefined: it was asked for by its external id, and is not there.
- * `isAnswerOutdated`: the answer may be older than the record.
+ * Judges one object. `object`: as read from the service; undefined if it does not exist. `isAnswerOutdated`: the record
+ * may have been written after the answer.
  */
 export function judgeObject(
   compared: Compared,
@@ -65,7 +64,7 @@ function isAbandoned({ stream, row, unreadable }: Compared): boolean {
   return !row && !unreadable && stream.retire === 'keep';
 }
 
-/** The object that the row becomes; undefined: it is not the row that was accepted last. */
+/** Returns the object that the row renders. Undefined if the row has changed since the last acceptance. */
 function unchangedObject({ record, row, rendered }: Compared): DestinationObject | undefined {
   if (row?.hash !== record.sourceHash || !rendered || !('object' in rendered)) return undefined;
   return rendered.object;
@@ -90,7 +89,7 @@ function judgeActive(
   return { kind: object.active ? 'changed' : 'inactive', fields };
 }
 
-/** Its object is to be inactive. One that is gone, or another type's, is nobody's concern. */
+/** Judges a deactivated object. It must not be active, unless it belongs to another type. */
 function judgeRetired({ stream, row }: Compared, object: FoundObject | undefined): Judgement {
   if (row) return 'waiting';
   if (!object?.active || !stream.objectTypes.has(object.typeId) || stream.retire !== 'deactivate')

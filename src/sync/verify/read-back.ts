@@ -1,6 +1,6 @@
-// Types read back whole: each of their objects beside the record that owns it, and then each record whose object was not met,
-// asked for by its external id. Memory grows with the type by the external ids alone: 56 MB for a million. What is seen is
-// judged, written down and counted here, also of a sample.
+// Reads types back whole for `verify`: all objects with their owning records, then records without such an object, by
+// external id. Memory holds only external ids, 56 MB for a million objects. Judges the objects, stores the drift and
+// counts the results, also for samples.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { listExceptions } from '../../state/exceptions.js';
@@ -18,31 +18,30 @@ import { judgeObject, type Judgement } from './judge-object.js';
 
 export interface Pass extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'> {
   runId: number;
-  /** Awaited before each request. */
+  /** Awaited before each request, to limit the request rate. */
   pace: Pace;
   signal: AbortSignal | undefined;
-  /** Milliseconds since any moment, never going back. */
+  /** Returns milliseconds of a monotonic clock. */
   clock: () => number;
-  /** So many objects more were looked at. Throws when the run was cancelled meanwhile. */
+  /** Called with the number of further objects checked. Throws if the run was cancelled meanwhile. */
   progress: (objects: number) => Promise<void>;
 }
 
-/** Objects of one stream by their result. */
+/** Number of objects of one stream by result. */
 export interface Tally extends Partial<Record<DriftKind, number>> {
-  /** Compared: as they should be, or drifting. */
+  /** Objects compared, with or without drift. */
   compared: number;
-  /** Not compared: a sync has something to do about the record, or its row is gone. */
+  /** Objects not compared, because the record needs a sync or its row was deleted. */
   waiting: number;
-  /** Put in doubt: the row has not changed, and becomes another object than was accepted. The next sync looks at it. */
+  /** Records put in doubt: their unchanged row renders another object than was accepted. The next sync checks it. */
   inDoubt: number;
-  /** Not compared: exceptions leave them as they are. */
+  /** Objects not compared, because an operator's exception protects the record. */
   excepted?: number;
 }
 
-/** Counts by stream. */
 export type Tallies = Map<string, Tally>;
 
-/** Adds what was seen of a stream. */
+/** Adds counts to a stream's tally. */
 export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>): void {
   const tally = tallies.get(name) ?? { compared: 0, waiting: 0, inDoubt: 0 };
   for (const [kind, objects] of Object.entries(seen) as [keyof Tally, number][])
@@ -50,23 +49,23 @@ export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>):
   tallies.set(name, tally);
 }
 
-/** An object of a record, and what is to be said of it; `unsure`: it is looked at by its external id. */
+/** A record with the judgement of its object. If `unsure`, the object is read again by external id. */
 interface Judged {
   record: OwnerRecord;
   judgement: Judgement;
 }
 
-/** A record that was written so shortly before the service was asked may have been written after it: seconds. */
+/** Safety margin in seconds. A record written within it may have been written after the request. */
 const MARGIN_SECONDS = 2;
 
-/** Whether a page may show what the service held before the record's last write. `askedAt`: by the clock. */
+/** True if a page may be older than the record's last write. `askedAt`: clock time of the page's request. */
 function isOutdated({ clock }: Pass, { quietSeconds }: OwnerRecord, askedAt: number): boolean {
   return quietSeconds <= (clock() - askedAt) / 1000 + MARGIN_SECONDS;
 }
 
 /**
- * Looks at objects by their external ids, at most 1000, and judges them. One request for each page of them, sent once no
- * record was written just now. A record that is written meanwhile waits.
+ * Reads at most 1,000 objects by external id and judges them. Waits first until no record was written just now. Records
+ * that are written meanwhile count as `waiting`.
  */
 async function judgeByExternalId(
   pass: Pass,
@@ -78,7 +77,7 @@ async function judgeByExternalId(
   const asked = new Map(records.map(({ localKey, externalId }) => [localKey, externalId]));
   await untilQuiet(records, signal);
   await pace(signal);
-  // By the clock that records are written by: how busy this process is says nothing about them.
+  // Uses the database's clock, which also dates the records, so a delay in this process does not matter.
   const askedSeconds = (await readClock(state.db)).getTime() / 1000;
   const unreadable: Unreadable = new Map();
   const context = { lane: 'verify', signal } as const;
@@ -95,7 +94,7 @@ async function judgeByExternalId(
   });
 }
 
-/** Waits until each of these records was written longer ago than the margin; those that are written again wait no longer. */
+/** Waits until these records were written longer ago than the margin. Later writes do not extend the wait. */
 async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal | undefined): Promise<void> {
   const youngest = records.reduce((least, { quietSeconds }) => Math.min(least, quietSeconds), Infinity);
   const seconds = MARGIN_SECONDS + 0.1 - Math.max(0, youngest);
@@ -103,8 +102,8 @@ async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal |
 }
 
 /**
- * Writes what drifts of the objects of a stream, and counts all of them. Looks again at those that are unsure. What no sync
- * would look at is put in doubt.
+ * Stores the drift of a stream's objects, and counts all objects. Reads `unsure` objects again. Puts records in doubt
+ * that no sync would check.
  */
 export async function record(
   pass: Pass,
@@ -140,21 +139,21 @@ export async function record(
   count(tallies, stream, { ...written, compared, waiting: judged.length - compared - inDoubt, inDoubt });
 }
 
-/** Records walked through at once, and asked for in one request. */
+/** Number of records read from the state at once, and searched for in one request. */
 const AT_ONCE = 1000;
 
-/** Types that are read back together. */
+/** Types that are read back together, because streams share them. */
 interface TypeRequest {
   types: ReadonlySet<string>;
-  /** The streams of these types that are verified. */
+  /** Streams of these types to verify. */
   streams: readonly Stream[];
-  /** Objects that are nobody's record are written down; they are counted always. */
+  /** If true, objects without a record are stored as drift. They are counted in any case. */
   extras: boolean;
 }
 
 /**
- * Reads types back, compares them and writes down what drifts. Objects that are nobody's record count with the first stream of
- * these types that is configured, and only where that one is verified. Throws what the sides throw, or the signal's reason.
+ * Reads types back, compares the objects and stores the drift. Objects without a record count for the first configured
+ * stream of these types, if it is verified. Throws errors of mirror, state and service, or the signal's reason.
  */
 export async function readTypesBack(pass: Pass, request: TypeRequest): Promise<Tallies> {
   const { clock, signal } = pass;
@@ -186,7 +185,7 @@ async function comparePage(
       continue;
     }
     const { stream } = owner;
-    // An object that is of another type than its record's is met when the record is asked for.
+    // An object with another type than its record's is judged later, when the record is searched for by external id.
     const into = types.has(stream.type) ? seen.get(stream) : undefined;
     if (!into) continue;
     if (!owner.record) {
@@ -202,7 +201,7 @@ async function comparePage(
   if (!first || !streams.includes(first) || unowned.length === 0) return;
   count(tallies, first, { extra: unowned.length });
   const source = { runId: pass.runId, stream: first.name };
-  // Who does not ask for them keeps what was said of them, as long as it is true.
+  // Without `extras`, objects without a record are not added, but those stored before stay.
   const known = extras ? undefined : await readDriftingKeys(pass.state.db, first.name, unowned.map(extraKey));
   const said = unowned.filter((object) => known?.has(extraKey(object)) ?? true);
   const drifting = said.map((object) => ({
@@ -217,7 +216,7 @@ async function comparePage(
 
 const extraKey = ({ id }: FoundObject) => `#${id}`;
 
-/** Asks for the objects of a stream's records that the reading has not met. */
+/** Searches by external id for the objects of records that were not among the types' objects. */
 async function lookForUnmet(
   pass: Pass,
   stream: Stream,
@@ -236,7 +235,7 @@ async function lookForUnmet(
     const fine: string[] = [];
     for (const standing of block) {
       if (met.has(standing.externalId)) continue;
-      // The object of a retired record may be absent. A record that a sync has to send is not judged.
+      // A deactivated record's object may be absent. A record that needs a sync is not judged.
       if (standing.status === 'retired') fine.push(standing.localKey);
       else if (standing.status !== 'synced' || !standing.isSettled) count(tallies, stream, { waiting: 1 });
       else if (unmet.push({ record: standing, judgement: 'unsure' }) >= AT_ONCE) await look();

@@ -1,5 +1,5 @@
-// Workers verify after each nightly sync, or by a schedule of their own. An occurrence is verified once, whichever worker
-// does it; one that was interrupted is verified from the beginning.
+// Verifies in a worker, after each nightly sync or by a schedule of its own. Each due time is verified once, by any
+// worker. An interrupted verify starts again from the beginning.
 import { startedUntil, unstartedDue } from '../../time/cron-schedule.js';
 import { AFTER_SYNC } from '../../time/schedule.js';
 import type { Stoppable, Turns } from '../../process/lifecycle.js';
@@ -25,9 +25,9 @@ import {
 } from './verify.js';
 
 export interface PeriodicVerifyDeps extends VerifyDeps {
-  /** After a nightly sync the bookings are reconciled first. */
+  /** If true, bookings are reconciled after a nightly sync, before the verify. */
   isReconciled: boolean;
-  /** Objects that drift are sent again, within limits. */
+  /** If true, drifting objects are sent again, within limits. */
   repairs: boolean;
   /** Queues the run of a repair. */
   startRepair: (run: Run) => Promise<void>;
@@ -36,10 +36,10 @@ export interface PeriodicVerifyDeps extends VerifyDeps {
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const LOOK_EVERY_MS = 15 * SECOND;
-/** A whole type is not read again at once after a failure. */
+/** Pause after a failure, in milliseconds, because a verify reads whole types. */
 const AFTER_FAILURE_MS = 15 * MINUTE;
 
-/** Runs until stopped. One of `turns` is taken for a reading, which keeps one of the few connections of the state. */
+/** Runs until stopped. Takes one of `turns` for a verify, which holds one of the state's few connections. */
 export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stoppable {
   const pauses = { everyMs: LOOK_EVERY_MS, afterFailureMs: AFTER_FAILURE_MS };
   return readPeriodically('verify', deps.log, pauses, async (stopping) => {
@@ -48,8 +48,8 @@ export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stop
 }
 
 /**
- * Verifies once for each occurrence, and starts the repair of what drifts where that is configured. Undefined when nothing is
- * due, or another process is at it. `now`: the time of the state, unless given.
+ * Verifies once for each due time, and starts a repair of the drift if configured. Returns undefined if nothing is due,
+ * or another process is verifying. `now`: by default, the database's time.
  */
 export async function verifyWhenDue(
   deps: PeriodicVerifyDeps,
@@ -68,7 +68,7 @@ export async function verifyWhenDue(
   return alone?.result;
 }
 
-/** The occurrence that is due and was not verified yet. */
+/** Returns the due time that was not verified yet. */
 async function findDue(
   db: Queries,
   { isReconciled }: Pick<PeriodicVerifyDeps, 'isReconciled'>,
@@ -84,12 +84,12 @@ async function findDue(
   return due && due > startedUntil(schedule) ? { schedule, due } : undefined;
 }
 
-/** Starts a run over those of the drifting streams that no unfinished run covers; the others are left to the next verify. */
+/** Starts a repair run of the drifting streams that no unfinished run covers. The next verify repairs the others. */
 async function repair(
   { state, streams: declared, startRepair, log }: PeriodicVerifyDeps,
   { streams }: VerifyResult,
 ): Promise<void> {
-  // Each verify of a frozen stream would have a repair of its own held.
+  // A frozen stream is left out. Otherwise each verify would start another repair, which the freeze would hold.
   const frozen = new Set((await listFrozen(state.db, [...declared.keys()])).map(({ stream }) => stream));
   const drifting = streams
     .filter((one) => countRepairable(one) > 0 && !frozen.has(one.stream))

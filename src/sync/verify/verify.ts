@@ -1,5 +1,5 @@
-// Reads back what the service holds, compares it with what was accepted last and still stands in the mirror, and writes down
-// what drifts. A verify only reads; sending again what drifts is a run of its own.
+// Reads objects back from the service, compares them with the accepted objects whose rows are unchanged, and stores the
+// drift. A verify only reads; a repair run sends drifting objects again.
 import { settleRestored } from '../../state/restored-databases.js';
 import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
@@ -21,53 +21,53 @@ import { readTypesBack, count, record, type Pass, type Tallies, type Tally } fro
 
 export interface VerifyDeps extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams' | 'log'> {
   startedBy: StartedBy;
-  /** Awaited before each request. */
+  /** Awaited before each request, to limit the request rate. */
   pace: Pace;
-  /** Milliseconds since any moment, never going back. */
+  /** Returns milliseconds of a monotonic clock. */
   clock?: () => number;
-  /** Objects looked at so far, of about how many. */
+  /** Called with the number of objects checked so far, and their approximate total. */
   onProgress?: (done: number, total: number) => void;
 }
 
 export interface VerifyRequest {
-  /** By default all. */
+  /** Streams to verify; by default all. */
   streams?: readonly Stream[];
-  /** So many records of each stream, chosen at random; by default all. */
+  /** Number of records of each stream to choose at random; by default all records. */
   sample?: number | undefined;
-  /** Objects that belong to no record are listed too. */
+  /** If true, objects without a record are listed too. */
   extras?: boolean | undefined;
 }
 
 export interface VerifyResult {
   runId: number;
-  /** By stream, parents first. */
+  /** Results by stream, parents first. */
   streams: ({ stream: string; type: string } & Tally)[];
-  /** Objects that drift. */
+  /** Number of drifting objects. */
   drifting: number;
-  /** Objects of these types that belong to no record. They are no drift: nothing of slotsync's has made or owns them. */
+  /** Number of objects of these types without a record. They are no drift, because slotsync does not own them. */
   extra: number;
-  /** Objects that were sent again, and still differ in the same values: a repair leaves them out. */
+  /** Number of objects sent again that still differ in the same values. A repair leaves them out. */
   storedOtherwise: number;
-  /** Objects that differ only in fields whose rules keep what stands at the service: no drift. */
+  /** Number of objects that differ only in fields whose rules keep the service's values. They are no drift. */
   kept: number;
-  /** Objects of records that an earlier verify saw drift, and that could not be compared by this one. Of a sample: 0. */
+  /** Number of drifting objects of an earlier verify that this verify could not compare. 0 for a sample. */
   notComparedAgain: number;
   requests: number;
 }
 
 export interface AdoptResult {
   runId: number;
-  /** By stream, parents first. */
+  /** Results by stream, parents first. */
   streams: ({ stream: string; type: string } & Adopted)[];
   requests: number;
 }
 
-/** Records that are asked for in one request. */
+/** Number of records in one search request. */
 const AT_ONCE = 1000;
 
 /**
- * Verifies streams. Throws SlotsyncError `verify_running` when another verify is under way, else what the sides throw, or
- * the signal's reason; what was seen until then stays written.
+ * Verifies streams. Throws SlotsyncError `verify_running` if another verify is running, errors of mirror, state and
+ * service, or the signal's reason. Results stored before an error stay stored.
  */
 export function verify(
   deps: VerifyDeps,
@@ -77,7 +77,7 @@ export function verify(
   return readAlone(deps.state, 'verify', () => verifyAlone(deps, request, signal));
 }
 
-/** Makes records of the objects whose rows have none. Throws as `verify`. */
+/** Makes records for objects whose rows have no record. Throws as `verify` does. */
 export function adopt(
   deps: VerifyDeps,
   streams: readonly Stream[] = [...deps.streams.values()],
@@ -90,7 +90,7 @@ export function adopt(
   });
 }
 
-/** Verifies streams, under the lock of all verifying. */
+/** Verifies streams. The caller must hold the lock of all verifies. */
 export async function verifyAlone(
   deps: VerifyDeps,
   request: VerifyRequest = {},
@@ -115,11 +115,11 @@ export async function verifyAlone(
   return { runId, streams: result.streams, ...counts, requests };
 }
 
-/** Objects of a stream whose drift can be sent again. */
+/** Returns the number of a stream's objects whose drift a repair can correct. */
 export const countRepairable = ({ changed = 0, missing = 0, inactive = 0 }: Partial<Tally>): number =>
   changed + missing + inactive;
 
-/** Starts a run that sends again what drifts, over those of the streams that no unfinished run covers; undefined: each is covered. */
+/** Starts a repair run of the streams that no unfinished run covers. Returns undefined if all are covered. */
 export async function startRepairRun(
   db: Queries,
   { streams, ...started }: Pick<RunRequest, 'streams' | 'startedBy' | 'fingerprints'>,
@@ -159,7 +159,7 @@ async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: num
   return tallies;
 }
 
-/** Does the work as a run. `work` counts by stream. */
+/** Runs `work` as a run of kind `verify`. `work` returns results by stream. */
 async function inRun<T extends object>(
   deps: VerifyDeps,
   streams: readonly Stream[],
@@ -187,7 +187,7 @@ async function inRun<T extends object>(
       deps.onProgress?.(Math.min(done, total), total);
       await requireUnended();
     };
-    // Rows are mapped by what the tables of lookups hold now.
+    // Reads the lookup tables now, because rows are mapped with their current content.
     const current = await readLookupTables(mirror, [...deps.streams.values()]);
     const selected = current.filter(({ name }) => streams.some((stream) => stream.name === name));
     selected.forEach(requireLookups);
