@@ -1,5 +1,5 @@
-// The TypeScript that `init` and `discover --types` write: a proposed configuration as `sync.config.ts`, in which what is not
-// certain is a comment that begins with "unsure", and the names of a service for `defineConfig<Service>`.
+// Renders the TypeScript files of `init` and `discover --types`: a proposed `sync.config.ts`, whose doubtful parts have
+// comments that begin with "unsure", and the names of the service's types and fields for `defineConfig<Service>`.
 import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
 import { looksSecret, type NamedField } from './match-names.js';
 import { plural } from '../../text/format.js';
@@ -9,10 +9,10 @@ import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
 
 interface FileFacts {
-  /** The service, as messages name it. */
+  /** Name of the service as messages show it. */
   service: string;
   database: string;
-  /** The specifier of the module with the names of the service; undefined: it was not written. */
+  /** Import path of the generated module with the service's names. Undefined if no module was written. */
   types: string | undefined;
 }
 
@@ -79,17 +79,17 @@ function renderStream(stream: ProposedStream): string[] {
   ];
 }
 
-/** Limits of a stream: those of deactivations are the defaults, updates have none by default. */
+/** Limits to write for each stream. Deactivations get the default; updates have no limit by default. */
 const LIMITS = 'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },';
 
-/** The table, or those of its columns that the stream needs: a change in another column does not make a run read the row. */
+/** Renders the source: the table, or only the needed columns. Then changes of other columns cause no sync. */
 function renderSource({ table, columns }: ProposedStream, size: string): string[] {
   const name = quote(toSource(table));
   if (columns === undefined) return [`from: ${name}, ${size}`];
   return ['from: {', `  table: ${name}, ${size}`, `  columns: [${columns.map(quote).join(', ')}],`, '},'];
 }
 
-/** The columns that may say which rows are current, and the end of a query for those rows. */
+/** Lists columns that may mark current rows, and a WHERE condition for a query of current rows. */
 function renderCurrency({ currency }: ProposedStream): string[] {
   if (currency.length === 0) return [];
   const columns = currency.map(({ column }) => column).join(', ');
@@ -100,7 +100,7 @@ function renderCurrency({ currency }: ProposedStream): string[] {
   ];
 }
 
-/** Another source and its fields, which a person may use instead. */
+/** Renders another source with its fields as a comment, which a person may use instead. */
 function renderJoin({ table, columns, join }: ProposedStream): string[] {
   if (!join) return [];
   const isTaken = (name: string) => table.columns.some((column) => column.name === name);
@@ -124,7 +124,7 @@ function renderJoin({ table, columns, join }: ProposedStream): string[] {
   ];
 }
 
-/** The fields that no column is like, in one line. */
+/** Lists in one line the fields for which no similar column exists. */
 const withoutColumn = (fields: readonly NamedField[]) =>
   fields.length === 0 ? [] : [comment(`no column is like ${fields.map(nameOf).join(', ')}`)];
 
@@ -170,14 +170,14 @@ function renderReferences({ references, unplaced }: ProposedStream): string[] {
   ];
 }
 
-/** A table as `from` names it: a part is quoted when it would be read as something else. */
+/** Returns a table name as `from` expects it. A part is quoted if it could be misread. */
 export function toSource({ schema, name }: { schema: string; name: string }): string {
   return [schema, name]
     .map((part) => (/^[^".\s]+$/.test(part) ? part : `"${part.replaceAll('"', '""')}"`))
     .join('.');
 }
 
-/** A column, or a function that joins several. */
+/** Renders a column name, or a function that joins several columns. */
 function toValue(columns: readonly string[]): string {
   const [column = ''] = columns;
   if (columns.length === 1) return quote(column);
@@ -191,7 +191,7 @@ function toKey(columns: readonly string[]): string {
 }
 
 const isIdentifier = (name: string) => /^[a-z_$][\w$]*$/i.test(name);
-/** In brackets a name is always a property; `__proto__` without them is the prototype. */
+/** Writes `__proto__` in brackets, because `__proto__: …` would set the object's prototype. */
 const toProperty = (name: string) =>
   name === '__proto__' ? `[${quote(name)}]` : isIdentifier(name) ? name : quote(name);
 const nameOf = ({ extId, name }: { extId: string; name: string | undefined }) =>
@@ -200,7 +200,7 @@ const unsure = (reason: string | undefined) => (reason === undefined ? [] : [com
 const comment = (text: string) => `// ${visibleInLine(text)}`;
 const indent = (line: string, by: number) => `${' '.repeat(by)}${line}`;
 
-/** The proposal in a few lines. */
+/** Returns the counts of the summary as a text. */
 const countsOf = (fields: number, references: number) =>
   `${plural(fields, 'field')}, ${plural(references, 'reference')}`;
 
@@ -222,10 +222,10 @@ export function describeProposal({ streams, leftOut, typesWithoutTable }: Propos
   ];
 }
 
-/** The first line of a file with names: what may be written over. */
+/** First line of a generated file of names. Only files that begin with this line may be overwritten. */
 export const TYPES_MARKER = '// Written by slotsync discover --types.';
 
-/** The names as a module with the interface `Service`. */
+/** Renders the service's type and field names as a module with the interface `Service`. */
 export function renderServiceTypes({ types, fields }: ServiceSurvey, service: string): string {
   const union = (definitions: ServiceSurvey['types'] | ServiceSurvey['fields']) => {
     const named = definitions.flatMap(({ extId, name }) => (extId === undefined ? [] : [{ extId, name }]));
@@ -250,7 +250,7 @@ export function renderServiceTypes({ types, fields }: ServiceSurvey, service: st
   ].join('\n');
 }
 
-/** A text as TypeScript writes it. */
+/** Renders a text as a TypeScript string literal. */
 export function quote(text: string): string {
   const escaped = JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'");
   return `'${escaped.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')}'`;

@@ -1,4 +1,4 @@
-// Finds which columns of a table refer to which other table: by foreign keys, and without them by names and values.
+// Finds which columns of a table refer to which other table: by foreign keys, otherwise by names and values.
 import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
 import {
@@ -9,33 +9,33 @@ import {
   tokensOf,
 } from './match-names.js';
 
-/** A table that is a stream, with its key. */
+/** A table that becomes a stream, with its key columns. */
 export interface KeyedTable {
   table: CatalogueTable;
   key: readonly string[];
-  /** External id of the type. */
+  /** External id of the type at the service. */
   type: string;
 }
 
-/** Columns that refer to a table, and cannot be a reference of the stream. */
+/** Columns that refer to a stream, but cannot become a reference, with the reason. */
 export interface UnusableReference {
   columns: readonly string[];
   stream: string;
   why: string;
 }
 
-/** The share of a column's values that must be keys of the other table, where names say that it refers to it. */
+/** Minimum share of a column's values that must be the other table's keys, if the column's name suggests it. */
 const LEAST_SHARE = 0.8;
-/** A column whose values alone suggest a reference must have this share, of this many different values. */
+/** Minimum share, and number of distinct values, if only the values suggest a reference. */
 const TELLING_SHARE = 0.95;
 const TELLING_VALUES = 10;
-/** Keys that are counted up from 1 hold every amount: no evidence of a reference. */
+/** Small numbers, as they occur in counts. If any is a key, values that equal keys prove no reference. */
 const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
 const SIMILAR = 0.6;
 
 /**
- * The references of a table to others, and to itself where a foreign key says so. `isWanted` says for which columns values
- * alone are evidence enough: without a field of such a name, small numbers would refer to anything.
+ * Finds references from one table to others, or to itself by a foreign key. `isWanted`: returns true for columns whose
+ * values alone may prove a reference. Without a field of a similar name, small numbers would match any table.
  */
 export async function findReferences(
   catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
@@ -54,7 +54,7 @@ export async function findReferences(
     const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
     const isByKey =
       parent.key.length === targets.length && inKeyOrder.every((column) => column !== undefined);
-    // Fields of the type may have the name of their own table whatever they hold.
+    // A table's own name says nothing about a reference to itself, since many of its fields contain it.
     const isOwn = parent.table === child.table;
     if (isByKey) found.push({ ...candidate(parent, inKeyOrder), ...(isOwn && { words: [] }) });
     else
@@ -100,15 +100,15 @@ export async function findReferences(
   return { candidates: found, otherwise };
 }
 
-/** A table that has a row for the same key, and the columns there for fields that the stream's own table does not fill. */
+/** A table with a row for the same key. Its columns fill fields that the stream's own table cannot fill. */
 export interface ProposedJoin {
   table: CatalogueTable;
-  /** The column there that holds the key, and the key. */
+  /** Column of the joined table that holds the key, and the key column of the stream's own table. */
   on: readonly [string, string];
   fields: ProposedField[];
 }
 
-/** The table that shares the key and fills most of the fields. `fill` matches the columns of a table with the fields. */
+/** Finds the table that shares the key and fills most fields. `fill`: matches a table's columns with fields. */
 export async function findJoin(
   catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
   { table: own, key: [key = '', ...more] }: KeyedTable,
@@ -125,7 +125,7 @@ export async function findJoin(
   for (const { table, fields } of joins) {
     const declared = columnOfForeignKey(own, key, table) ?? columnOfOwnKey(table, own, key);
     if (declared !== undefined) return { table, on: [declared, key], fields };
-    // A key that is only called id or code has the same name in tables that have nothing in common.
+    // Key names such as `id` or `code` also occur in unrelated tables, so they prove no shared key.
     const isSameKey =
       table.primaryKey?.length === 1 && table.primaryKey[0] === key && tokensOf(key).length > 1;
     if (!isSameKey || !keyColumn) continue;
@@ -137,7 +137,7 @@ export async function findJoin(
   return undefined;
 }
 
-/** The column that a foreign key of one column refers to in another table. */
+/** Returns the column of `to` that a single-column foreign key refers to. */
 function columnOfForeignKey(from: CatalogueTable, column: string, to: CatalogueTable): string | undefined {
   return from.foreignKeys.find(
     ({ columns, of }) =>
@@ -145,7 +145,7 @@ function columnOfForeignKey(from: CatalogueTable, column: string, to: CatalogueT
   )?.targets[0];
 }
 
-/** The primary key of a table whose rows extend those of another one. */
+/** Returns the primary key column of a table that extends the rows of another table, if it does. */
 function columnOfOwnKey(from: CatalogueTable, to: CatalogueTable, key: string): string | undefined {
   const [column, ...more] = from.primaryKey ?? [];
   if (column === undefined || more.length > 0) return undefined;
@@ -157,7 +157,7 @@ function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCan
   return { columns, to: parent, words };
 }
 
-/** Whether a column is named after a table, its type, or its key. */
+/** Returns true if a column is named after a table, its type or its key. */
 function isNamedAfter({ name }: CatalogueColumn, { table, type, key }: KeyedTable): boolean {
   const words = tokensOf(name);
   const context = new Set(['id', 'code', 'key']);
@@ -167,7 +167,7 @@ function isNamedAfter({ name }: CatalogueColumn, { table, type, key }: KeyedTabl
   return tokensOf(column).length > 1 && compareNames(words, tokensOf(column)) >= 0.9;
 }
 
-/** A text may hold anything; numbers are compared with numbers. */
+/** Returns true if values of both types can be equal. A text may hold any value. */
 function isComparable({ type }: CatalogueColumn, { table, key }: KeyedTable): boolean {
   const own = kindOf(type.replace(/\[\]$/, ''));
   const theirs = kindOf(table.columns.find(({ name }) => name === key[0])?.type ?? '');
@@ -179,7 +179,7 @@ function kindOf(type: string): string {
   return isTextual({ type }) ? 'text' : type;
 }
 
-/** The result of a reading. Undefined: its table or view cannot be read, and nothing is known of its values. */
+/** Awaits a query of the catalogue. Returns undefined if its table or view cannot be read. */
 export async function readable<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;

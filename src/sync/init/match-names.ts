@@ -1,24 +1,23 @@
-// Finds which table holds the records of which type, which column fills which field of the type, and which field a reference
-// to another table is: by their names.
+// Matches by name: tables with the service's types, columns with fields, and references with fields.
 import type { CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
 import type { SurveyedField, SurveyedType } from '../run/survey-service.js';
 import { distance } from 'fastest-levenshtein';
 
-/** A field that can be named in a configuration. */
+/** A field with an external id, so that a configuration can name the field. */
 export type NamedField = SurveyedField & { extId: string };
 
 export interface ProposedField {
   field: NamedField;
-  /** A column, or several whose texts are joined by spaces. */
+  /** One column, or several columns whose texts are joined by spaces. */
   columns: string[];
   unsure?: string | undefined;
 }
 
-/** Columns of one table that may refer to another. */
+/** Columns of one table that may refer to another table. */
 export interface ReferenceCandidate<T> {
   columns: readonly string[];
   to: T;
-  /** Words by which the other table is known. */
+  /** Names of the other table and its type, each split into words. */
   words: readonly (readonly string[])[];
   unsure?: string | undefined;
 }
@@ -35,30 +34,30 @@ interface FieldMatch<T> {
   /** Columns for fields that any type may have. They are written as comments. */
   offers: ProposedField[];
   references: ProposedReference<T>[];
-  /** Candidates for which there is no field. */
+  /** Candidates without a matching field. */
   unplaced: ReferenceCandidate<T>[];
 }
 
-/** From here on, a column is mapped. */
+/** Minimum likeness of names, from 0 to 1, for which a column is mapped to a field. */
 const LEAST_OF_FIELD = 0.5;
-/** Up to here, names are only similar: what is proposed gets a comment, and a table is not ticked. */
+/** Likeness from which names count as equal. Below, a proposal gets a comment, and a table is not preselected. */
 const SURE = 0.75;
-/** A field that could be any type's needs a column of its very name. */
+/** Minimum likeness for a field that any type may have. It practically needs an equal name. */
 const LEAST_OF_ANY_TYPE = 0.95;
-/** Columns that a person's name is made of, in this order. */
+/** Patterns of columns that make up a person's name, in the order in which they are joined. */
 const NAME_PARTS = [
   /^(given|first|fore|christian)_?names?$/i,
   /^(middle)_?names?$/i,
   /^(family|last|sur)_?names?$/i,
 ];
 
-/** Each column and each field at most once, the most alike first; references before columns that are as alike. */
+/** Matches columns and references with fields, best first. Each column and field is used once. References win ties. */
 export function matchFields<T>(
   table: CatalogueTable,
   type: NamedType,
   fields: readonly NamedField[],
   candidates: readonly ReferenceCandidate<T>[],
-  /** Columns that fill nothing. */
+  /** Columns that must not fill a field. */
   without: ReadonlySet<string> = new Set(),
 ): FieldMatch<T> {
   const context = new Set([...tokensOf(table.name), ...tokensOf(type.extId)]);
@@ -107,7 +106,7 @@ export function matchFields<T>(
   }
   for (const { field, columns, candidate, likeness } of options.toSorted((a, b) => b.likeness - a.likeness)) {
     if (usedFields.has(field.extId) || columns.some((column) => usedColumns.has(column))) continue;
-    // A column that refers to another table holds a key: as a text it is taken for a field of the same name only.
+    // A referring column holds a key. It is mapped as text only to a field of nearly the same name.
     if (!candidate && columns.some((column) => referring.has(column)) && likeness < SURE) continue;
     usedFields.add(field.extId);
     for (const column of columns) usedColumns.add(column);
@@ -122,7 +121,7 @@ export function matchFields<T>(
   return result;
 }
 
-/** The column that a field is named after, whatever it holds. */
+/** Returns the column whose name is similar to the field's, whatever its type. */
 export function columnLike(
   field: NamedField,
   type: NamedType,
@@ -133,7 +132,7 @@ export function columnLike(
   );
 }
 
-/** The fields of a type: seen on its objects, named after it, or named after no type. */
+/** Returns a type's fields: those seen on its objects, named after it, or named after no type. */
 export function fieldsOf(
   type: NamedType,
   fields: readonly NamedField[],
@@ -147,7 +146,7 @@ export function fieldsOf(
   );
 }
 
-/** `room.name` belongs to `room`, `person.name` to `person.staff`. */
+/** True if a field is named after the type: `room.name` after `room`, `person.name` after `person.staff`. */
 function belongsTo({ extId }: NamedField, type: NamedType): boolean {
   const [first = ''] = tokensOf(extId);
   return tokensOf(extId).length > 1 && tokensOf(type.extId).includes(first);
@@ -157,12 +156,12 @@ function leastLikeness(field: NamedField, type: NamedType): number {
   return belongsTo(field, type) || field.types.includes(type.extId) ? LEAST_OF_FIELD : LEAST_OF_ANY_TYPE;
 }
 
-/** Whether nothing shows that the type has the field, such as `comment`. A name is a field of every type. */
+/** True if nothing shows that the type has the field, as for `comment`. A field called name belongs to every type. */
 export function isOfAnyType(field: NamedField, type: NamedType): boolean {
   return leastLikeness(field, type) === LEAST_OF_ANY_TYPE && !isName(namesOf(field, type));
 }
 
-/** The words of a field without those that only repeat its type, and of its name at the service. */
+/** Returns the words of the field's external id, without its type's words, and the words of its display name. */
 function namesOf(field: NamedField, type: NamedType): string[][] {
   const words = tokensOf(field.extId);
   const ofType = new Set(tokensOf(type.extId));
@@ -173,7 +172,7 @@ function namesOf(field: NamedField, type: NamedType): string[][] {
 const isName = (names: readonly (readonly string[])[]) =>
   names.some((words) => ['name', 'full name'].includes(words.join(' ')));
 
-/** The only text column beside `others`, for the name of an object. */
+/** Proposes the only text column outside `others` for the object's name. */
 export function nameFromOnlyText(
   { columns }: CatalogueTable,
   type: NamedType,
@@ -186,14 +185,14 @@ export function nameFromOnlyText(
   return { field, columns: [only.name], unsure: 'the only text column beside the key' };
 }
 
-/** Whether a column is named like a secret, which no field is filled from. */
+/** True if a column's name suggests a secret. Such columns fill no field. */
 export const looksSecret = (name: string): boolean =>
   tokensOf(name).some((word) => /passw(or)?d|personnummer|secret|token|^(pwd|ssn)$/.test(word));
 
 export const isTextual = ({ type }: Pick<CatalogueColumn, 'type'>): boolean =>
   /^(text|character|character varying|bpchar|citext)$/.test(type);
 
-/** Given and family name; empty unless there are both, and no column is the whole name. */
+/** Returns the columns of given and family name. Empty unless both exist, and no column has the full name. */
 function namePartsOf(columns: readonly CatalogueColumn[]): string[] {
   if (columns.some(({ name }) => /^(full_?)?name$/i.test(name))) return [];
   const [given, middle, family] = NAME_PARTS.map(
@@ -203,30 +202,30 @@ function namePartsOf(columns: readonly CatalogueColumn[]): string[] {
   return [given, middle, family].filter((name) => name !== undefined);
 }
 
-/** A type that can be named in a configuration. */
+/** A type with an external id, so that a configuration can name the type. */
 export type NamedType = SurveyedType & { extId: string };
 
 export interface TableOfType {
   table: CatalogueTable;
   type: NamedType;
   likeness: number;
-  /** The share of the type's external ids at the service that a template can make from the table. Absent: no other table competes. */
+  /** Share of the type's external ids that a template can make from the table. Only set if tables compete. */
   made?: number | undefined;
-  /** Whether another table refers to it. */
+  /** True if a foreign key of another table refers to the table. */
   isReferenced?: boolean;
-  /** Another table that is as much like the type. */
+  /** Another table that matches the type equally well. */
   rival?: CatalogueTable | undefined;
 }
 
-/** From here on, names are taken to mean the same. */
+/** Minimum likeness of a table's and a type's name to be paired. */
 const LEAST_OF_TABLE = 0.6;
-/** A view beside a table of the same likeness is not taken; a table that others refer to is. */
+/** Ranks a view below a table of equal likeness, and a table that others refer to above. */
 const VIEW_HANDICAP = 0.01;
 const REFERENCED_BONUS = 0.1;
-/** From this share of the external ids on, a table holds what the service knows, whatever the names say. */
+/** Share of the external ids from which a table counts as the type's source, whatever its name. */
 const LEAST_MADE = 0.5;
 
-/** Every table with every type that it is like. Of a chosen table the type may be stated; then the names do not matter. */
+/** Pairs each table with each type of a similar name. A chosen table may state its type, which overrides names. */
 export function pairTables(
   tables: readonly CatalogueTable[],
   types: readonly NamedType[],
@@ -254,8 +253,8 @@ export function pairTables(
 }
 
 /**
- * Each table and each type at most once: chosen tables first, then by external ids at the service, names and references, at
- * last by rows.
+ * Assigns each table and each type at most once. Chosen tables come first, then the best match of external ids, names
+ * and references, and finally the table with more rows.
  */
 export function matchTables(
   pairs: readonly TableOfType[],
@@ -280,14 +279,14 @@ export function matchTables(
 
 const isMade = ({ made = 0 }: TableOfType) => made >= LEAST_MADE;
 
-/** Why a table may not hold the records of its type; undefined: nothing speaks against it. */
+/** Returns why a table may not contain the type's records. Undefined if there is no doubt. */
 export function doubtOf(pair: TableOfType): string | undefined {
   const { table, type, likeness, rival } = pair;
   if (!isMade(pair) && likeness < SURE) return `${table.name} and ${type.extId} are only similar`;
   return rival && `${rival.schema}.${rival.name} is as much like ${type.extId}`;
 }
 
-/** How alike a table and a type are by name: the type's external id, the last part of it, or its name at the service. */
+/** Returns the likeness of a table's name to a type: its external id, the last part of it, or its display name. */
 function compareTable({ name, schema }: CatalogueTable, { extId, name: title }: NamedType): number {
   const words = tokensOf(name);
   const context = new Set(tokensOf(schema));
@@ -296,12 +295,12 @@ function compareTable({ name, schema }: CatalogueTable, { extId, name: title }: 
     .reduce((most, one) => Math.max(most, compareNames(words, one, context), compareJoined(words, one)), 0);
 }
 
-/** Parts of a table's name that say nothing of its rows. */
+/** Parts of a table name that do not describe its rows. */
 const AFFIXES = /^(tbl?|t|tab|table|vw?|view|info|data|list|master|record|entity|obj|all)$/;
-/** The share of a joined name that a type's name must be. */
+/** Minimum share of a joined name that the type's name must make up. */
 const LEAST_SHARE = 0.6;
 
-/** The likeness of names whose words are joined: `meetingroominfo` begins with `Meeting room`, and is only similar. */
+/** Returns the likeness of names with joined words. `meetingroominfo` begins with `Meeting room`, so it is similar. */
 function compareJoined(words: readonly string[], type: readonly string[]): number {
   const [long, short] = [words.join(''), type.join('')];
   if (short.length < LEAST_STEM || !(long.startsWith(short) || long.endsWith(short))) return 0;
@@ -312,24 +311,24 @@ function compareJoined(words: readonly string[], type: readonly string[]): numbe
   return isSimilar ? LEAST_OF_TABLE + (SURE - LEAST_OF_TABLE) * share : 0;
 }
 
-// Names as people and databases write them: `wheelchairAccess`, `course_codes`, `Number of places`. They are compared by
-// their words, in the singular, so that near misses are seen and the name of the table itself counts little.
+// Names are compared word by word, in the singular: `wheelchairAccess`, `course_codes`, `Number of places`. So small
+// differences are tolerated, and the table's own name has little weight.
 
-/** Words that say little. */
+/** Words that get little weight in a comparison. */
 const FILLERS = new Set(
   'of the a an and in on at is has by for to with from number num nr no fk pk ref'.split(' '),
 );
 const FILLER_WEIGHT = 0.25;
-/** From this length on, a word that begins another one counts as nearly the same: access, accessible. */
+/** Minimum length of a word that counts as nearly equal to a longer word that it begins: access, accessible. */
 const LEAST_STEM = 4;
 const STEM_LIKENESS = 0.85;
 const LEAST_LIKENESS = 0.8;
 
-/** Words for what identifies a record: nearly the same. */
+/** Words for identifiers, which count as nearly equal to each other. */
 const IDENTIFIERS = new Set(['id', 'code', 'key', 'number', 'nr', 'no', 'identifier']);
 const IDENTIFIER_LIKENESS = 0.7;
 
-/** The words of a name, in lower case and in the singular. */
+/** Splits a name into words, in lower case and in the singular. */
 export function tokensOf(name: string): string[] {
   return name
     .normalize('NFKC')
@@ -346,7 +345,7 @@ function singular(word: string): string {
   return word.length > 3 && /[^sui]s$/.test(word) ? word.slice(0, -1) : word;
 }
 
-/** How alike two words are, from 0 to 1; 0 for less than a typo. */
+/** Returns the likeness of two words, from 0 to 1. Returns 0 if they differ by more than a typo. */
 function likeness(a: string, b: string): number {
   if (a === b) return 1;
   if (IDENTIFIERS.has(a) && IDENTIFIERS.has(b)) return IDENTIFIER_LIKENESS;
@@ -357,7 +356,7 @@ function likeness(a: string, b: string): number {
   return likeness >= LEAST_LIKENESS ? likeness : 0;
 }
 
-/** How alike two names are, from 0 to 1. Words of the context, such as the table's own name, say little. */
+/** Returns the likeness of two names, from 0 to 1. Words of `context`, such as the table's name, get little weight. */
 export function compareNames(
   one: readonly string[],
   other: readonly string[],

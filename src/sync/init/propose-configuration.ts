@@ -1,5 +1,5 @@
-// A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
-// what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
+// Proposes a first configuration from mirror and service: the table of each type, keys, fields and references. Marks
+// what names and values leave open. Writes nothing.
 import type {
   Catalogue,
   CatalogueColumn,
@@ -48,48 +48,48 @@ export interface ProposedStream {
   name: string;
   table: CatalogueTable;
   type: NamedType;
-  /** Why the names of table and type may not mean the same. */
+  /** Reason why table and type may not belong together. */
   unsure: string | undefined;
   key: ProposedKey;
   externalId: ProposedExternalId;
   fields: ProposedField[];
-  /** Fields that any type may have, with a column of their name. */
+  /** Fields that any type may have, with a column of the same name. */
   offers: ProposedField[];
   references: (ProposedReference<KeyedTable> & { stream: string })[];
   cursor: string | undefined;
-  /** A table whose columns fill fields that the stream's own table does not fill. */
+  /** Another table whose columns fill fields that the stream's own table cannot fill. */
   join: ProposedJoin | undefined;
-  /** Columns that say which rows are current, and the SQL condition of a current row where the type of the column allows one. */
+  /** Columns that may mark current rows, with the SQL condition of a current row if the column's type allows one. */
   currency: { column: string; condition: string | undefined }[];
-  /** Columns that refer to a stream, and are no reference. */
+  /** Columns that refer to a stream, but cannot become a reference. */
   unplaced: UnusableReference[];
-  /** Columns that the stream needs; of a draft all but secrets. Undefined: all columns of the table. */
+  /** Columns that the stream needs; for a draft, all but secrets. If undefined, all columns of the table. */
   columns: string[] | undefined;
-  /** Columns that nothing is filled from. */
+  /** Columns that fill nothing. */
   unusedColumns: string[];
-  /** Columns that look like secrets, and that are left out. */
+  /** Columns left out, because their names suggest secrets. */
   secrets: string[];
-  /** Fields of the type that nothing fills, and the column that is named like it but cannot. */
+  /** Fields of the type that nothing fills, with a column of similar name that cannot fill them. */
   emptyFields: { field: NamedField; column: CatalogueColumn | undefined }[];
 }
 
-/** A draft is written as a comment, for a person to complete. */
+/** True for a stream without an external id template. It is written as a comment for a person to complete. */
 export const isDraft = ({ externalId }: ProposedStream): boolean => externalId.template === undefined;
 
 export interface ProposedConfiguration {
-  /** Parents first. */
+  /** Proposed streams, parents first. */
   streams: ProposedStream[];
-  /** Tables that were chosen and are no stream, and why. */
+  /** Chosen tables that could not become streams, with the reason. */
   leftOut: { table: RelationName; why: string }[];
-  /** Types of the service that no stream is of. */
+  /** Types of the service without a stream. */
   typesWithoutTable: NamedType[];
-  /** Fields that any type may have, and that no table has a column for. */
+  /** Fields that any type may have, but for which no table has a column. */
   fieldsWithoutColumn: NamedField[];
 }
 
 /**
- * The table of each type. Where several tables are like a type, or several types like a table, the external ids at the service
- * are looked for in the tables. `chosen` tables come first, with the type that is stated.
+ * Chooses the table of each type. If tables or types compete, it looks for the service's external ids in the tables.
+ * Tables in `chosen` come first, with the type stated for them.
  */
 export async function chooseTables(
   catalogue: Catalogue,
@@ -108,9 +108,8 @@ export async function chooseTables(
 }
 
 /**
- * Proposes streams for the chosen tables and for those they refer to. `matched` are all tables that are like a type;
- * `tables` are all of the mirror.
- * Throws what the mirror throws, except for a view that cannot be read: that is left out.
+ * Proposes streams for the chosen tables and the tables that they refer to. `matched`: all tables that resemble a type.
+ * `tables`: all tables of the mirror. Leaves out unreadable views. Throws other errors of the mirror.
  */
 export async function proposeConfiguration(
   catalogue: Catalogue,
@@ -196,7 +195,7 @@ export async function proposeConfiguration(
   return { streams: sorted, leftOut, typesWithoutTable, fieldsWithoutColumn: [...unfilled] };
 }
 
-/** Everything that fills the fields of a type from a table, and the fields that nothing fills. */
+/** Finds everything that fills the fields of a type from a table, and the fields left empty. */
 async function fillFields(
   catalogue: Catalogue,
   own: KeyedTable,
@@ -268,7 +267,7 @@ async function proposeKey(catalogue: Catalogue, table: CatalogueTable): Promise<
       };
 }
 
-/** A name for each stream: letters, digits and `_`, a letter first. */
+/** Makes unique stream names of letters, digits and `_`, beginning with a letter. */
 function createNames(): (table: CatalogueTable, type: NamedType) => string {
   const used = new Set<string>();
   return (table, type) => {
@@ -282,7 +281,7 @@ function createNames(): (table: CatalogueTable, type: NamedType) => string {
   };
 }
 
-/** A time of the last change. */
+/** Returns a column with the time of the last change. */
 function findCursor({ columns }: CatalogueTable): string | undefined {
   return columns.find(
     ({ name, type }) =>
@@ -292,7 +291,7 @@ function findCursor({ columns }: CatalogueTable): string | undefined {
   )?.name;
 }
 
-/** `left_on`, `deleted_at`, `is_active`, `valid_to`: rows that a query may have to leave out. */
+/** True for columns such as `left_on`, `deleted_at` or `valid_to`, by which a query may have to filter. */
 function isCurrency({ name }: CatalogueColumn): boolean {
   return /\b(left|deleted|removed|archived|retired|active|inactive|obsolete|(valid|effective|employed) (from|to|until|through|since))\b/.test(
     tokensOf(name).join(' '),
@@ -301,7 +300,7 @@ function isCurrency({ name }: CatalogueColumn): boolean {
 
 const secretsOf = ({ columns }: CatalogueTable) => columns.map(({ name }) => name).filter(looksSecret);
 
-/** The condition of a current row. A null says nothing against the row. */
+/** Returns the SQL condition of a current row. A null value counts as current. */
 function conditionOf({ name, type }: CatalogueColumn): string | undefined {
   const column = quoteIdentifier(name);
   const words = tokensOf(name);
@@ -316,7 +315,7 @@ function inOrderOf({ columns }: CatalogueTable, fields: ProposedField[]): Propos
   return fields.toSorted((a, b) => place(a) - place(b));
 }
 
-/** Names the streams that are referred to. Leaves out a reference that would make a cycle, or that is to a draft. */
+/** Sorts streams, parents first, and names the parents. Drops references in a cycle, or to a draft. */
 function parentsFirst(
   streams: readonly ProposedStream[],
   byTable: ReadonlyMap<CatalogueTable, ProposedStream>,
@@ -347,10 +346,10 @@ function parentsFirst(
   return sorted;
 }
 
-/** Tables that have half of their words in common. */
+/** Minimum likeness of a table's name to a mistyped name. */
 const LEAST_LIKENESS = 0.5;
 
-/** The table that was meant by a name that does not exist: the most like by its words, else by its letters. */
+/** Returns the table that a nonexistent name probably means: compares words first, then letters. */
 export function nearestTable(name: string, tables: readonly RelationName[]): RelationName | undefined {
   const words = tokensOf(name);
   const ranked = tables.map((table) => ({ table, likeness: compareNames(words, tokensOf(table.name)) }));

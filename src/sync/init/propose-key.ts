@@ -1,25 +1,25 @@
-// Proposes what identifies a row, and the template of the external ids of a type.
+// Proposes the key columns of a table, and the external id template of a type.
 import type { Catalogue, CatalogueTable } from '../../mirror/read-catalogue.js';
 import { type NamedType, tokensOf } from './match-names.js';
 
 export interface ProposedExternalId {
-  /** Undefined: the service holds objects, and no column makes their external ids. The stream is a draft. */
+  /** Undefined if no column produces the external ids of the existing objects. The stream is then a draft. */
   template: string | undefined;
   unsure?: string | undefined;
 }
 
-/** External ids that are looked for in the mirror. */
+/** Maximum number of external ids to look for in the mirror. */
 const MOST_LOOKED_FOR = 200;
-/** Beginnings of these that are tried as the constant part of a template. */
+/** Maximum number of common prefixes to try as the constant part of a template. */
 const MOST_PREFIXES = 8;
-/** The shares of the external ids that a template must make to be proposed, and to be proposed without a comment. */
+/** Minimum shares of external ids that a template must produce, to be proposed at all, and without a comment. */
 const LEAST_SHARE = 0.5;
 const SURE_SHARE = 0.9;
 const SEPARATORS = ['_', '-', '.', ':', '/', '|', ''];
 
 /**
- * The template that makes most external ids of the objects at the service; on a service without objects the type's name and
- * the key. Undefined: no template can name the key. Throws what the mirror throws.
+ * Returns the template that produces most external ids of existing objects. Without objects, combines type name and
+ * key. Undefined if no template can name the key. Throws errors of the mirror.
  */
 export async function proposeExternalId(
   catalogue: Pick<Catalogue, 'findKnown'>,
@@ -48,7 +48,7 @@ export async function proposeExternalId(
   };
 }
 
-/** The share of the external ids of a type's objects that the best template makes. Throws what the mirror throws. */
+/** Returns the share of a type's external ids that the best template produces. Throws errors of the mirror. */
 export async function shareMade(
   catalogue: Pick<Catalogue, 'findKnown'>,
   table: CatalogueTable,
@@ -61,8 +61,8 @@ export async function shareMade(
 }
 
 /**
- * Templates by the share of the external ids that they make, the best first. Each column is tried with each prefix: the common
- * beginning of all external ids may be a part of the column's values. Of templates that are sure, a shorter prefix explains more.
+ * Returns templates by the share of external ids that they produce, best first. Tries each column with each prefix,
+ * because a common prefix may belong to the column's values. Among certain templates, a shorter prefix comes first.
  */
 async function tryTemplates(
   catalogue: Pick<Catalogue, 'findKnown'>,
@@ -96,13 +96,13 @@ async function tryTemplates(
 
 const isPlaceholder = (column: string) => !/[{}]/.test(column);
 
-/** Parts of an external id behind the prefixes that it begins with. */
+/** Returns the rest of an external id after each prefix that it begins with. */
 const restsOf = (extId: string, prefixes: readonly string[]) =>
   prefixes
     .filter((prefix) => extId.length > prefix.length && extId.startsWith(prefix))
     .map((prefix) => extId.slice(prefix.length));
 
-/** Beginnings that many external ids have, up to a separator or a digit, the shortest first; the first is empty. */
+/** Returns prefixes that many external ids share, up to a separator or digit, shortest first. The first is empty. */
 function prefixesOf(extIds: readonly string[]): string[] {
   const counts = new Map<string, number>([['', extIds.length]]);
   for (const extId of extIds) {
@@ -123,7 +123,7 @@ export interface ProposedKey {
   unsure?: string | undefined;
 }
 
-/** The primary key, else a unique index; undefined when the mirror declares none that can be used. */
+/** Returns the primary key, or else a unique index. Returns undefined if none is usable as a key. */
 export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable): ProposedKey | undefined {
   const isUsable = (key: readonly string[]) =>
     key.every((name) => columns.some((column) => column.name === name && isKeyColumn(column)));
@@ -138,7 +138,7 @@ export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable)
   return { columns: declared, unsure };
 }
 
-/** Columns that may be the key of a table without one, the likeliest first. */
+/** Returns columns that may be the key of a table without a declared key, most likely first. */
 export function guessKeys(table: CatalogueTable): string[] {
   const own = new Set(tokensOf(table.name));
   const rank = (name: string): number => {
