@@ -1,6 +1,6 @@
-// Polling: rows at or beyond a stream's watermark are compared with what was accepted, and those that differ go into the
-// inbox. The watermark moves only over what is settled, so the next poll finds what is not done yet, whatever became of
-// the inbox.
+// Polls streams for changes: compares rows at or after the stream's watermark with the accepted rows, and puts
+// differing keys into the inbox. The watermark only passes settled rows. So the next poll finds unsettled rows again,
+// even if the inbox was lost.
 import { codeOf, messageOf } from '../../errors/errors.js';
 import type { CursorRow } from '../../mirror/read-by-cursor.js';
 import type { Queries } from '../../state/database.js';
@@ -23,62 +23,61 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
   polling: Pick<ParsedConfig['polling'], 'overlapSeconds' | 'lagSeconds'>;
-  /** Milliseconds that only grow. */
+  /** Returns milliseconds of a monotonic clock. */
   now?: (() => number) | undefined;
 }
 
-/** The result of a poll. */
 export interface Polled {
-  /** Rows that were read. */
+  /** Number of rows read. */
   rows: number;
-  /** Keys that were put into the inbox. */
+  /** Number of keys added to the inbox. */
   put: number;
-  /** The poll stopped before the last row. */
+  /** True if the poll stopped before the last row, because the inbox has enough keys. */
   more: boolean;
-  /** Why the stream is polled from its first row again. */
+  /** Reason why the stream is polled from its first row again. */
   anew?: 'other_column' | 'other_type' | 'values_went_back';
-  /** Rows that are never polled: the value of their cursor comes from no clock or sequence. Counted once an hour. */
+  /** Rows never polled, because no clock or sequence makes their cursor value. Counted once an hour. */
   impossible?: number;
 }
 
-/** Keys of a stream that polling lets wait in the inbox. */
+/** Maximum number of a stream's polled keys that wait in the inbox. */
 const KEYS_AT_ONCE = 10_000;
 
 /**
- * A time is read up to now, so a value far ahead waits. Of other cursors nobody can tell which value is far ahead: a
- * watermark at a huge number that was a mistake would hide every later row. So that watermark stays behind the newest
- * rows, which are read again each time: up to so many mistakes hide nothing.
+ * Number of newest rows that stay beyond a watermark that is not a time, and are read again by each poll. A time too
+ * far ahead is recognized by the clock. But with other cursors, a mistakenly huge value would hide all later rows. Up
+ * to this many mistakes hide nothing.
  */
 const ROWS_READ_AGAIN = 100;
 
-/** Between two counts of rows with an impossible cursor: without an index each count reads the whole source. */
+/** Milliseconds between counts of rows with an impossible cursor. Without an index, a count reads the whole source. */
 const COUNT_EVERY_MS = 60 * 60 * 1000;
 
 const FAILED = { status: 'failed', runId: null, runKind: null, isWhole: false, failed: 0, dead: 0 } as const;
 
-/** Whether a person has to correct the source or the mirror. A mirror that cannot be reached is only tried again. */
+/** True if a person must correct the source or the mirror. An unreachable mirror is only retried. */
 const isOfSource = (error: unknown) => /^mirror_(?!unreachable)/.test(codeOf(error));
 
 export type Poll = ReturnType<typeof createPoll>;
 
-/** The poll of one stream; what it keeps between two looks is lost without harm. */
+/** Creates the poll of one stream. Its memory between polls may be lost without harm. */
 export function createPoll(
   { mirror, state, polling, now = () => performance.now() }: PollDeps,
   declared: Stream,
 ) {
   const { name, cursor: column = '' } = declared;
-  // A cursor that is no time cannot be looked back on by time: its watermark moves to where a look has come only when
-  // the overlap has passed since.
+  // A cursor that is not a time has no overlap in seconds. Instead, the watermark moves to a position only when the
+  // overlap has passed since a poll reached it.
   let reached: { place: CursorPosition; at: number } | undefined;
   let countedAt: number | undefined;
 
   /**
-   * Polls the stream once. It stops when the inbox has enough. `busy`: another process is polling. Undefined: the stream was
-   * never synced. Throws what the readings throw, and notes a failure of the source as the problem of the stream.
+   * Polls the stream once, until the inbox has enough keys. Returns `busy` if another process polls, undefined if the
+   * stream was never synced. Throws errors of mirror and state. Stores a failure of the source as the stream's problem.
    */
   return async function poll(signal?: AbortSignal): Promise<Polled | 'busy' | undefined> {
     try {
-      // The turn first: the poll's transaction must not wait for it.
+      // Takes the turn before the transaction. A transaction that waits for the turn would hold a connection.
       const [stream = declared] = await readLookupTables(mirror, [declared]);
       requireLookups(stream);
       return await mirror.takeTurn(() =>
@@ -119,7 +118,7 @@ export function createPoll(
       const putting = new Set<string>();
       for (const { key, hash, cursor, isAhead } of rows) {
         const standing = standings.get(key);
-        // Plans refuse a key that is too long: it needs no look before the next sync.
+        // Plans refuse a key that is too long, so the row needs no check before the next sync.
         const verdict = isShortenedKey(key) ? 'settled' : classifyPolled(hash, standing);
         if (verdict === 'open') isSettled = false;
         if (isSettled && isAhead && newest.push({ cursor, localKey: key }) > trailing)
@@ -140,13 +139,13 @@ export function createPoll(
     }
     if (polled.anew) reached = undefined;
     const place = settledTo && (isTime ? settledTo : passOverlap(settledTo));
-    // Last: runs of the stream wait for its row until the transaction ends.
+    // Moves the watermark last, because runs of the stream wait for its locked row until the transaction ends.
     if (place || polled.anew) await setWatermark(tx, name, place && { ...place, column, type });
     if (hasFailed) await endPartialProblems(tx, [name]);
     return polled;
   }
 
-  /** The position that the watermark may move to, now that everything up to `settledTo` is settled. */
+  /** Returns the position to which the watermark may move. All rows up to `settledTo` are settled. */
   function passOverlap(settledTo: CursorPosition): CursorPosition | undefined {
     const due = reached && now() - reached.at >= polling.overlapSeconds * 1000 ? reached.place : undefined;
     if (!reached || due) reached = { place: settledTo, at: now() };
@@ -154,12 +153,12 @@ export function createPoll(
   }
 }
 
-/** Rows that are checked again without keeping the watermark: they wait for another row, or share their id with it. */
+/** Statuses of records that wait for another record. They go to the inbox, but do not stop the watermark. */
 const WAITS_FOR_OTHERS = new Set(['deferred', 'reserved', 'shared']);
 
 /**
- * `settled`: nothing to do. `again`: it is put into the inbox, and the watermark may pass it. `open`: it is put into the
- * inbox, and the watermark waits.
+ * `settled`: nothing to do. `again`: put into the inbox, and the watermark may pass. `open`: put into the inbox, and
+ * the watermark must not pass.
  */
 export function classifyPolled(
   hash: CursorRow['hash'],
@@ -170,7 +169,7 @@ export function classifyPolled(
   const mark = parseMark(record.mark);
   if (mark.rowWasGone) return 'open';
   if (['unchanged', 'dead'].includes(decideOperation(hash, mark))) return 'settled';
-  // Refused as it is, and sent once more when its check is due.
+  // The service refused this row. It is sent again when its check is due.
   if (mark.status === 'failed' && mark.hash === hash) return 'settled';
   return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';
 }

@@ -1,20 +1,19 @@
-// The verdict on one booking, from both sides of it: here (the mirror) and there (the service), as the verdicts and the
-// columns of the state are named. Pure and total: every combination has exactly one verdict of the table in
-// docs/reconcile.md, or none when the booking is on neither side. Absence has been confirmed before, by asking for the
-// booking itself.
+// Decides the verdict on one booking from the mirror's booking (`here`) and the service's reservation (`there`). Pure.
+// Each combination has exactly one verdict in docs/reconcile.md, or none if the booking is on neither side. A missing
+// side was confirmed before by a search for this booking.
 import type { Reservation } from '../../destination/destination.js';
 import type { Differences, Verdict } from '../../state/schema.js';
 import type { FieldValues } from '../../streams/destination-object.js';
 import type { CompareRules } from '../../streams/bookings.js';
 
-/** A booking of the mirror with its objects looked up. Times in milliseconds since 1970. */
+/** A booking of the mirror with the external ids of its objects. Times in milliseconds since 1970. */
 export interface ResolvedBooking {
   begin: number | undefined;
   end: number | undefined;
   isCancelled: boolean;
-  /** External ids. */
+  /** External ids of the booked objects. */
   objects: readonly string[];
-  /** Objects, in words, that the service has not accepted: such a booking cannot agree. */
+  /** Descriptions of booked objects that the service has not accepted. Such a booking cannot agree. */
   unknownObjects: readonly string[];
   fields: readonly FieldValues[];
 }
@@ -22,16 +21,16 @@ export interface ResolvedBooking {
 export type ReservationState = { is: 'standing'; reservation: Reservation } | { is: 'cancelled' | 'absent' };
 
 export interface Sides {
-  /** Undefined: there is no such booking. `unasked`: no bookings are configured. */
+  /** Undefined if the mirror has no such booking. `unasked` if no bookings are configured. */
   here: ResolvedBooking | 'unasked' | undefined;
   there: ReservationState;
-  /** The verdict of the reading before. */
+  /** Verdict of the previous reconcile. */
   before: Verdict | undefined;
-  /** A cancellation of it was known, and is gone at the service. */
+  /** True if a known cancellation of the booking no longer exists at the service. */
   isCancellationGone: boolean;
 }
 
-/** The verdict; undefined when the booking is on neither side. */
+/** Returns the verdict on a booking. Returns undefined if it is on neither side. */
 export function compareBooking(
   { here, there, before, isCancellationGone }: Sides,
   rules: CompareRules,
@@ -47,21 +46,21 @@ export function compareBooking(
       if (here.isCancelled) return only('cancelled_here');
       const differs = findDifferences(here, there.reservation, rules);
       if (differs) return { verdict: 'differs', differs };
-      // It stays `restored_there` until one side changes: a second reading of unchanged sides emits no event.
+      // The verdict stays `restored_there` until one side changes, so that a second reconcile creates no new event.
       const isRestored = isCancellationGone || before === 'cancelled_there' || before === 'restored_there';
       return only(isRestored ? 'restored_there' : 'agrees');
     }
   }
 }
 
-/** Verdicts that leave nothing to be done. */
+/** Returns true if the booking needs no repair. */
 export function agrees(verdict: Verdict): boolean {
   return ['agrees', 'agrees_cancelled', 'restored_there', 'not_compared'].includes(verdict);
 }
 
 const only = (verdict: Verdict) => ({ verdict, differs: undefined });
 
-/** The differences between the two; undefined when they agree. */
+/** Returns the differences between booking and reservation. Returns undefined if they agree. */
 export function findDifferences(
   here: ResolvedBooking,
   there: Reservation,
@@ -89,7 +88,7 @@ export function findDifferences(
   return Object.keys(differs).length === 0 ? undefined : differs;
 }
 
-/** The objects of a reservation that the bookings speak for, by external id. */
+/** Returns external ids of those objects of a reservation that the configuration compares. */
 function comparedObjects({ objects }: Reservation, { types }: CompareRules): string[] {
   return toSet(objects.filter(({ typeId }) => types.has(typeId)).map(({ objectId }) => objectId));
 }

@@ -1,5 +1,5 @@
-// Matches bookings of the mirror with reservations at the service, and keeps the verdicts in one step. What is
-// missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
+// Matches the mirror's bookings with the service's reservations, and stores all verdicts in one step. Searches for
+// missing counterparts by name first, because they may lie outside the period that was read.
 import type { Cancellation, Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Queries } from '../../state/database.js';
@@ -15,7 +15,7 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   db: Queries;
   verdicts: VerdictStore;
   reservations: ReservationConfig;
-  /** Throws `run_cancelled` when an operator has cancelled the run. */
+  /** Throws `run_cancelled` if an operator has cancelled the run. */
   requireUnended: () => Promise<void>;
   lane: Lane;
   /** External ids that several bookings have. */
@@ -25,13 +25,13 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
 interface Matching {
   bookings: readonly Booking[];
   reservations: readonly Reservation[];
-  /** Keys that were known; those that are found on neither side are forgotten. */
+  /** Keys of bookings known from earlier runs. Those found on neither side are deleted. */
   known?: readonly string[];
-  /** Reads cancellations that may have come since the run has read them. */
+  /** Reads cancellations again, to include those made since the run read them. */
   readNewCancellations?: () => Promise<readonly Cancellation[]>;
 }
 
-/** Matches and keeps the verdicts. Throws what mirror, service and state throw; nothing is kept then. */
+/** Matches bookings and stores the verdicts. Throws errors of mirror, service and state; then no verdict is stored. */
 export async function matchBookings(deps: MatchDeps, given: Matching, signal?: AbortSignal): Promise<void> {
   const pairs = await pair(deps, given, signal);
   const { cancelled, gone, goneIds, seen } = await findCancellations(deps, given, pairs, signal);
@@ -83,7 +83,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   for (const booking of pairs.bookings.values()) {
     const reservation = pairs.byExtId.get(booking.externalId);
     add(booking.key, booking, reservation);
-    // So far known only at the service, or under a key that is gone: from now on it has this key.
+    // Keys under which only the reservation was known are replaced by the booking's key.
     if (reservation)
       for (const key of pairs.namesOf(reservation.id))
         if (isOnlyAtService(pairs.known.get(key))) superseded.add(key);
@@ -95,7 +95,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   await deps.verdicts.keep({ seen, goneIds: [...goneIds], forgotten, matched });
 }
 
-/** Asks each side for what the other has, and the state for what was known. */
+/** Searches each side for counterparts of the other side's bookings. Reads what the state knows of them. */
 async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined) {
   const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
@@ -106,7 +106,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
     new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
   const matched = extIdsOfBookings();
   const strays = given.reservations.flatMap(({ extId = [] }) => extId).filter((extId) => !matched.has(extId));
-  // A booking of another slice is matched in that slice as well, with the same verdict.
+  // A booking of another slice is matched here too. Its own slice yields the same verdict.
   for (const booking of await mirror.bookings.readByExternalIds(source, strays))
     bookings.set(booking.key, booking);
 
@@ -123,7 +123,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const names = new Map<string, string[]>();
   for (const { key, destinationId } of rows)
     if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
-  /** Keys a reservation is known under, by the service's id. */
+  /** Returns the keys under which the state knows a reservation, by the service's number. */
   const namesOf = (id: string) => names.get(id) ?? [];
 
   const byExtId = new Map<string | undefined, Reservation>();
@@ -142,7 +142,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   return { bookings, byExtId, sharedThere, withoutBooking, known, namesOf };
 }
 
-/** A reservation without a booking keeps the key of the booking it had, while no other booking has that key. */
+/** Names reservations without a booking: by the key of their former booking, unless another booking has that key. */
 async function nameWithoutBooking(
   { mirror, reservations: { bookings } }: MatchDeps,
   alone: readonly Reservation[],
@@ -155,18 +155,18 @@ async function nameWithoutBooking(
   );
 }
 
-/** The order of numbers; texts of one length in the order of their characters. */
+/** Compares numbers as text: by length, then by characters. */
 const byNumber = (a: Reservation, b: Reservation) => a.id.length - b.id.length || (a.id < b.id ? -1 : 1);
 
-/** The key of a reservation without a booking. */
+/** Returns the key of a reservation without a booking. */
 const nameOf = (id: string) => `#${id}`;
 
 const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
 /**
- * Finds which of the bookings without a reservation were cancelled. `gone`: known cancellations that the service has no more,
- * so that the reservation was restored. `seen`: found just now, to be written down.
+ * Finds cancellations of bookings without a reservation. `gone`: known cancellations deleted at the service, because
+ * the reservation was restored. `seen`: cancellations just found, to be stored.
  */
 async function findCancellations(
   { destination, verdicts, lane }: MatchDeps,
@@ -187,7 +187,7 @@ async function findCancellations(
     (key) => known.get(key)?.destinationId ?? [],
   );
   const rows = await verdicts.readCancellations({ reservationIds: [...standingIds, ...absentIds], extIds });
-  // Cancellations that this run has read exist; those that an earlier run has read are asked for.
+  // Cancellations that this run has read exist. Those known from earlier runs must be confirmed.
   const doubtful = rows.filter(({ id, isMet }) => !isMet && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
   const { results: found } = await destination.findCancellations({ ids }, { lane, signal });
@@ -207,7 +207,7 @@ async function findCancellations(
     return id !== undefined && !isCancelled(cancelled, booking, id);
   });
   if (vanished && given.readNewCancellations) {
-    // It had a reservation before: perhaps it was cancelled after this run has read the cancellations.
+    // A known reservation has disappeared. It may have been cancelled after this run read the cancellations.
     const again = await given.readNewCancellations();
     see(again);
     for (const { reservationId } of again) cancelled.reservations.add(reservationId);
@@ -225,7 +225,7 @@ function isCancelled(
   return extId !== undefined && extIds.has(extId);
 }
 
-/** Makes bookings comparable: the keys of what they book become external ids. */
+/** Looks up the external ids of booked objects, to make bookings comparable with reservations. */
 async function createResolver(
   { db }: MatchDeps,
   bookings: Iterable<Booking>,

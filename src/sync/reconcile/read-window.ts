@@ -1,22 +1,22 @@
-// Reads a window at both sides, or what was changed at the service in a period, slice by slice, and matches the findings. A booking that was moved and then cancelled
-// lies in another slice at the service than in the mirror, so cancellations are read first, for the whole window; and
-// what was known in the window and met by no slice is asked for by name at the end.
+// Reads a time window on both sides, or the service's changes of a period, slice by slice, and matches the bookings.
+// Reads the window's cancellations first, because a booking that was moved and then cancelled lies in different slices
+// on the two sides. Finally searches by name for known bookings that no slice contained.
 import type { Found, Period, Reservation } from '../../destination/destination.js';
 import { matchBookings, type MatchDeps } from './match-bookings.js';
 
 export interface ReadOptions {
-  /** Bookings of a slice at most; memory goes with it. */
+  /** Maximum number of bookings in a slice. It determines the memory use. */
   sliceSize: number;
-  /** How much of the window is done, in seconds of it. */
+  /** Called with the seconds of the window that are done, and its total seconds. */
   onProgress?: ((done: number, total: number) => void) | undefined;
   signal: AbortSignal | undefined;
 }
 
-/** Seconds. */
+/** Minimum length of a slice, in seconds. */
 const SHORTEST_SLICE = 60 * 60;
 const UNMET_AT_ONCE = 1000;
 
-/** Matches everything that belongs to the window (Unix seconds), and the bookings that belong to no time. */
+/** Matches all bookings of the window (Unix seconds), and bookings without a time. */
 export async function readWindow(deps: MatchDeps, window: Period, options: ReadOptions): Promise<void> {
   const { destination, verdicts, lane } = deps;
   const size = { most: options.sliceSize, least: SHORTEST_SLICE };
@@ -41,7 +41,7 @@ async function readSlicesOfBookings(
   const source = deps.reservations.bookings;
   const sliceOf = (slice: Period) => ({ ...slice, isFirst: slice.from === window.from });
 
-  /** Both sides have to fit; the mirror is asked first, since that costs no request. */
+  /** Reads a slice if it is small enough on both sides. Counts in the mirror first, which needs no request. */
   const read = async (slice: Period, most: number | undefined): Promise<Found<Reservation>> => {
     const inMirror = source && most ? await mirror.bookings.count(source, sliceOf(slice)) : 0;
     if (most !== undefined && inMirror > most) return { results: [], tooMany: inMirror };
@@ -53,7 +53,7 @@ async function readSlicesOfBookings(
     signal?.throwIfAborted();
     await deps.requireUnended();
     const bookings = await mirror.bookings.readSlice(source, sliceOf(slice));
-    // Reservations that last into a slice were matched in the one before.
+    // A reservation that begins before the slice was matched in the previous slice.
     const reservations = results.filter(
       ({ begin }) => slice.from === window.from || begin >= slice.from * 1000,
     );
@@ -64,7 +64,7 @@ async function readSlicesOfBookings(
   }
 }
 
-/** Reads the bookings that were known in the window and that no slice has met: moved out of it, or gone, on either side. */
+/** Matches known bookings of the window that no slice contained, because they were moved or deleted on one side. */
 async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | undefined): Promise<void> {
   const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
@@ -90,7 +90,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
   }
 }
 
-/** Matches what was changed at the service in the period (Unix seconds), whenever it takes place. Returns how many changes there were. */
+/** Matches bookings changed at the service in the period (Unix seconds). Returns the number of changes. */
 export async function readChanges(
   deps: MatchDeps,
   period: Period,
@@ -101,7 +101,7 @@ export async function readChanges(
   const context = { lane, signal };
   const size = { most: sliceSize, least: 1 };
   let changes = 0;
-  // The end of `modified` is included: in slices that follow each other a second is read twice, and none is missed.
+  // `modified` includes its end, so consecutive slices share a second. It is read twice, and no change is missed.
   const cancellations = readSlices(period, size, (modified, most) =>
     destination.findCancellations({ modified, most }, context),
   );
@@ -130,17 +130,16 @@ export async function readChanges(
   return changes;
 }
 
-// A stretch of time in slices that hold about as much as one wants in memory. How long a slice may be is learned from
-// what the last one held, so that neither a quiet summer nor the first week of term costs more requests than it must.
+// A period is read in slices of limited size. The length of a slice is derived from the number of bookings in the
+// previous one, so quiet periods need few requests, and busy periods fit in memory.
 
-/** Aims below `most`, since the next slice may be fuller than the last. */
+/** Share of `most` to aim for, because the next slice may be fuller than the last. */
 const AIM = 0.8;
 const MOST_GROWTH = 8;
 
 /**
- * Reads a period slice by slice, in order of time, at most `most` results in each; a slice is not cut below `least`
- * seconds, whatever it holds. `read` answers with how much there is when it is more than `most`;
- * without `most` it reads whatever there is.
+ * Yields a period in consecutive slices with at most `most` results. A slice of `least` seconds may have more. `read`:
+ * reads a slice, or returns only the count if it exceeds `most`; without `most` it reads everything.
  */
 export async function* readSlices<B>(
   { from, to }: Period,
@@ -162,7 +161,7 @@ export async function* readSlices<B>(
   }
 }
 
-/** The length in which `most` are expected, when this one held so many. Seconds. */
+/** Returns the slice length in seconds that should contain about `most` results. `held`: results of the last slice. */
 function fit(seconds: number, held: number, most: number): number {
   return Math.floor(seconds * Math.min(MOST_GROWTH, (AIM * most) / Math.max(1, held)));
 }

@@ -1,6 +1,5 @@
-// Compares bookings: the service's reservations and cancellations compared with the bookings of the mirror.
-// A reconcile reads at both sides and writes verdicts: the whole window after each nightly sync, and in between every few
-// minutes what was changed at the service.
+// Compares the mirror's bookings with the service's reservations and cancellations, and stores verdicts. Reads the
+// whole window after each nightly sync, and changes at the service every few minutes.
 import type { Period } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
 import type { Stoppable, Turns } from '../../process/lifecycle.js';
@@ -30,35 +29,36 @@ export interface ReconcileDeps
 }
 
 export interface ReconcileRange {
-  /** Milliseconds since 1970; by default the configured window around now. */
+  /** Begin of the window in milliseconds since 1970. By default, the configured window around now. */
   from?: number | undefined;
   to?: number | undefined;
-  /** Discrepancies named in the result. */
+  /** Maximum number of discrepancies in the result. */
   named?: number | undefined;
 }
 
-/** Times in milliseconds since 1970. */
+/** Result of a reconcile. Times in milliseconds since 1970. */
 export type ReconcileResult = Awaited<ReturnType<typeof inRun>>;
 
 const LANE = 'sync';
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const DAY_MS = 24 * 60 * MINUTE;
-/** Bookings of a slice: five full pages. */
+/** Maximum number of bookings in a slice: five full pages. */
 const SLICE_SIZE = 5000;
-/** A reservation that ends within five minutes leaves no trace at the service: changes are read later, and twice. Seconds. */
+/** Seconds. A reservation deleted within 5 minutes leaves no trace. So changes are read late, and twice. */
 const LAG = 5 * 60;
 const OVERLAP = 5 * 60;
 
 /**
- * Runs until stopped. `everyMinutes` counts over all processes; 0: only after nightly syncs. All workers run this; the state
- * lets one of them read at a time. One of `turns` is taken for a reading, which keeps one of the few connections of the state.
+ * Runs until stopped, in every worker; the state lets one process reconcile at a time. `everyMinutes`: period over all
+ * processes; 0: only after nightly syncs. Takes one of `turns`, because a reconcile holds one of the state's few
+ * connections.
  */
 export function reconcilePeriodically(
   deps: ReconcileDeps,
   { everyMinutes, turns }: { everyMinutes: number; turns: Turns },
 ): Stoppable {
-  // Another process may have read meanwhile: asked more often than read.
+  // Checks more often than it reads, because other processes may have read meanwhile.
   const everyMs =
     everyMinutes === 0 ? MINUTE : Math.min(MINUTE, Math.max(SECOND, (everyMinutes * MINUTE) / 10));
   return readPeriodically('reconcile', deps.log, { everyMs }, (stopping) =>
@@ -70,8 +70,8 @@ export function reconcilePeriodically(
 }
 
 /**
- * Reconciles a window. One at a time: throws SlotsyncError `reconcile_running` when another is under way, else what
- * the sides throw; verdicts written until then stay. UsageError: the window ends before it begins.
+ * Reconciles a window. Throws SlotsyncError `reconcile_running` if another reconcile is running, UsageError if the
+ * window ends before it begins, and errors of both sides. Verdicts stored before an error stay stored.
  */
 export async function reconcile(
   deps: ReconcileDeps,
@@ -82,9 +82,9 @@ export async function reconcile(
 }
 
 /**
- * Reconciles what was changed at the service since the last complete reading; the whole window where nothing was read
- * yet, or it is not known when, or where the service does not tell changes. Undefined when another process is at it, or has been less than
- * `everyMinutes` ago.
+ * Reconciles changes at the service since the last complete reconcile. Reads the whole window if that time is unknown,
+ * or the service cannot filter by change time. Returns undefined if another process is reconciling, or has within
+ * `everyMinutes`.
  */
 export async function reconcileModified(
   deps: ReconcileDeps,
@@ -95,7 +95,7 @@ export async function reconcileModified(
   const alone = await whileReadingAlone(state, 'reconcile', async () => {
     const now = await timeOf(deps);
     const noted = await readReservationsWatermark(state.db);
-    // A clock that was ahead has noted a time that is to come.
+    // Ignores a future time, which a wrong clock has stored.
     const mark = noted && noted.readUpTo * 1000 <= now ? noted : undefined;
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
     if (!mark || !(await destination.honoursModified(now, { lane: LANE, signal })))
@@ -112,8 +112,8 @@ export async function reconcileModified(
 }
 
 /**
- * Reconciles the window once for each nightly sync, when that has ended. Undefined when nothing is due, or
- * another process is at it.
+ * Reconciles the window once after each nightly sync has ended. Returns undefined if no reconcile is due, or another
+ * process is reconciling.
  */
 export async function reconcileNightly(
   deps: ReconcileDeps,
@@ -155,14 +155,14 @@ async function reconcileWindow(
 }
 
 interface ReadRequest extends Pick<ReconcileRange, 'named'> {
-  /** `changes`: only what was changed at the service since the last reading. */
+  /** `window`: everything in a period. `changes`: only changes at the service since the last reconcile. */
   read: 'window' | 'changes';
   signal: AbortSignal | undefined;
 }
 
 type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<'done' | 'nothing'>;
 
-/** Does the work as a run, and returns its result. */
+/** Runs `work` as a run of kind `reconcile`. Returns its counts and discrepancies. */
 async function inRun(
   { sliceSize = SLICE_SIZE, onProgress, ...deps }: ReconcileDeps,
   period: Period,

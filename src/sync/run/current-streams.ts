@@ -1,7 +1,6 @@
-// Streams with the contents of their lookups. A lookup that is a table of the mirror may change at any time, and a worker
-// runs for weeks: so the tables are read for each run anew, by every process that plans it or applies a batch of it. Row
-// hashes are seeded with what was read, so whichever content a row was sent with, a later plan sees whether it is the
-// present one.
+// Provides streams with the content of their lookup tables. Lookup tables in the mirror may change while a worker runs
+// for weeks, so each process reads them anew for each run. Row hashes include the content, so a later plan detects rows
+// that were sent with other content.
 import { SlotsyncError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import {
@@ -15,7 +14,7 @@ import type { Stream } from '../../streams/stream.js';
 type LookupMirror = Pick<Mirror, 'readLookup'>;
 type Streams = ReadonlyMap<string, Stream>;
 
-/** Runs whose streams are kept. */
+/** Maximum number of runs whose streams are kept in memory. */
 const MOST_RUNS = 20;
 
 export type CurrentStreams = ReturnType<typeof createCurrentStreams>;
@@ -31,10 +30,10 @@ export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
   }
 
   return {
-    /** With the tables as they are now. */
+    /** Returns the streams with the current lookup tables. */
     read,
 
-    /** With the tables as they were when this process first met the run. */
+    /** Returns the streams with the lookup tables as of this process's first contact with the run. */
     async ofRun(runId: number): Promise<Streams> {
       const known = ofRuns.get(runId);
       if (known) return known;
@@ -45,7 +44,7 @@ export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
         (streams) => [...streams.values()].some(({ lookups }) => lookups.fault),
         () => true,
       );
-      // The next attempt reads again.
+      // A failed reading is not cached, so that the next attempt reads again.
       if (isUnread) ofRuns.delete(runId);
       return reading;
     },
@@ -53,8 +52,8 @@ export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
 }
 
 /**
- * These declarations with the tables of their lookups as they are now, each read once. One that cannot be read is the
- * `fault` of those that use it: nothing of them can be mapped, and the others go on.
+ * Returns the declarations with current lookup tables, reading each table once. If a table cannot be read, `fault` is
+ * set on the declarations that use it. They cannot be mapped, but others can.
  */
 export async function readLookupTables<T extends { lookups: UsedLookups; fingerprint?: bigint }>(
   mirror: LookupMirror,
@@ -78,7 +77,7 @@ export async function readLookupTables<T extends { lookups: UsedLookups; fingerp
   });
 }
 
-/** Throws why the lookups of a declaration cannot be read. */
+/** Throws the error that occurred when the lookup tables were read. */
 export function requireLookups({ lookups }: Pick<Stream, 'lookups'>): void {
   if (lookups.fault) throw lookups.fault;
 }

@@ -1,5 +1,5 @@
-// A reconcile, or a verify without repair, only reads: it is a run with a row of its own, without batches and without a queue. One of a
-// kind at a time, worked by the process that started it. An interrupted one is started again from the beginning.
+// Runs a reconcile, or a verify without repair. Such a run only reads, so it has no batches and no queue. The process
+// that starts it does all the work, one run of a kind at a time. An interrupted run starts again from the beginning.
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { createStoppable, repeat, type Stoppable } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
@@ -17,7 +17,7 @@ import type { SyncDeps } from './sync-deps.js';
 
 type ReadingRequest = Parameters<typeof startReading>[1];
 
-/** Works while no other process reads in the same way. Throws `reconcile_running` or `verify_running` when one does. */
+/** Works under the lock of the run's kind. Throws `reconcile_running` or `verify_running` if it is taken. */
 export async function readAlone<T>(
   state: State,
   kind: ReadingRequest['kind'],
@@ -28,16 +28,16 @@ export async function readAlone<T>(
   throw await alreadyRunning(state, kind);
 }
 
-/** A run that reads, as its work sees it. */
+/** A run that only reads, as passed to its work. */
 export interface ReadingRun {
   id: number;
-  /** Throws `run_cancelled` when an operator has cancelled the run. */
+  /** Throws `run_cancelled` if an operator has cancelled the run. */
   requireUnended: () => Promise<void>;
 }
 
 /**
- * Does the work as a run, under the lock of its kind. Work that returns 'nothing' leaves no row. Throws what the work throws:
- * then the run failed with that reason.
+ * Executes the work as a run, under the lock of its kind. If the work returns 'nothing', the run's row is deleted. If
+ * it throws, the run fails with this error, which is thrown again.
  */
 export async function workReading<T>(
   { state: { db }, destination, log }: Pick<SyncDeps, 'state' | 'destination' | 'log'>,
@@ -72,7 +72,7 @@ export async function workReading<T>(
   }
 }
 
-/** Reads again and again until it is stopped; a stop interrupts a reading at once. One that fails is logged and retried. */
+/** Repeats `read` until stopped. A stop aborts the current reading at once. Failures are logged and retried. */
 export function readPeriodically(
   kind: ReadingRequest['kind'],
   log: Logger,

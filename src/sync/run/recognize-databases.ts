@@ -1,4 +1,4 @@
-// Looks whether mirror and state are still the databases they were, and hold what they held.
+// Checks whether mirror and state are still the same databases, and were not restored.
 import type { Recognition } from '../../connections/database-facts.js';
 import { remembered } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
@@ -8,7 +8,7 @@ import { noteDatabase, readStateFacts } from '../../state/restored-databases.js'
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 
-/** Each look throws what its sides throw. One that this process has begun to take within so many milliseconds counts. */
+/** Creates the checks. They throw errors of mirror and state, and reuse a result younger than `withinMs`. */
 export function createRecognizer({
   state: { db },
   mirror,

@@ -1,21 +1,21 @@
-// A reading of whole types leaves room for the work of others: its requests are spaced before they ask for a slot of the
-// quota, so that none holds a slot while it waits.
+// Spaces the requests of a verify or survey, which read whole types, so that other work gets most of the quota. Waits
+// before asking for a quota slot, so that no slot is held while waiting.
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves when the next request may ask for its slot; rejects with the signal's reason. */
+/** Resolves when the next request may ask for its slot. Rejects with the signal's reason. */
 export type Pace = (signal?: AbortSignal) => Promise<void>;
 
 interface PaceOptions {
-  /** The organization's quota. */
+  /** Quota of the organization. */
   requestsPerSecond: number;
-  /** The part of the quota for these requests, 0 to 1. With 1 the quota alone decides. */
+  /** Share of the quota for these requests, from 0 to 1. With 1, only the quota limits the rate. */
   share: number;
-  /** Milliseconds since any moment, never going back. */
+  /** Returns milliseconds of a monotonic clock. */
   now?: () => number;
   wait?: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
 }
 
-/** Spaces the requests of one reading evenly, however many are asked for at once. */
+/** Returns a function that spaces requests evenly, even if many wait at the same time. */
 export function createPace({
   requestsPerSecond,
   share,

@@ -1,6 +1,6 @@
-// Whole syncs of streams that are due. A schedule makes its streams due and starts their run at once; every other cause only makes
-// them due. Whichever process notices it starts the run, once: an occurrence is claimed in the transaction that starts it. A scheduled
-// sync waits until the mirror was loaded anew since the last sync, for as long as the configuration says.
+// Starts whole syncs of due streams. A schedule makes its streams due and starts their run at once; other causes only
+// make streams due. Any process may start the run, but only once, because the transaction claims the schedule's due
+// time. A scheduled sync may wait for a newer load of the mirror, up to the configured time.
 import { codeOf } from '../../errors/errors.js';
 import { readsSameLoad } from '../../streams/stream.js';
 import { listLoads } from '../../state/freshness.js';
@@ -23,19 +23,19 @@ import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { judgeLoad } from '../limits/load-age.js';
 
 export type LoadWaitDeps = Pick<SyncDeps, 'state' | 'streams' | 'mirror' | 'log'>;
-/** Whether an occurrence of a schedule that is due has to wait. */
+/** Returns true if a due schedule must still wait for a newer load of the mirror. */
 type LoadWait = ReturnType<typeof createLoadWait>;
 
 const MINUTE = 60_000;
 
-/** `askEveryMs`: least time between two questions to the mirror. */
+/** `askEveryMs`: minimum time between two queries of the load's time. */
 export function createLoadWait(
   { state, streams, mirror, log }: LoadWaitDeps,
   { askEveryMs = MINUTE }: { askEveryMs?: number } = {},
 ) {
   let last: { due: number; askedAt: number } | undefined;
 
-  /** The streams whose load is not newer than the one that their last sync saw. */
+  /** Returns streams whose load is no newer than at their last sync. */
   async function findNotReloaded(schedule: RegisteredSchedule): Promise<string[]> {
     const seen = new Map((await listLoads(state.db)).map((load) => [load.stream, load.syncedLoadAt]));
     const names = streamsOf(schedule, [...streams.keys()]);
@@ -55,7 +55,7 @@ export function createLoadWait(
     return waiting;
   }
 
-  /** Null: it cannot be read. The wait ends all the same, and the run says why. */
+  /** Returns null if the time cannot be read. The wait ends in time nevertheless, and the run reports the error. */
   async function readLoadedAt(stream: Stream): Promise<Date | null> {
     try {
       const load = await mirror.readLoad(stream);
@@ -68,7 +68,7 @@ export function createLoadWait(
 
   return async (schedule: RegisteredSchedule, now: Date): Promise<boolean> => {
     if (schedule.waitMinutes === 0) return false;
-    // From the first on: an occurrence that becomes due meanwhile does not make the wait longer.
+    // Counts from the first missed due time. Otherwise a later due time would prolong the wait.
     const due = firstUnstarted(schedule);
     const isFirst = last?.due !== due.getTime();
     if (now.getTime() >= due.getTime() + schedule.waitMinutes * MINUTE) {
@@ -90,13 +90,13 @@ export function createLoadWait(
 
 export type ScheduleDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
 
-/** An occurrence is missed after this time; until then another process may be starting it. */
+/** Milliseconds after which a due time counts as missed. Until then, another process may be starting it. */
 const MISSED_AFTER_MS = 60 * 1000;
 
 /**
- * Starts the occurrences that are due and were not started yet, and returns their runs to be queued. `now`: the time of the
- * state, unless given. Several missed occurrences of a schedule start one run. Streams that an unfinished run covers are due
- * afterwards. `mustWait`: an occurrence is not started yet.
+ * Starts runs of due schedules, and returns the runs to queue. Several missed due times of a schedule start one run.
+ * Streams covered by an unfinished run stay due. `now`: by default, the database's time. `mustWait`: returns true to
+ * postpone a start.
  */
 export async function startScheduled(
   { mustWait, ...deps }: ScheduleDeps & { mustWait?: LoadWait },
@@ -136,7 +136,7 @@ async function startOccurrence(
 ): Promise<Run | undefined> {
   const log = parent.child({ schedule: schedule.name, due });
   const names = streamsOf(schedule, [...streams.keys()]);
-  // Its streams are those of another configuration, whose worker starts it.
+  // The schedule's streams belong to another configuration, whose worker starts the run.
   if (names.length === 0) return undefined;
   const started = await state.db.transaction(async (tx) => {
     if (!(await claimOccurrence(tx, schedule, due))) return undefined;
@@ -154,18 +154,18 @@ async function startOccurrence(
   return started.run;
 }
 
-/** Starts a whole sync of the streams that are due for another reason than a schedule, and returns it to be queued. */
+/** Starts a whole sync of streams that are due for other reasons than a schedule. Returns the run to queue. */
 export async function startDue({ state, streams, log }: ScheduleDeps): Promise<Run[]> {
   const names = await listStartable(state.db, [...streams.keys()]);
   if (names.length === 0) return [];
-  // Not by the schedule: such a sync is no nightly one.
+  // Not marked as started by a schedule, because it would count as a nightly sync.
   const { run } = await startFreeRun(state.db, { ...requestOf({ streams }, names), startedBy: 'change' });
   if (!run) return [];
   log.info({ runId: run.id, streams: run.streams }, 'sync of due streams started');
   return [run];
 }
 
-/** Streams that wait for a newer load of the mirror are due when it has come. */
+/** Makes streams due that wait for a newer load of the mirror, once the load has arrived. */
 export async function noticeLoads({
   state,
   streams,
@@ -183,7 +183,7 @@ export async function noticeLoads({
   }
 }
 
-/** Claims the occurrences that were missed, without starting anything. One that waits for a load is not missed. */
+/** Marks missed due times as handled, without starting a run. A due time that waits for a load is not missed. */
 export async function skipMissedOccurrences(
   { state, log }: Pick<ScheduleDeps, 'state' | 'log'>,
   now?: Date,

@@ -1,20 +1,20 @@
-// Surveys a service: its types and fields, and of each type how many objects it has and what these look like.
-// Which fields belong to which type is published nowhere; it is seen on the objects.
+// Surveys a service: its types, its fields, and the objects of each type. No request tells which fields a type has, so
+// the objects show it.
 import type { Definition, Destination, FoundObject } from '../../destination/destination.js';
 
 export interface SurveyedType extends Definition {
-  /** Undefined: not read, because nothing can name the type. */
+  /** Number of objects. Undefined if the type has no external id, so that its objects cannot be read. */
   objects: number | undefined;
-  /** How many of the objects have no external id. */
+  /** Number of objects without an external id. */
   withoutExtId: number | undefined;
   /** External ids of the first objects. */
   extIds: readonly string[];
 }
 
 export interface SurveyedField extends Definition {
-  /** External ids of the types whose objects have a value in it. */
+  /** External ids of the types whose objects have a value in the field. */
   types: readonly string[];
-  /** Objects that have a value in it. */
+  /** Number of objects that have a value in the field. */
   filled: number;
 }
 
@@ -24,18 +24,18 @@ export interface ServiceSurvey {
 }
 
 interface SurveyOptions {
-  /** Read every type to its end, or only the first page of each. */
+  /** If true, reads every type completely; otherwise only the first page of each. */
   isWhole: boolean;
-  /** Awaited before each request for objects. */
+  /** Awaited before each request for objects, to limit the request rate. */
   pace?: () => Promise<void>;
   onProgress?: (read: number, total: number) => void;
   signal?: AbortSignal | undefined;
 }
 
-/** External ids kept of each type. */
+/** Maximum number of external ids kept for each type. */
 const MOST_EXT_IDS = 1000;
 
-/** Reads types, fields and objects, in the lane of `verify`. Throws what the destination throws. */
+/** Reads types, fields and objects in the lane `verify`. Throws errors of the destination. */
 export async function surveyService(
   destination: Destination,
   { isWhole, pace = async () => undefined, onProgress, signal }: SurveyOptions,
@@ -50,7 +50,7 @@ export async function surveyService(
     total += (await destination.countObjects([extId], context)) ?? 0;
   }
 
-  /** By type, the objects that have a value in each field. */
+  /** Number of objects with a value, by type and field. */
   const filled = new Map<string, Map<string, number>>();
   const surveyed: SurveyedType[] = [];
   let readBefore = 0;

@@ -1,4 +1,4 @@
-// The dependencies of the use cases. A function that needs less says which part.
+// Dependencies of the use cases. A function that needs fewer picks them.
 import type { Destination } from '../../destination/destination.js';
 import type { Logger } from '../../process/logger.js';
 import type { Meter } from '../../process/meter.js';
@@ -14,13 +14,13 @@ export interface SyncDeps extends HistoryRule {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
   meter?: Meter;
-  /** Milliseconds since 1970; the time of the state unless given. */
+  /** Returns milliseconds since 1970. By default, the database's time is used. */
   now?: (() => number) | undefined;
   /** Time zone of the times in messages, UTC by default. */
   timeZone?: () => Promise<string>;
 }
 
-/** Milliseconds since 1970. Not the clock of this host: others go on from what is decided by it. */
+/** Returns milliseconds since 1970 by the database's clock, since clocks of hosts differ between processes. */
 export async function timeOf({ state, now }: Pick<SyncDeps, 'state' | 'now'>): Promise<number> {
   return now?.() ?? (await readClock(state.db)).getTime();
 }
