@@ -23,8 +23,8 @@ const PUT_BACK = '; it was put back';
 const READ_AGAIN_SECONDS = 1;
 
 /**
- * Reads the object, writes it back, writes it without one field, restores it, and returns which assumptions held.
- * Assigns an external id if there is none. Throws UsageError if the object does not exist, or the external id is taken.
+ * Reads the object, writes it back, writes it without one field, restores it, and returns which assumptions held. An
+ * object without an external id gets one. Throws UsageError if the object does not exist, or the external id is taken.
  * Before the first write, calls `requireWritable` with the object and the field to leave out; if it throws, nothing is
  * written.
  */
