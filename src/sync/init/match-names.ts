@@ -8,7 +8,7 @@ export type NamedField = SurveyedField & { extId: string };
 
 export interface ProposedField {
   field: NamedField;
-  /** One column, or several columns whose texts are joined by spaces. */
+  /** A column, or several columns whose texts are joined by spaces. */
   columns: string[];
   unsure?: string | undefined;
 }
