@@ -1,5 +1,5 @@
-// Finds rows whose external id differs from that of their record's object, or is shared with another row. `plan` and
-// `check --rows` use this to predict the decision that a batch makes under its claims.
+// Predicts which rows a batch will not send because of their external id: a row whose external id has changed since its
+// object was accepted, or a row that shares its external id. `plan` and `check --rows` show these rows.
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { mayCollide } from '../../streams/external-id.js';
@@ -7,7 +7,7 @@ import type { Stream } from '../../streams/stream.js';
 import { readIdsOfKeys, type IdentityDeps } from './row-ids.js';
 import { whoHas, type Holder } from './who-has.js';
 
-/** A record that owns an object, while its row now has a different external id. */
+/** A record that owns an object, but whose row has a different external id now. */
 interface ChangedId {
   localKey: string;
   /** External id of the object that the record owns. */
@@ -17,8 +17,8 @@ interface ChangedId {
 }
 
 /**
- * Returns the keys whose records may give up their former objects without loss. Either another row now has the former
- * object, or the row's new object is already owned by a record. An operator must decide about every other change.
+ * Returns keys whose records may give up their objects, although an external id changed: another row has the former
+ * object now, or a record already owns the row's new object. In all other cases an operator must decide.
  */
 export async function findLettingGo(
   deps: IdentityDeps,
@@ -45,17 +45,16 @@ export async function findLettingGo(
 export interface Handover {
   externalId: string;
   from: RecordKey;
-  /** Local key of the row that receives the object. It belongs to the planned stream. */
   to: string;
 }
 
 export interface ForeseenIds {
-  /** Reasons, by key, why a sync would not send the row. */
+  /** Reasons why a sync would not send a row, by key. */
   problems: Map<string, { code: 'external_id_changed' | 'external_id_shared'; message: string }>;
   handovers: Handover[];
 }
 
-/** Predicts how a sync will decide about the external ids of these rows. Throws errors of the mirror and the state. */
+/** Predicts what a sync will do with rows whose external id is new or shared. Throws errors of mirror and state. */
 export async function foreseeIds(
   deps: IdentityDeps,
   stream: Stream,

@@ -1,5 +1,5 @@
-// Finds the existing object for a row that owns no object yet. The object must have the row's values in the fields of
-// `match`, and must belong to no record. Plans use this to predict changes, and batches to link records.
+// Finds an existing object at the service for a row that owns none. The object must have equal values in the fields of
+// `match`, and must belong to nobody. Plans use this to predict changes, and batches to link records.
 import type { Context } from '../../destination/client.js';
 import type { Destination, FoundObject, Unreadable } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
@@ -9,12 +9,12 @@ import type { Stream } from '../../streams/stream.js';
 import { whoHasObjects } from './who-has.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-/** Placeholder for a reference to a record that is not at the service yet. It equals no field value. */
+/** Value of a reference whose record is not at the service yet. No field at the service has this value. */
 export const NOT_THERE_YET = '\u0000';
 
 /**
- * Returns the values of these fields as one text, which is equal if all values are equal. Returns undefined if a field
- * has no comparable value: two empty fields do not count as equal.
+ * Returns the values of these fields as one text for comparison. Returns undefined if a field is empty, because two
+ * empty fields do not count as equal.
  */
 export function matchValue(
   fieldIds: readonly string[] = [],
@@ -26,7 +26,7 @@ export function matchValue(
   return values.length > 0 && values.every(isComparable) ? JSON.stringify(values) : undefined;
 }
 
-/** Returns the values of these fields, in the order of `fieldIds`. A field without values becomes an empty list. */
+/** Returns the values of the given fields in the order of `fieldIds`. A missing field becomes an empty list. */
 export function valuesOf(fieldIds: readonly string[], fields: readonly FieldValues[]): (readonly string[])[] {
   return fieldIds.map((id) => fields.find(({ fieldId }) => fieldId === id)?.values ?? []);
 }
@@ -35,29 +35,28 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'
   destination: Pick<Destination, 'findObjectsByFields'>;
 }
 
-/** A row, with the object that slotsync would create for the row. */
+/** A row, with the object that slotsync would create for it. */
 interface SoughtRow {
   key: string;
   object: DestinationObject;
 }
 
-/** The object that matches a row, or why the match is ambiguous, or the error of the search for the row's values. */
+/** The existing object that matches a row, or why the choice is ambiguous, or an error of the search. */
 export type Meant = { object: FoundObject } | { ambiguity: string } | { error: SlotsyncError };
 
-/** An object at the service that has a row's values, with the owner of the object. */
+/** An existing object that has a row's values, with the owner of the object. */
 interface Candidate {
   object: FoundObject;
-  /** Undefined: nobody owns the object. `true`: a record or row has its external id. A key: it is linked to it. */
+  /** Undefined if nobody owns the object. `true` if a record or row has its external id. Otherwise the linked key. */
   owner: RecordKey | true | undefined;
 }
 
-/** Maximum number of objects or rows that a message names. */
+/** Maximum number of objects or rows that an error message names. */
 const NAMED = 5;
 
 /**
- * Returns each row's matching object by key, or why it is ambiguous; rows without a match are left out. Sends one
- * search for each type, or reads whole types, unless `known` has all objects. Throws errors of mirror, state and
- * service.
+ * Returns the existing object for each row, by key, or why the choice is ambiguous. Rows without such an object are
+ * left out. Sends one search for each type, unless `known` has all objects. Throws errors of mirror, state and service.
  */
 export async function findMeant(
   deps: MatchDeps,
@@ -82,7 +81,7 @@ export async function findMeant(
   return meant;
 }
 
-/** Groups rows or objects by their values of the `match` fields. Leaves out those with an incomparable field. */
+/** Groups rows or objects with equal values in the fields of `match`. Leaves out any with an empty field. */
 function groupByValues<T extends { object: Pick<DestinationObject, 'fields'> }>(
   { match }: Stream,
   list: readonly T[],
@@ -95,7 +94,7 @@ function groupByValues<T extends { object: Pick<DestinationObject, 'fields'> }>(
   return groups;
 }
 
-/** Returns the objects at the service that match any of the rows, grouped by their values in the fields of `match`. */
+/** Returns objects of the service with the values of any row, grouped by these values. */
 async function findCandidates(
   deps: MatchDeps,
   stream: Stream,
@@ -108,7 +107,7 @@ async function findCandidates(
   const isMatch = (object: FoundObject) =>
     types.has(object.typeId) && groups.has(matchValue(stream.match, object.fields) ?? '');
   const sought = fieldsToFind(stream, groups);
-  // The service's search returns objects with any of the values, so `isMatch` compares whole objects afterwards.
+  // The service returns objects that have any of the searched values. `isMatch` keeps objects that have all of them.
   const objects =
     known?.filter(isMatch) ??
     (await deps.destination.findObjectsByFields(types, sought, isMatch, context, unreadable));
@@ -121,7 +120,7 @@ async function findCandidates(
   return groupByValues(stream, candidates);
 }
 
-/** Returns the fields of `match` to search for, by the values that all rows of a group share. */
+/** Returns the fields to search for, for each group of rows with equal values. */
 const fieldsToFind = ({ match = [] }: Stream, groups: ReadonlyMap<string, readonly SoughtRow[]>) =>
   new Map(
     [...groups].map(([values, [row]]) => [
@@ -130,7 +129,7 @@ const fieldsToFind = ({ match = [] }: Stream, groups: ReadonlyMap<string, readon
     ]),
   );
 
-/** Chooses a row's object among candidates with its values. Several candidates or rows make it ambiguous. */
+/** Chooses one row's object among objects with equal values. Returns an ambiguity if objects or rows compete. */
 function chooseMeant(
   stream: Stream,
   { key, group }: { key: string; group: readonly SoughtRow[] },

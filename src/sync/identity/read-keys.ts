@@ -1,24 +1,23 @@
-// Reads the keys of a stream's rows in blocks. A query of keys and hashes in one snapshot returns the keys in order.
-// Callers then read the rows block by block, so memory use is constant.
+// Reads the keys of a stream's rows in blocks, in key order and from one snapshot. The caller then reads the rows of
+// each block, so memory use is constant.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { readRecordKeys } from '../../state/records/read/record-details.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-/** Number of keys in a block, and so of rows that a caller reads at once. */
+/** Number of keys in a block. */
 const ROWS_AT_ONCE = 1000;
 
-/** Rows of the source that a plan cannot use, because their keys are null or repeated. */
+/** Number of rows that cannot be synced because their key is null or not unique. */
 export interface KeyFaults {
-  /** Number of rows whose key is null. */
   nulls: number;
-  /** Number of rows that repeat the key of another row. */
+  /** Number of rows with the same key as another row. */
   repetitions: number;
   repeated: string | undefined;
 }
 
-/** Yields each key of a query of hashes once, in blocks. Counts rows with a null or repeated key in `faults`. */
+/** Yields the keys of lines with key and hash, without repetitions. Counts null and repeated keys in `faults`. */
 export async function* readKeys(
   blocks: AsyncIterable<readonly string[]>,
   faults: KeyFaults = { nulls: 0, repetitions: 0, repeated: undefined },
@@ -44,7 +43,7 @@ export async function* readKeys(
   if (keys.length > 0) yield keys;
 }
 
-/** Returns those of the keys typed by an operator that have neither a row in the mirror nor a record in the state. */
+/** Returns the keys, among those typed by an operator, that exist neither in the mirror nor in the state. */
 export async function findUnknownKeys(
   { mirror, state }: Pick<SyncDeps, 'mirror' | 'state'>,
   stream: Stream,

@@ -1,5 +1,5 @@
-// Finds the records that refer to a key. Objects refer to each other by external id, so the referring objects are
-// checked again whenever the key's object changes or disappears.
+// Finds records that refer to other records. When a key gets another object, or loses it, objects that refer to the key
+// contain an outdated external id. So these objects are checked again.
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { checkAgain, checkingAgain, type RecordKeys } from '../../state/records/record-state.js';
 import type { Stream } from '../../streams/stream.js';
@@ -9,7 +9,7 @@ export function childrenOf(streams: ReadonlyMap<string, Stream>, name: string): 
   return [...streams.values()].filter(({ references }) => references.some(({ stream }) => stream === name));
 }
 
-/** Reads from the mirror which rows refer to any of these keys now. Returns their keys by stream. */
+/** Reads from the mirror which rows refer to any of the given keys. Returns the keys of these rows by stream. */
 async function readReferrers(
   { mirror, streams }: IdentityDeps,
   changed: readonly RecordKey[],
@@ -23,17 +23,17 @@ async function readReferrers(
   return found;
 }
 
-/** Finds the records that refer to keys whose objects change, or are lost, in the caller's next transaction. */
+/** Finds records that refer to the given keys. The caller then changes or removes the objects of these keys. */
 export async function findReferrers(deps: IdentityDeps, changed: readonly RecordKey[]) {
   const known = await readReferrers(deps, changed);
   const isKnown = new Set(
     known.flatMap(({ stream, keys }) => keys.map((localKey) => recordName({ stream, localKey }))),
   );
   return {
-    /** Statements that schedule a check of the referring records, for the transaction that commits the change. */
+    /** SQL statements that schedule a check of the found records, for the transaction that changes the objects. */
     checks: known.filter(({ keys }) => keys.length > 0).map((children) => checkingAgain(children)),
 
-    /** Schedules a check of rows that began to refer meanwhile. Call it after the transaction has committed. */
+    /** Schedules a check of rows that refer to the keys only since the first query. Call after the transaction. */
     async checkLater(): Promise<void> {
       for (const { stream, keys } of await readReferrers(deps, changed)) {
         const later = keys.filter((localKey) => !isKnown.has(recordName({ stream, localKey })));

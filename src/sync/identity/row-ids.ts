@@ -1,4 +1,4 @@
-// Determines the external id of a row: that of its link, or else the result of the stream's template.
+// Determines a row's external id: from its link to an object, or otherwise from the stream's template.
 import { readLinks, type Link } from '../../state/records/links.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import type { Row } from '../../streams/config-schema.js';
@@ -9,10 +9,10 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 export type IdentityDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
-/** External id of a row. `id` is undefined if the row has no external id that can be sent. */
+/** External ids of a row. `id` is undefined if the row has no valid external id. */
 interface RowIdentity {
   id: string | undefined;
-  /** External id that the template renders, even if the row has a link. */
+  /** External id rendered from the stream's template. If the row has a link, `id` is different. */
   templateId: string | undefined;
   link: Link | undefined;
 }
@@ -31,7 +31,7 @@ export async function idsOf(
   );
 }
 
-/** Renders a row's external id from the template, ignoring links. Undefined if it is too long or fails to render. */
+/** Renders a row's external id from the stream's template, ignoring links. Undefined if it is too long or fails. */
 export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
   try {
     const externalId = renderExternalId(stream.externalId, row);
@@ -42,8 +42,8 @@ export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
 }
 
 /**
- * Returns the current external ids of the rows with these keys, by key. Reads the rows only if the keys do not
- * determine the external id. Leaves out unreadable rows.
+ * Returns the current external id of each key's row. Reads the rows only if the external id does not follow from the
+ * key. Leaves out unreadable rows.
  */
 export async function readIdsOfKeys(
   { mirror, state }: Pick<IdentityDeps, 'mirror' | 'state'>,
@@ -60,12 +60,12 @@ export async function readIdsOfKeys(
   return new Map([...ids].flatMap(([key, { id }]) => (id === undefined ? [] : [[key, id] as const])));
 }
 
-/** Current state of a record's row in the mirror. `id` is undefined if the row has no external id that can be sent. */
+/** Result of reading a record's row from the mirror. `id` is undefined if the row has no valid external id. */
 export type RowId = { row: 'here'; id: string | undefined } | { row: 'gone' | 'unreadable'; id?: undefined };
 
 const GONE: RowId = { row: 'gone' };
 
-/** Reads the external ids of these records' rows, in any stream. A stream that is not configured has no rows. */
+/** Reads these records' rows, of any stream. Returns a function that looks up their external ids. */
 export async function readRowIds(
   { mirror, state, streams }: IdentityDeps,
   wanted: readonly RecordKey[],

@@ -1,6 +1,6 @@
-// Finds out who has an external id: at most one record owns the object, and at most one key is linked to it. The mirror
-// shows which rows have the external id now. So a row that returns under another key, or in another stream, takes over
-// its object.
+// Finds the holders of an external id: the record that owns the object, the key that is linked to it, and the rows of
+// the mirror that have the external id now. If a row returns under another key or in another stream, it is found by its
+// external id and takes over the object.
 import type { Destination, FoundObject } from '../../destination/destination.js';
 import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
@@ -9,39 +9,39 @@ import { isReservedKey, isStorable } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { readRowIds, type IdentityDeps } from './row-ids.js';
 
-/** The record, the link and the rows that have the external id of an object. */
+/** Holders of an object: the record that owns it, the key linked to it, and rows with its external id. */
 export interface Holder {
   record: OwnerRecord | undefined;
-  /** Link to the object. Only the linked key has the object, even if another row's template renders its id. */
+  /** Link to the object. If set, only the linked key has the object, whatever the templates of other rows render. */
   link: Link | undefined;
-  /** State of the owning record's row. `same`: it has this external id, or is unreadable and may have it. */
+  /** Row of `record`: has the `same` external id (or is unreadable), has an `other` one, or is `gone`. */
   ownerRow: 'same' | 'other' | 'gone';
-  /** Rows of any stream that have the external id now, with or without a record. At most six rows of one stream. */
+  /** Rows of any stream that have the object's external id now. At most six rows of one stream. */
   rows: readonly RecordKey[];
 }
 
-/** Facts to query from the mirror, in addition to the facts in the state. */
+/** Data to read from the mirror in addition to the state. */
 interface Asked {
-  /** Reads the rows of the owning records. If not set, `ownerRow` is always `gone`. */
+  /** If true, reads the rows of owning records, to determine `ownerRow`. Otherwise `ownerRow` is always `gone`. */
   ownerRows?: boolean;
   /**
-   * Reads rows that have the external ids. `where unowned`: only if no record of a configured stream owns the object.
+   * If set, finds rows with these external ids: for `all` ids, or only for ids without a record of a configured stream.
    */
   rows?: 'all' | 'where unowned';
 }
 
 const NOBODY: Holder = { record: undefined, link: undefined, ownerRow: 'gone', rows: [] };
 
-/** Returns true if neither a record nor a link nor a row has the object. */
+/** Returns true if no record owns the object, no key is linked to it, and no row has its external id. */
 export const isNobodys = ({ record, link, rows }: Holder): boolean => !record && !link && rows.length === 0;
 
-/** Returns the owning record, unless its stream is not configured or its row has another external id now. */
+/** Returns the object's owner, unless its stream is not configured or its row has another external id. */
 export const ownedBy = ({ streams }: Pick<IdentityDeps, 'streams'>, { record }: Holder) =>
   record && !record.isFormer && streams.has(record.stream) ? record : undefined;
 
 /**
- * True if a record's object, which has one of these types, may pass to a row of the stream. The stream must have these
- * types, or the service must be able to change types. The type of an object kept without a row is never changed.
+ * Returns true if a record's object may pass to a row of another stream. That stream must have all possible types of
+ * the object, or the service must be able to change types. The type of an object kept without a row never changes.
  */
 export const mayBecome = (
   { canChangeTypes }: Pick<Destination, 'canChangeTypes'>,
@@ -51,7 +51,7 @@ export const mayBecome = (
 ): boolean =>
   (canChangeTypes && !isReservedKey(localKey)) || [...types].every((type) => stream?.objectTypes.has(type));
 
-/** Looks up who has each external id, with a few queries for all of them. Throws errors of mirror and state. */
+/** Returns a function that looks up the holders of each external id. Throws errors of mirror and state. */
 export async function whoHas(
   deps: IdentityDeps,
   externalIds: readonly string[],
@@ -74,8 +74,8 @@ export async function whoHas(
 }
 
 /**
- * Returns a function that tells who has an object of the service. Looks for the external id, and for links by the
- * service's number. An external id that the state cannot store has no owner.
+ * Returns a function that looks up the holders of objects read from the service, by external id and by the service's
+ * number. An external id that the state cannot store has no holders.
  */
 export async function whoHasObjects(
   deps: IdentityDeps,
@@ -92,7 +92,7 @@ export async function whoHasObjects(
   };
 }
 
-/** Returns the records whose number at the service another record has, if that owner's row still exists. */
+/** Returns records that have the same number at the service as another record whose row still exists. */
 export async function readOtherOwners<T extends RecordKey & { destinationId: string | null }>(
   deps: IdentityDeps,
   records: readonly T[],
@@ -112,7 +112,7 @@ export async function readOtherOwners<T extends RecordKey & { destinationId: str
 }
 
 async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]) {
-  // A record that keeps a former object has a reserved key. No row has that key.
+  // A record with a `formerKey` keeps an object without a row, so there is no row to read.
   const rowOf = await readRowIds(
     deps,
     records.filter(({ formerKey }) => formerKey === null),
@@ -124,7 +124,7 @@ async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]
   };
 }
 
-/** Returns the rows that have each external id now, by template or link. `links`: the links to these external ids. */
+/** Returns the rows that have each external id now, by their template or by a link. `links`: links to these ids. */
 async function findRows(
   { mirror, state, streams }: IdentityDeps,
   externalIds: readonly string[],

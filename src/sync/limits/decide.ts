@@ -8,33 +8,33 @@ export interface Weighed {
   operation: LimitedOperation;
   /** Number of records that the plan would send for the operation. */
   count: number;
-  /** Records of `count` that an earlier plan released for deactivation. The limit does not count them again. */
+  /** Number of records in `count` that an earlier plan released for deactivation. No limit counts them again. */
   released?: number;
-  /** Records whose objects the service is believed to hold. For `overwrite`: records that the plan would create. */
+  /** Number of objects that the service is believed to hold. For `overwrite`: number of creates compared. */
   accepted: number;
-  /** Number of records that other runs sent for this operation within 23 hours, or will still send. */
+  /** Number of records that other runs have sent for this operation within 23 hours, or are still to send. */
   earlier: number;
   /** True if the plan covers the whole stream, not only some of its keys. */
   isWhole: boolean;
   standing: Pick<StreamStanding, 'frozen' | 'gates' | 'mirrorChange' | 'refusals'>;
-  /** Facts of the mirror's load, if its age or time is a problem that holds the stream's records. */
+  /** Problem of the mirror's load, such as its age, for which records are held. Undefined without a problem. */
   load?: LoadFacts | undefined;
   /** True if the stream's source has no row at all. Only for `retire`. */
   isSourceEmpty?: boolean;
-  /** True if creates or updates of the stream are held, which postpones its deactivations. Only for `retire`. */
+  /** True if creates or updates of the stream are held. Then deactivations must wait. Only for `retire`. */
   hasUnsentWrites?: boolean;
-  /** Number of affected objects of each owning stream that left the configuration. Only for `overwrite`. */
+  /** Number of affected objects by the stream that owns them but left the configuration. Only for `overwrite`. */
   formerStreams?: Readonly<Record<string, number>>;
-  /** True if an operator froze a former stream that owns some of the objects. Its objects must not change. */
+  /** True if an operator froze a stream of `formerStreams`. The objects of a frozen stream must not change. */
   isFormerFrozen?: boolean;
-  /** Summary of the drift that the repair would correct. Only for `repair`. */
+  /** Number and kind of the objects that drift. Only for `repair`. */
   drift?: DriftSummary;
-  /** Digest of the planned keys. It is compared with the digest of an approval that allows only certain keys. */
+  /** Digest of the planned keys. An approval for exactly certain keys is valid only if its digest is equal. */
   digest?: string | undefined;
 }
 
 /**
- * `isExempt`: later limits do not count these records. `keepsApproval`: an approval stays, to be used by a later run.
+ * `isExempt`: later limits do not count these records. `keepsApproval`: an unused approval stays valid for later runs.
  */
 export type Verdict =
   | { send: true; isExempt: boolean }
@@ -48,18 +48,18 @@ export type Verdict =
 const NONE = { count: 0, percent: 0 };
 
 /**
- * Reasons of gates that a batch closes while it sends. A whole sync ignores such a gate, unless an operator rejected
- * the refused records. A run of single keys never passes the gate.
+ * Gates that a batch closes when the service refuses records. A whole sync ignores such a gate, unless an operator
+ * rejected it. A run of single keys never sends records past it.
  */
 const MET_WHILE_SENDING: ReadonlySet<GateReason> = new Set(['refused', 'forbidden']);
-/** Gates that a run of single keys cannot open. Its records are held together with those held before. */
+/** Gates that only a whole sync can open. A run of single keys adds its records to the held records. */
 const KEEPS_PARTS: ReadonlySet<GateReason> = new Set(['limit', 'owned_by_former_stream']);
 
-/** True for the first creates of a stream, which are no unusual change. An old mirror load holds them nevertheless. */
+/** Returns true if the stream is filled for the first time. Then no limit applies, unless the load is outdated. */
 const isFirstFilling = ({ operation, accepted, load }: Pick<Weighed, 'operation' | 'accepted' | 'load'>) =>
   operation === 'create' && accepted === 0 && load === undefined;
 
-/** Decides whether a plan may send the records of one operation. If not, returns the reason and facts of the gate. */
+/** Decides whether a plan may send its records of one operation. If not, returns the gate and its reason. */
 export function decide({ limits }: Pick<Stream, 'limits'>, weighed: Weighed): Verdict {
   const { operation, count, released = 0, accepted, isWhole, standing, load, isSourceEmpty } = weighed;
   const keep = (reason: GateReason, facts: GateFacts, of: LimitedOperation | '*' = operation): Verdict => ({
@@ -83,7 +83,7 @@ export function decide({ limits }: Pick<Stream, 'limits'>, weighed: Weighed): Ve
   }
   if (isSourceEmpty) return keep('empty_source', { accepted });
 
-  // The mirror's data may be older than the data sent before. So the limit is 0 until an operator approves.
+  // The mirror may be a restored, older copy, or its load outdated. So the limit is 0 until an operator approves.
   const isDoubtful = standing.mirrorChange !== null || load !== undefined || weighed.isFormerFrozen === true;
   const limit = isDoubtful ? NONE : limits[operation];
   if (limit === undefined || count === released || isFirstFilling(weighed))
@@ -125,7 +125,7 @@ function reasonOf({ operation, load, standing, formerStreams = {} }: Weighed): G
   return isTaken ? 'owned_by_former_stream' : 'limit';
 }
 
-/** Returns the closed gate that keeps back any number of records: in a whole sync only a rejected gate of refusals. */
+/** Returns the closed gate that holds an operation, however few the records. Undefined if the limit decides. */
 function findClosed(
   gates: readonly PlanGate[],
   { operation, isWhole }: Pick<Weighed, 'operation' | 'isWhole'>,
@@ -139,7 +139,8 @@ function findClosed(
 }
 
 /**
- * Returns the operation's approval. An approved gate of all operations allows as many as it holds of the operation.
+ * Returns an operator's approval of the operation. If a gate of all operations was approved, the number allowed is the
+ * number of the operation's records that the gate holds.
  */
 export function findApproval(
   gates: readonly PlanGate[],
@@ -152,11 +153,11 @@ export function findApproval(
   return all && { allowed: all.facts.byOperation?.[operation] ?? 0, digest: null };
 }
 
-/** Base of the limit's percentage. `accepted` no longer includes records deactivated today, so `earlier` is added. */
+/** Returns the base of the limit's percentage. Objects deactivated today are no longer in `accepted`. */
 const baseOf = ({ operation, accepted, earlier }: Weighed): number =>
   operation === 'retire' || operation === 'overwrite' ? accepted + earlier : accepted;
 
-/** True if the service refused more records than the limit permits. `allowed`: refusals that an operator approved. */
+/** Returns true if the service refused too many records. `allowed`: refusals that an operator approved. */
 export function isRefusedTooOften(
   { limits: { refused: limit } }: Pick<Stream, 'limits'>,
   { refused, answered, allowed }: { refused: number; answered: number; allowed: number },

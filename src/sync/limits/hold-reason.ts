@@ -1,10 +1,10 @@
-// Makes the sentence that explains why a gate holds records. The sentence is made from the facts of the gate.
+// Explains in one sentence why a gate holds records back, for example because a limit is exceeded.
 import type { DriftSummary, GateReason, Hold, LimitedOperation } from '../../state/schema.js';
 import { isApprovable, nameOfGate } from '../../state/gates/gates.js';
 import { formatNumber, plural } from '../../text/format.js';
 import { describeWholeLoad } from './load-age.js';
 
-/** Facts of a closed gate, or of a hold in a run's history, from which the sentence is made. */
+/** Facts about held records, from which the sentence is made: of a gate, or of an earlier run. */
 export type Held = Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>;
 
 const DONE = {
@@ -13,10 +13,10 @@ const DONE = {
   retire: 'deactivated',
   repair: 'repaired',
 } as const;
-/** If this share of the drifting objects is missing, the sentence suspects that the service was restored. */
+/** Minimum share of missing objects among drifting objects for which the sentence mentions a restored service. */
 const MOST = 0.5;
 
-/** Returns for example `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
+/** Returns why records are held, such as `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
 export function describeReason({ operation, reason, count, facts }: Held): string {
   const wait = `${plural(count, 'record')} ${count === 1 ? 'waits' : 'wait'}`;
   if (reason === 'frozen') return `${wait} because the stream was frozen: ${facts.message}`;
@@ -33,7 +33,7 @@ export function describeReason({ operation, reason, count, facts }: Held): strin
   return `${look === undefined ? '' : `${look}; `}${counted}${before}${alsoHeld}${describeLimit(limit)}${describeApproval(approval)}`;
 }
 
-/** Returns the action that opens a closed gate. Returns undefined if an operator's approval opens the gate. */
+/** Returns what an operator has to do so that the records are sent. Undefined if only an approval is needed. */
 export function describeOpening({
   stream,
   reason,
@@ -59,7 +59,7 @@ export function describeOpening({
   }
 }
 
-/** Returns the reason and the command that opens the gate. `runId`: run that met the gate; undefined in a preview. */
+/** Returns why records are held, and the command that releases them. `runId`: undefined in a preview. */
 export function describeReasonAndCommand(
   hold: Held & { stream: string; runId?: number | undefined },
 ): string {
@@ -76,11 +76,11 @@ export function describeReasonAndCommand(
   return opening === undefined ? `${reason}; ${approval}` : `${reason}. ${opening}; or ${approval}`;
 }
 
-/** Returns the option of `approve` and `reject` that names a gate. A gate of all operations is named by its reason. */
+/** Returns the option that names a gate in commands: its operation, or its reason if it holds all operations. */
 export const optionOfGate = (gate: Pick<Held, 'operation' | 'reason'>): string =>
   `--${gate.operation === '*' ? 'gate' : 'operation'} ${nameOfGate(gate)}`;
 
-/** Returns a stream's holds by `nameOfGate`, as shown in JSON: `gate` is the reason's code, `reason` the sentence. */
+/** Returns a stream's held records as JSON output shows them. `gate` is the reason's code, `reason` the sentence. */
 export function withReasons(
   holds: Readonly<Record<string, Hold>>,
   of: { stream: string; runId?: number | undefined },
@@ -93,7 +93,7 @@ export function withReasons(
   );
 }
 
-/** Returns for example `9 000 records wait: 60 of 1 000 records sent were refused, for example refused_400: no`. */
+/** Returns why refusals hold records, such as `9 000 records wait: 60 of 1 000 records sent were refused, …`. */
 function describeRefusals(wait: string, { refused, limit, byOperation, approval }: Held['facts']): string {
   const retired = byOperation?.retire;
   const gone = retired === undefined ? '' : `, ${formatNumber(retired)} of them to be deactivated`;
@@ -131,7 +131,7 @@ function describeApproval(approval: Held['facts']['approval']): string {
   return `, and the approval allows ${only}`;
 }
 
-/** Returns the likely cause of held changes, for the operator who decides. Undefined if no cause is suspected. */
+/** Returns the likely cause of a large change, to help an operator decide. Undefined if no cause is known. */
 function describeLook({ mirrorChange, load, drift, accepted }: Held['facts']): string | undefined {
   if (mirrorChange !== undefined)
     return `the mirror ${mirrorChange}: approve only if its data is whole and not older than before`;

@@ -1,5 +1,5 @@
-// Judges whether the mirror's last load is recent enough. Pure. If the load is not, the configuration decides whether
-// plans hold the records or only report the age.
+// Judges whether the mirror was loaded recently enough. If not, the configuration decides whether plans hold their
+// records or only warn. Pure.
 import type { LoadReading } from '../../mirror/mirror.js';
 import type { NotedLoad, SeenLoad } from '../../state/freshness.js';
 import type { LoadFacts } from '../../state/schema.js';
@@ -9,10 +9,10 @@ import { formatDuration } from '../../text/format.js';
 type Freshness = NonNullable<Stream['freshness']>;
 
 const HOUR = 60 * 60 * 1000;
-/** Tolerated clock difference of two servers. A load time further ahead is reported as in the future. */
+/** Tolerated difference between the clocks of two servers. A load time beyond it counts as in the future. */
 const FUTURE_MS = 5 * 60 * 1000;
 
-/** Judges a load time that a plan read. A time before `noted`, the last known load, suggests a restored backup. */
+/** Judges when the mirror was loaded. A time before the one in `noted` suggests that a backup was restored. */
 export function judgeLoad(
   { maxHours, then, column }: Freshness,
   reading: LoadReading,
@@ -26,12 +26,12 @@ export function judgeLoad(
   const newest = latest(noted?.loadedAt, noted?.olderThan);
   const olderThan = newest && reading.at < newest ? newest : null;
   const isTooOld = ageMs > maxHours * HOUR;
-  // A column's latest row may have been deleted, so an older time in a column is reported, but is no problem.
+  // A column's time comes from its latest row, which may have been deleted. So an earlier time is no problem.
   const problem = isTooOld ? 'too_old' : olderThan && column === undefined ? 'older' : null;
   return { ...seen, loadedAt: reading.at, olderThan, problem, holds: problem !== null && holds };
 }
 
-/** Returns the facts of a load's problem, as a gate stores them. Returns undefined if the load has no problem. */
+/** Returns the problem of the mirror's load as a gate stores it. Undefined if the load has no problem. */
 export function toLoadFacts({
   problem,
   loadedAt,
@@ -51,7 +51,7 @@ export function toLoadFacts({
   };
 }
 
-/** Returns the load's age, for example `is 3 d old, more than 26 h`. The text omits error messages of the mirror. */
+/** Returns the age of the load as the end of a sentence, for example `is 3 d old, more than 26 h`. */
 export function describeLoad({ problem, ageSeconds, maxHours, olderSeconds }: LoadFacts): string {
   const older =
     olderSeconds === undefined ? '' : `${formatDuration(olderSeconds)} older than the one before it`;
@@ -67,7 +67,7 @@ export function describeLoad({ problem, ageSeconds, maxHours, olderSeconds }: Lo
   }
 }
 
-/** Returns the load's age as a clause with its subject, including an error message of the mirror. */
+/** Returns the age of the mirror's load as a sentence, with the error message if the age could not be read. */
 export const describeWholeLoad = (load: LoadFacts): string =>
   `the load of the mirror ${describeLoad(load)}${load.message === undefined ? '' : `: ${load.message}`}`;
 

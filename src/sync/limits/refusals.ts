@@ -1,17 +1,17 @@
-// Counts the service's refusals by stream, answer by answer. If a changed mapping or service causes refusals of nearly
-// every object, the limit holds the rest of the stream. Otherwise every record would cost a request and be given up.
+// Stops sending a stream when the service refuses too many of its objects, for example after a change of the mapping.
+// Otherwise every record would cost a request and be given up. Refusals are counted answer by answer.
 import type { Queries } from '../../state/database.js';
 import { closeGate } from '../../state/gates/close-gate.js';
 import { noteRefusals } from '../../state/streams.js';
 import type { Stream } from '../../streams/stream.js';
 import { isRefusedTooOften } from './decide.js';
 
-/** Maximum number of stopped streams of runs in memory. The oldest is forgotten first. */
+/** Maximum number of stopped streams to remember. The oldest is forgotten first. */
 const MOST_REMEMBERED = 100;
 
 export type Refusals = ReturnType<typeof createRefusals>;
 
-/** Answers about objects of one batch that the state has not counted yet, with an example of a refusal. */
+/** Answers about objects of one batch that are not yet added to the stream's totals, with an example of a refusal. */
 export interface Answers {
   answered: number;
   refused: number;
@@ -21,15 +21,15 @@ export interface Answers {
 
 export const noAnswers = (): Answers => ({ answered: 0, refused: 0, code: '', message: '' });
 
-/** Counts refusals, and remembers which streams this process stopped in which runs, to stop batches in flight too. */
+/** Counts refusals, and remembers which streams to stop. Batches that have already begun must stop too. */
 export function createRefusals() {
   const stopped = new Set<string>();
   const nameOf = (stream: Stream, runId: number) => `${runId} ${stream.name}`;
   return {
-    /** True if the service refused so many records of the stream that this run sends no more of them. */
+    /** Returns true if this run sends no more records of the stream, because the service refused too many. */
     isStopped: (stream: Stream, runId: number): boolean => stopped.has(nameOf(stream, runId)),
 
-    /** Adds answers to the stream's totals. Closes the gate if too many refuse. Returns true if sending is stopped. */
+    /** Adds answers to the stream's totals. Closes a gate if too many are refusals. Returns true if stopped. */
     async count(db: Queries, stream: Stream, runId: number, answers: Answers): Promise<boolean> {
       if (answers.refused > 0) {
         const limit = stream.limits.refused;

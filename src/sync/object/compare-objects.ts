@@ -1,5 +1,5 @@
-// Compares objects at the service with the objects that the mapping renders from the mirror's rows. `verify`, `match`
-// and the first sync of a stream use it. It writes nothing.
+// Compares objects at the service with the objects that the mapping makes from the mirror's rows. Used by `verify`,
+// `match` and the adoption of objects. Writes nothing.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
@@ -15,34 +15,32 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 export type CompareDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
-/** The record that owns an object, or else the row that has the object's external id. */
+/** Owner of an object: a record, or else the row that has the object's external id. */
 export interface Owner {
   stream: Stream;
   key: string;
-  /** Undefined if no record owns the object, and only a row has its external id. */
+  /** Record that owns the object. Undefined if only a row has its external id. */
   record: OwnerRecord | undefined;
-  /** The mirror's current row. Undefined if the row was deleted or cannot be read. */
+  /** Current row in the mirror. Undefined if it was deleted or cannot be read. */
   row: MirrorRow | undefined;
-  /** The object that the mapping renders from the row. */
   rendered: Rendered | undefined;
   unreadable: SlotsyncError | undefined;
-  /** Keys of further rows with the same external id, if no record owns the object. */
+  /** Keys of further rows that have the object's external id. Empty if a record owns the object. */
   others: readonly string[];
 }
 
-/** An object at the service with its owner. Undefined if neither a record nor a row has the object. */
+/** An object at the service, with its owner. `owner` is undefined if neither a record nor a row has the object. */
 export interface ObjectBeside {
   object: FoundObject;
   owner: Owner | undefined;
 }
 
-/** Returns a text that replaces a reference to a record that is not at the service yet, or undefined. */
+/** Returns a placeholder for a reference to a record that is not at the service yet, if there is one. */
 type Placeholder = (reference: NeededReference) => string | undefined;
 
 /**
- * Returns for each object the owning record, or else the row with the object's external id, and the object rendered
- * from that row. An object without an external id belongs to the row that is linked to it. Throws errors of mirror and
- * state.
+ * Finds the owner of each object: the record that owns it, or else a row with its external id or a link to it. Also
+ * renders the object that the owner's row should have. Throws errors of mirror and state.
  */
 export async function findOwners(
   deps: CompareDeps,
@@ -73,7 +71,7 @@ export async function findOwners(
 interface TypeReading {
   types: Iterable<string>;
   context: Context;
-  /** Called and awaited before each request, to limit the request rate. */
+  /** Awaited before each request, to limit the request rate. */
   pace?: (() => Promise<void>) | undefined;
   placeholder?: Placeholder;
   /** Returns milliseconds of a monotonic clock. */
@@ -81,9 +79,9 @@ interface TypeReading {
 }
 
 /**
- * Reads whole types page by page. `begin` creates the result, and `add` adds a page of objects with their owners.
- * `askedAt`: clock time of the page's request. If objects appear or disappear meanwhile, the reading restarts with a
- * new result.
+ * Reads all objects of some types, page by page, with their owners. `begin` creates a result, and `add` adds a page to
+ * it. `askedAt`: clock time when the page was requested. If objects appear or disappear during the reading, it restarts
+ * with a new result.
  */
 export function readBeside<T>(
   deps: CompareDeps & Pick<SyncDeps, 'destination'>,
@@ -91,7 +89,7 @@ export function readBeside<T>(
   begin: () => T | Promise<T>,
   add: (result: T, page: readonly ObjectBeside[], askedAt: number) => Promise<void>,
 ): Promise<T> {
-  /** Request times of the pages whose answers have not arrived, in page order. */
+  /** Clock times at which pages were requested, for pages that were not answered yet. */
   let asked: number[] = [];
   const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
     asked = [];
@@ -110,7 +108,7 @@ export function readBeside<T>(
   return deps.destination.readTypes(types, context, read, { pace: pacing });
 }
 
-/** Reads the current rows of these keys and renders their objects. Returns a look-up by key. */
+/** Reads the rows with these keys from the mirror, and renders their objects. Returns a look-up function. */
 export async function readRendered(
   { mirror, state }: CompareDeps,
   stream: Stream,
@@ -127,8 +125,8 @@ export async function readRendered(
 }
 
 /**
- * Returns the changes that writing the object would make. `changes`: differences in `active` and the fields that the
- * mapping owns. `kept`: differing fields that field rules leave alone. `accepted`: the record's `accepted_fields`.
+ * Compares the rendered object with the object at the service (`standing`). `changes`: fields that a write would
+ * change. `kept`: differing fields that a field rule leaves unchanged. `accepted`: the record's `accepted_fields`.
  */
 export function differencesOf(
   stream: Stream,

@@ -1,26 +1,26 @@
-// Decides the operation for one key from the hash of its row in the mirror and the mark of its record in the state.
-// Plans, polls and `explain` all use this pure table.
+// Decides what to do with one key: create, update, retire, and so on. Compares the hash of its row in the mirror with
+// the mark of its record in the state. Pure. Used by plans, polls and `explain`.
 
-/** Summary of a record, from which a plan decides. state/records/read/plan-marks.ts writes it as text. */
+/** Short form of a record, from which the operation is decided. state/records/read/plan-marks.ts writes it as text. */
 export interface Mark {
   /**
-   * The record's status, or one of these values if the status is not enough: `resend` (an operator ordered a write),
-   * `repair` (the object drifts; without hash if the row is deleted), `doubt` (claimed, or an answer was lost),
-   * `reserved` (an earlier plan released the deactivation, which was postponed or is in doubt), `unretired` (the
-   * service refused the deactivation), `shared` (another row has the external id).
+   * Status of the record, or one of these values: `resend` (an operator wants it sent), `repair` (the object drifts),
+   * `doubt` (a write may be in flight, or its answer was lost), `reserved` (a deactivation was postponed or is in
+   * doubt), `unretired` (the service refused the deactivation), `shared` (another row has the external id).
    */
   status: string;
-  /** True if the service may hold the record's object. */
+  /** True if the service may have the record's object. */
   isAtService: boolean;
-  /** Hash of the row that was accepted last, even if in doubt. If status is `dead`: hash of the row given up. */
+  /** Hash of the row that was accepted last. If the status is `dead`: hash of the row that was given up. */
   hash: string;
-  /** True if an earlier plan found that the row was deleted. */
+  /** True if an earlier plan noticed that the row was deleted. */
   rowWasGone: boolean;
 }
 
 /**
- * `forget`: row deleted, and the service never had the object. `dead`: given up until the row changes or an operator
- * acts. `ended`: row deleted and object deactivated. `check`: the row is unchanged, and the object is read back.
+ * `forget`: deletes the record, because the service never had its object. `dead`: waits for a row change or an
+ * operator. `ended`: the row is deleted and its object inactive. `check`: only reads the object back, because the row
+ * is unchanged.
  */
 export type Decision =
   | ('create' | 'update' | 'retry' | 'check' | 'retire' | 'repair')
@@ -33,8 +33,8 @@ export function parseMark(text: string): Mark {
 }
 
 /**
- * Decides the operation for one key. `rowHash`: undefined if there is no row. `mark`: undefined if there is no record.
- * `isForced`: unchanged and given-up records are sent too.
+ * Decides what to do with one key. `rowHash`: undefined if the mirror has no row. `mark`: undefined if there is no
+ * record. `isForced`: also sends unchanged and given-up records.
  */
 export function decideOperation(
   rowHash: string | undefined,

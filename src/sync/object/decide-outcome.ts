@@ -1,6 +1,6 @@
-// Makes the outcome of a record in a batch, with its code and message: synced, deferred, failed or dead. Two kinds of
-// outcome are made elsewhere: `failBatch` of state/runs/finish-batch.ts fails the records of a batch that has used up
-// its attempts, and `refuse` of plan/planned-batches.ts settles rows that a plan cannot use.
+// Makes the outcome of a record after its batch: synced, deferred, failed or dead, with a code and a message. Two kinds
+// of outcome are made elsewhere: `failBatch` of state/runs/finish-batch.ts for batches out of attempts, and `refuse` of
+// plan/planned-batches.ts for rows that a plan cannot use.
 import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
@@ -25,52 +25,52 @@ import { formatMinute } from '../../text/format.js';
 import { describeChangedId, describeLinkedId, describeSharedId } from '../identity/changed-ids.js';
 import { describeMissing, type Unmapped } from './render.js';
 
-/** Notes the outcome that settles a record when its batch ends. Returns an empty list, for use in `flatMap`. */
+/** Notes a record's outcome, to be stored when its batch ends. Returns an empty list, for use in `flatMap`. */
 export type NoteOutcome = (outcome: Outcome) => never[];
 
-/** An object to write, with the facts that its record gets when the service accepts the object. */
+/** An object to write, with the facts to store in its record when the service has accepted it. */
 export interface Write {
   record: ClaimedRecord;
   object: DestinationObject;
   sourceHash: string;
-  /** Hash of the object as the mapping renders it. For a deactivation: hash of the object as it is written. */
+  /** Hash of the object that the mapping makes from the row. For a deactivation: hash of the inactive object. */
   objectHash: string;
   retires: boolean;
-  /** Value of `accepted_fields` that the record gets when the object is accepted; see `acceptedText`. */
+  /** New value of the record's `accepted_fields`, stored when the object is accepted. */
   acceptedFields?: string | null;
-  /** Fields whose values at the service the write leaves unchanged. */
+  /** Fields that the write does not change, because a field rule keeps the service's value. */
   kept?: readonly KeptField[];
-  /** Time when the row's validity ends, as `endOf` returns it. */
+  /** Time when the row ends, from a column of the row. */
   endsAt?: string | undefined;
-  /** The object as read from the service before the write. Undefined if it was not read, or does not exist. */
+  /** The object at the service before the write. Undefined if it was not read or does not exist. */
   standing?: DestinationObject | undefined;
-  /** True if another record with an existing row has the service's number of the object to be deactivated. */
+  /** For a deactivation: true if the object's number at the service belongs to a record whose row exists. */
   hasNumberOfRow?: boolean;
-  /** Link of the record to the object. The link takes precedence over the external id template. */
+  /** Link that determines the object, if any. Without a link, the stream's template determines it. */
   link?: Link | undefined;
-  /** Reference without which the object is sent. It is sent again when the referenced record has arrived. */
+  /** Reference that the write omits, because its record is not at the service yet. A later write adds it. */
   leftOut?: LeftOut | undefined;
-  /** Present type of the object, which the write changes. If the service refuses, stream `keptBy` keeps the object. */
+  /** Type that the write changes. If the service refuses the change, the object stays with stream `keptBy`. */
   former?: { typeId: string; keptBy: string | undefined } | undefined;
 }
 
 const DAY = 24 * 60 * 60 * 1000;
-/** Seconds between a refusal while the service accepted nothing, and the second attempt, whose refusal is final. */
+/** Seconds until a refused object is sent again, if the service accepted nothing. A second refusal is final. */
 const SECOND_LOOK_SECONDS = 2 * 60;
 const LOOKED_AT_AGAIN =
   'nothing was accepted beside it, so it is sent once more after 2 minutes before it is given up';
-/** Maximum number of reservations that a message names. */
+/** Maximum number of reservations that an error message names. */
 const NAMED = 3;
 
-/** Makes the outcome of an object that the service already holds unchanged, so nothing is sent. */
+/** Outcome of an object that the service already has as it should be, so that nothing is sent. */
 export function unchanged(write: Write, destinationId?: string): Outcome {
   return acceptance(write, 'unchanged', destinationId);
 }
 
 /**
- * Makes the outcome from the service's result for one object of a PUT. Returns undefined if the result is not final
- * (408, 425, 429, 5xx), so the object is sent again. If no object was accepted (`isAnyAccepted` false), the service may
- * be at fault. So a refused object is sent a second time some minutes later before it is given up.
+ * Makes the outcome from the service's result for one object of a PUT. Undefined if the object must be sent again (408,
+ * 425, 429, 5xx). `isAnyAccepted`: whether the service accepted another object of the request. If not, the service may
+ * be at fault. A refused object is then sent a second time some minutes later before it is given up.
  */
 export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
   const { record, sourceHash, retires, former } = write;
@@ -94,30 +94,30 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     message: `${message}; ${LOOKED_AT_AGAIN}`,
     sourceHash,
     secondLookAfterSeconds: isSecond ? undefined : SECOND_LOOK_SECONDS,
-    // A pending check belongs to a lost write, unless the record failed with a refusal and awaits its second attempt.
+    // Keeps the doubt of an earlier lost write. A check pending after a refusal is no doubt.
     inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
   };
 }
 
 /**
- * Fails a record if the result contradicts the request. Its object is read back next, and written only after a row
- * change.
+ * Outcome of an answer that contradicts the request. The object is read back next, and written only after the row
+ * changes.
  */
 export function contradicted(write: Write, message: string): Outcome {
   const { sourceHash } = write;
   return { ...named(write), outcome: 'failed', code: ANSWER_CONTRADICTS, message, sourceHash, inDoubt: true };
 }
 
-/** True if the last result for this row contradicted the request, and no operator has ordered a retry. */
+/** Returns true if the last answer for this row contradicted the request, and no operator ordered a retry. */
 export const isContradicted = ({ record, sourceHash }: Write): boolean =>
   record.errorCode === ANSWER_CONTRADICTS && record.refusedHash === sourceHash;
 
-/** True if the status is a verdict on the object. Other statuses are temporary errors of the service. */
+/** Returns true if the status refuses the object. Other statuses are temporary errors of the service. */
 const isFinal = (status: number) => status < 500 && status !== 408 && status !== 425 && status !== 429;
 
 /**
- * Returns the reason of a refusal that counts towards the limit of refusals. A repeated refusal of a failed record does
- * not count. A refusal of a given-up record does: somebody has tried to correct the cause.
+ * Returns why an object was refused, if this counts towards the limit of refusals. A repeated refusal of a failed
+ * record does not count. A refusal of a given-up record does: somebody has tried to correct the cause.
  */
 export function newRefusal(
   { record, sourceHash, retires }: Write,
@@ -132,17 +132,17 @@ export function newRefusal(
 const refusedCode = (retires: boolean, status: number) =>
   `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
 
-/** Fails a record because the service failed on every request with its object. The object may have been written. */
+/** Outcome if the service failed on every request with the object. The object may be written nevertheless. */
 export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
   const message = `${messageWithDetail(error)}; it failed each time this object was sent, and others were answered`;
   return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
 }
 
-/** Ends a create that `operations` exclude. The record is deleted, unless a late write may still create its object. */
+/** Outcome of a create excluded by `operations`. Deletes the record, unless a late write may create the object. */
 export const createLeftOut = ({ record }: Write): Outcome =>
   record.isCheckPending ? skipped(record) : forgotten(record);
 
-/** Ends an update that `operations` exclude: the object stays unchanged. The hash '0' equals no row's hash. */
+/** Outcome of an update excluded by `operations`. No row has the hash '0', so the row still differs. */
 export function updateLeftOut(write: Write, destinationId: string): Outcome {
   const { acceptedFields } = write.record;
   const found = {
@@ -156,7 +156,7 @@ export function updateLeftOut(write: Write, destinationId: string): Outcome {
   return acceptance(found, 'unchanged', destinationId);
 }
 
-/** Builds the outcome as one object literal, because copying objects took 4 % of the time of a load. */
+/** Builds the outcome as one object literal. Copying objects took 4 % of the time of a large sync. */
 function acceptance(
   { record, object, sourceHash, objectHash, acceptedFields, retires, link, endsAt, leftOut, standing }: Write,
   outcome: 'synced' | 'unchanged',
@@ -204,21 +204,19 @@ export function externalIdChanged(
   return { localKey, ...dead(EXTERNAL_ID_CHANGED, describeChangedId(changedId), sourceHash), changedId };
 }
 
-/**
- * Makes a record `dead` because an object of type `typeId` has its external id. `why`: text appended to the message.
- */
+/** Outcome if an object of another type (`typeId`) has the external id. `why`: text to append to the message. */
 export function externalIdTaken(write: Write, typeId: string, why = '') {
   const message = `'${write.object.extId}' exists at the service as a ${typeId}, not a ${write.object.typeId}${why}`;
   return { ...named(write), ...dead(EXTERNAL_ID_TAKEN, message, write.sourceHash) };
 }
 
-/** Fails a record whose object cannot be read from the service. A write without reading could overwrite values. */
+/** Outcome of an object that cannot be read from the service. A write without reading could overwrite values. */
 export function objectUnreadable(write: Write, error: SlotsyncError): Outcome {
   return { ...named(write), outcome: 'failed', code: error.code, message: messageWithDetail(error) };
 }
 
 /**
- * Makes a record `dead` because its object has another external id now, or none. A second object must not be created.
+ * Outcome if somebody changed or removed the object's external id at the service. A second object must not be created.
  */
 export function externalIdChangedThere(write: Write, { id, extId }: FoundObject): Outcome {
   const { localKey, externalId } = write.record;
@@ -233,7 +231,7 @@ export function externalIdShared(write: Write, other: { stream: string; localKey
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Fails a record whose object is linked to another key, even if that key has no row. */
+/** Outcome of a row whose object is linked to another key, even if that key has no row. */
 export function externalIdLinked(write: Write, link: { stream: string; localKey: string }): Outcome {
   const message =
     `${describeLinkedId(write.object.extId, link)}; ` +
@@ -241,7 +239,7 @@ export function externalIdLinked(write: Write, link: { stream: string; localKey:
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Fails a record whose object belongs to another record that an exception protects from writes. */
+/** Outcome of a row whose object belongs to another record that an operator's exception protects. */
 export function ownerExcepted(
   write: Write,
   { stream, localKey }: { stream: string; localKey: string },
@@ -250,24 +248,24 @@ export function ownerExcepted(
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Makes a record `dead` because several objects or rows match, so an operator must choose. `why` names them. */
+/** Outcome if several objects or rows match, so that an operator must choose. `why` names them. */
 export function matchAmbiguous(write: Write, why: string): Outcome {
   return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };
 }
 
-/** Makes a record `dead` because its only match has no external id, and slotsync may not assign external ids. */
+/** Outcome if the only matching object has no external id, and slotsync may not assign external ids. */
 export function matchUnassignable(write: Write, number: string): Outcome {
   const message = `the object with number ${number} matches, but has no external id`;
   return { ...named(write), ...dead('match_unassignable', message, write.sourceHash) };
 }
 
-/** Fails a record whose matching object another record got before it was linked. The next run matches again. */
+/** Outcome if another record took the matching object before the link was made. The next run searches again. */
 export function linkRefused({ record }: Write, reason: string): Outcome {
   const message = `an object matches, but the record cannot be linked to it: ${reason}`;
   return { localKey: record.localKey, outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Makes a record `dead` because its linked object is not at the service. A new object must not replace it. */
+/** Outcome of a record that is linked to an object that no longer exists. A new object must not replace it. */
 export function linkBroken(write: Write, link: Link): Outcome {
   const name = link.assignsId ? `number ${link.destinationId ?? 'unknown'}` : `'${link.externalId}'`;
   const message = `it is linked to the object ${name}, which is not at the service`;
@@ -275,8 +273,8 @@ export function linkBroken(write: Write, link: Link): Outcome {
 }
 
 /**
- * Defers a record while its reference is not at the service. After `waitDays`, the record is `dead`. `now`:
- * milliseconds.
+ * Outcome of a record that refers to a record not at the service yet: it waits up to `waitDays`. `now`: milliseconds
+ * since 1970.
  */
 export function referenceMissing(
   { localKey, waitsSince }: ClaimedRecord,
@@ -307,28 +305,28 @@ export function stillReserved(
   return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
 }
 
-/** Defers a deactivation: a row of the stream that is not written yet may have the object now. */
+/** Outcome of a deactivation while rows of the stream are not written. One of these rows may have the object now. */
 export function retirementPostponed(write: Write): Outcome {
   const message =
     'its row is gone, but creates or updates of its stream are held, failed, given up or in doubt: slotsync failures';
   return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
 }
 
-/** Fails a record because the mirror cannot return its row, or find the row that has its object. */
+/** Outcome of a record if the mirror cannot read its row, or cannot tell which row has its object. */
 export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
   const message = messageWithDetail(error);
   const { hash } = error.facts;
-  // A row that is too large stays too large until the row changes, so the record is given up with the row's hash.
+  // A row with a hash is too large. It stays too large until it changes, so the record is given up with this hash.
   if (typeof hash === 'string') return { localKey, ...dead(error.code, message, hash) };
   return { localKey, outcome: 'failed', code: error.code, message };
 }
 
-/** Deletes a record whose row was deleted and whose object needs no further action. */
+/** Outcome of a record without a row, whose object needs no deactivation. The record is deleted. */
 export function forgotten({ localKey, externalId }: ClaimedRecord): Outcome {
   return { localKey, externalId: externalId ?? undefined, outcome: 'forgotten' };
 }
 
-/** Leaves a record without a row to the next plan: no plan has deactivated it, or another row has its object. */
+/** Outcome of a record without a row that is left to the next plan, because a plan must choose deactivations. */
 export function skipped({ localKey, externalId }: ClaimedRecord): Outcome {
   return { localKey, externalId: externalId ?? undefined, outcome: 'skipped' };
 }

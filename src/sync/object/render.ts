@@ -1,5 +1,5 @@
-// Renders the object that a row becomes at the service: maps the row, resolves its references, and merges the object
-// that is already there. Batches, previews and `explain` use the same functions.
+// Makes the object that a row becomes at the service: maps the row, resolves references, and merges the existing
+// object. Batches, previews and `explain` share these functions.
 import type { ServiceObject } from '../../destination/destination.js';
 import { messageOf } from '../../errors/errors.js';
 import type { State } from '../../state/database.js';
@@ -24,32 +24,32 @@ import { readRowIds } from '../identity/row-ids.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
 /**
- * Object of a row, or the reference that is missing at the service, or the mapping error. `leftOut`: a reference that
- * is added in a later write.
+ * Result of rendering a row: the object, or a reference to a record not at the service yet, or a mapping error.
+ * `leftOut`: a reference that the object omits for now.
  */
 export type Rendered =
   | (Identified & { object: DestinationObject; leftOut?: LeftOut | undefined })
   | (Identified & { missing: NeededReference })
   | Unmapped;
 
-/** External id of a row's object. If `link` is set, the external id comes from the link instead of the template. */
+/** External id of a row's object. If `link` is set, it determines the external id instead of the stream's template. */
 export interface Identified {
   extId: string;
   link?: Link | undefined;
 }
 
-/** The reason why the mapping cannot make an object from a row. */
+/** Why the mapping cannot make an object from a row. */
 export interface Unmapped {
   problem: string;
   code: MappingErrorCode;
-  /** Path in the configuration, such as a field. `problem` begins with this path. */
+  /** Path in the configuration where the mapping failed. `problem` begins with it. */
   place: string;
 }
 
 /**
- * Renders the objects of rows, by key. A link takes precedence over the external id template. `placeholder` returns a
- * text for a reference that is not at the service yet, or null to send the object without the reference; if undefined,
- * the missing reference is the result. `knownLinks`: links of these rows, if already read.
+ * Renders the objects of rows, by key. `placeholder` returns a text for a reference to a record not at the service yet,
+ * or null to omit the reference; if undefined, the row is not rendered and its result is the missing reference.
+ * `knownLinks`: links of these rows, if already read.
  */
 export async function renderRows(
   { db }: Pick<State, 'db'>,
@@ -89,8 +89,8 @@ function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): M
 }
 
 /**
- * Returns the object to write: the rendered object, completed with the service's values of fields that the mapping does
- * not own or that field rules keep. `accepted`: the record's `accepted_fields`.
+ * Returns the object to write: the rendered object, with the service's values in fields that the mapping does not own
+ * or that field rules keep. `accepted`: the record's `accepted_fields`.
  */
 export function mergeWithService(
   stream: Stream,
@@ -113,7 +113,7 @@ export function mergeWithService(
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Returns fields that still have the values set by a deactivation. The mapping rewrites them when the row returns. */
+/** Returns fields of an inactive object that still have the values of its deactivation. A write may replace them. */
 function setByRetirement(
   { retireFields }: Stream,
   { active, fields }: DestinationObject,
@@ -125,19 +125,19 @@ function setByRetirement(
   return new Set([...retireFields].filter(isAsSet).map(([fieldId]) => fieldId));
 }
 
-/** Returns the fields that a write may change: the fields of the mapping, and those that a deactivation has set. */
+/** Returns the fields that a write may change: mapped fields, and fields that the object's deactivation has set. */
 export function ownedOf(stream: Stream, found?: DestinationObject): ReadonlySet<string> {
   const set = found ? setByRetirement(stream, found) : NONE;
   return set.size === 0 ? stream.owned : new Set([...stream.owned, ...set]);
 }
 
-/** Returns the object to write for a deactivation: inactive, with the values of `retireFields`. */
+/** Returns the object to write for a deactivation: inactive, with the values configured in `retireFields`. */
 export function deactivate({ retireFields }: Stream, standing: ServiceObject): DestinationObject {
   const set = createObject(standing.extId, standing.typeId, false, retireFields);
   return { ...mergeObject(set, standing, new Set(retireFields.keys())), spelling: standing.spelling };
 }
 
-/** Returns the object with its references in the form in which the service compares external ids. */
+/** Normalizes an object's references as the service compares external ids, for example in lower case. */
 export function keyReferences<T extends DestinationObject>(
   { externalId: { rule }, references }: Stream,
   object: T,
@@ -151,7 +151,7 @@ export function keyReferences<T extends DestinationObject>(
   return { ...object, fields };
 }
 
-/** Returns the object with ids spelled as at the service, where the service considers both spellings equal. */
+/** Returns the object with external ids in the service's spelling, which may differ, for example in case. */
 function spellAsThere(
   { externalId: { rule }, references, rules }: Stream,
   object: DestinationObject,
@@ -171,7 +171,7 @@ function spellAsThere(
   return { ...object, fields, spelling: found.spelling ?? object.spelling };
 }
 
-/** Returns why a reference is missing at the service. `parent`: the stream that the reference names. */
+/** Explains that a referenced record is not at the service. `parent`: the stream of the referenced record. */
 export function describeMissing({ fieldId, stream, localKey }: NeededReference, parent?: Stream): string {
   const isNeverCreated = parent && !sends(parent, 'create');
   const why = isNeverCreated ? `; ${stream} creates nothing: its \`operations\` have no 'create'` : ' yet';
@@ -179,8 +179,8 @@ export function describeMissing({ fieldId, stream, localKey }: NeededReference, 
 }
 
 /**
- * Renders rows as `renderRows` does, but replaces a reference that is not at the service yet with the external id of
- * the parent's row. If there is no such row, `placeholder` returns the text.
+ * Renders rows as `renderRows` does. A reference to a record not at the service yet becomes the external id of that
+ * record's row. If there is no such row, `placeholder` returns the text.
  */
 export async function renderWithParents(
   deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,

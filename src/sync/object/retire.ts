@@ -1,5 +1,5 @@
-// Numbers the steps from a deleted row to the PUT that makes its object inactive. A wrong deactivation takes an object
-// away from people, so every step may stop it, and only the last step writes.
+// Handles deleted rows, in numbered steps from the plan to the PUT that makes the object inactive. A wrong deactivation
+// takes an object away from people. So every step may stop it, and only the last step writes.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject, ServiceObject, UpcomingReservation } from '../../destination/destination.js';
 import type { State } from '../../state/database.js';
@@ -19,17 +19,17 @@ import { deactivate } from './render.js';
 import type { NoteOutcome, Write } from './decide-outcome.js';
 import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 
-// Steps of the plan.
+// Steps 1 and 2 belong to the plan.
 
 /**
- * 1. Returns true if the run can see that a row was deleted: it covers the whole stream, or queries single keys. In a part of a stream, the
- * row may lie outside. A backfill deactivates nothing.
+ * 1. Returns true if the run can tell that a row was deleted, because it reads the whole stream or single keys. A run over a part cannot:
+ * the row may lie outside the part. A backfill never deactivates.
  */
 export function maySeeGone({ kind, range }: { kind: RunKind; range: RunRange | null }): boolean {
   return range === null && kind !== 'backfill';
 }
 
-/** 2. Returns the entries whose rows have been missing for the stream's `graceDays`. */
+/** 2. Returns the deleted rows for which the stream's `graceDays` have passed. */
 export async function chooseDue<T extends { key: string }>(
   { db }: State,
   stream: Stream,
@@ -41,10 +41,10 @@ export async function chooseDue<T extends { key: string }>(
   return entries.filter(({ key }) => due.has(key));
 }
 
-/** A date or time as the mirror prints a column, up to the year 9999. */
+/** A date or time as PostgreSQL prints it, up to the year 9999. */
 const TIME = /^(\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?)(?:\+00)?$/;
 
-/** Time from which a deleted row's `graceDays` count. If undefined, they count from the first plan without the row. */
+/** Returns when a deleted row's `graceDays` begin. If undefined, they begin when a plan first misses the row. */
 export function endOf({ graceDays }: Stream, row: Row | undefined): string | undefined {
   if (typeof graceDays !== 'object' || !row) return undefined;
   const [, time] = TIME.exec(String(row[graceDays.column])) ?? [];
@@ -53,9 +53,9 @@ export function endOf({ graceDays }: Stream, row: Row | undefined): string | und
 
 // Steps 3 (an empty source deactivates nothing) and 4 (a mass deactivation is held) are in limits/decide.ts.
 
-// Steps of a batch, under its claim. Records whose rows are in the mirror again do not come here.
+// Steps 5 to 13 belong to a batch that has claimed the records. Records whose rows exist again do not come here.
 
-/** Returns a deactivation for each record whose row was deleted. Settles records with nothing to deactivate. */
+/** Starts the deactivation of records whose rows were deleted. Settles records that have nothing to deactivate. */
 export async function startRetirements(
   deps: SyncDeps,
   stream: Stream,
@@ -65,28 +65,28 @@ export async function startRetirements(
 ): Promise<Write[]> {
   const retirements = gone.flatMap((record): Write[] => {
     const { externalId, sourceHash } = record;
-    // 5. The service never had the object.
+    // 5. The service never had the object, so the record is deleted.
     if (!wasSent(record) || externalId === null) return note(outcome.forgotten(record));
     const object = createObject(externalId, stream.type, false, []);
     return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
   });
-  // 6. Deactivates only records that a plan chose: the table may be empty while it is reloaded. A repair also deactivates
-  // records again that were deactivated before.
+  // 6. Only records that a plan chose are deactivated. The table may be empty only while it is reloaded. A repair also repeats
+  // earlier deactivations.
   const isChosen = ({ record }: Write) =>
     stream.retire === 'deactivate' &&
     (operation === 'retire' || (record.resend === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
   for (const { record } of await leaveToRows(deps, others, note)) note(outcome.skipped(record));
   const chosen = retirements.filter(isChosen);
-  // 7. The object may have a new external id at the service, with which it belongs to another row.
+  // 7. Somebody may have changed the object's external id, so that another row has the object now.
   const numbered = chosen.map(({ record }) => ({ stream: stream.name, ...record }));
   const renamed = new Set((await readOtherOwners(deps, numbered)).map(({ localKey }) => localKey));
   return chosen.map((write) => ({ ...write, hasNumberOfRow: renamed.has(write.record.localKey) }));
 }
 
 /**
- * Returns the deactivations to write, and settles the other records. `found`: the objects at the service, by external
- * id. Asks the service for reservations of active objects, unless the stream disables this check.
+ * Returns the deactivations to write, and settles all other records. `found`: objects at the service, by external id.
+ * Asks the service for reservations of the objects, unless the stream is configured to ignore them.
  */
 export async function chooseRetirements(
   deps: SyncDeps,
@@ -95,7 +95,7 @@ export async function chooseRetirements(
     batch: Batch;
     retirements: readonly Write[];
     found: ReadonlyMap<string, ServiceObject>;
-    /** Objects whose external id at the service was changed or removed, by their former external id. */
+    /** Objects whose external id was changed or removed at the service, by the former external id. */
     renamed: ReadonlyMap<string, FoundObject>;
   },
   context: Context,
@@ -105,19 +105,19 @@ export async function chooseRetirements(
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
-    // 8. An object of a type outside the stream does not belong to this record.
+    // 8. An object of another type does not belong to this record.
     if (standing && !stream.objectTypes.has(standing.typeId))
       return note(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return note(outcome.externalIdChangedThere(retirement, elsewhere));
-    // 9. The object does not exist or belongs to another row, and no late write can create it. A restored service may have reused the
-    // record's number for an object of another row.
+    // 9. The object is absent or another row's, and no late write can create it. A restored service may have assigned the record's
+    // number to another object.
     if (!standing || (retirement.hasNumberOfRow && standing.id === record.destinationId))
       return note(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const inactive = deactivate(stream, standing);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
-  // 10. A create or update of the stream that was not accepted may belong to the row that has the object now.
+  // 10. The object may belong to a row of this stream whose create or update was not accepted yet.
   if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
     for (const retirement of open) note(outcome.retirementPostponed(retirement));
     return [];
@@ -125,23 +125,23 @@ export async function chooseRetirements(
   const isInactive = ({ standing, record, object }: (typeof open)[number]) =>
     !standing.active && isSameObject(object, standing) && !mayBecomeActive(record);
   const free = await deferReserved(deps, stream, open, isInactive, context, note);
-  // 12. Checks once more, after slow requests, that no row of any stream has the object now. The row's record may still be
-  // unaccepted.
+  // 12. Checks again that no row has the object now, because the requests before may have taken long. The record of such a row may
+  // not be accepted yet.
   const unowned = await leaveToRows(deps, free, note);
   return unowned.flatMap((write) =>
-    // 13. An object that is already inactive needs no write.
+    // 13. The object is already inactive, so nothing is sent.
     isInactive(write) ? note(outcome.unchanged(write, write.standing.id)) : [write],
   );
 }
 
-/** True if a write whose answer was lost may still make the record's object active. */
+/** Returns true if an earlier write without an answer may still make the object active. */
 function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
   return inDoubt && isCheckPending;
 }
 
 /**
- * Returns the deactivations whose objects belong to no row. Other records stay unchanged, because their objects pass to
- * the row's record when that row is written.
+ * Returns the deactivations whose objects no row has. If a row has the object, the record stays unchanged: the object
+ * passes to that row when the row is written.
  */
 async function leaveToRows<T extends Write>(
   deps: SyncDeps,
@@ -167,8 +167,8 @@ async function leaveToRows<T extends Write>(
 }
 
 /**
- * 11. Defers the deactivation of an object with future reservations until they are over. Sends one search per type for
- * the whole batch.
+ * 11. Postpones the deactivation of objects with future reservations, because people have booked them. One search for each
+ * type covers the whole batch.
  */
 async function deferReserved<T extends Write>(
   deps: SyncDeps,
