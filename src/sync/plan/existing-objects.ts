@@ -1,5 +1,5 @@
-// Finds objects at the service that a plan's creates would overwrite. People, another integration, or slotsync with a
-// lost state may have made them. They must not be overwritten without approval, so the plan looks for each create.
+// Searches the service for objects that the creates of a plan would overwrite. Such objects were made by people, by
+// another integration, or by slotsync before its state was lost. They are not overwritten until an operator approves.
 import type { Context } from '../../destination/client.js';
 import type { Destination, FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import type { SlotsyncError } from '../../errors/errors.js';
@@ -27,23 +27,23 @@ export interface PlanDeps extends MatchDeps {
   destination: TypeDestination & MatchDeps['destination'];
 }
 
-/** A row, for which the service is searched for an existing object. */
+/** A row whose object is searched for at the service. */
 export interface SoughtObject {
   key: string;
   extId: string;
   link: Link | undefined;
-  /** Object rendered from the row. If no object has the external id, the search uses its values of `match`. */
+  /** Object rendered from the row. Used for a search by the fields of `match` if no object has the external id. */
   object?: DestinationObject | undefined;
 }
 
-/** Existing object of a row, with the external id that the write will use. Otherwise why it is unknown. */
+/** Existing object of a row, under the external id to write. Otherwise why the object cannot be determined. */
 export type ExistingObject =
   { object: ServiceObject } | { ambiguity: string } | { unreadable: SlotsyncError };
 
 /**
- * Returns, by key, the objects that rows would be written to. Searches by the number of a link, by external id, then by
- * the values of `match` fields. Sends at most three requests for 1,000 rows. Throws errors of mirror, state and
- * service.
+ * Returns the existing objects to which rows would be written, by key. Searches by the number of a link, then by
+ * external id, then by the fields of `match`. Sends at most three requests for 1,000 rows. Throws errors of mirror,
+ * state and service.
  */
 export async function findExistingObjects(
   deps: PlanDeps,
@@ -55,11 +55,11 @@ export async function findExistingObjects(
   const unreadable: Unreadable = new Map();
   const extIds = sought.map(({ extId }) => extId);
   const found = await type.find(extIds, unreadable);
-  // Numbers of linked objects that have no external id yet.
+  // Numbers of objects without an external id to which records are linked.
   const numberOf = ({ link }: SoughtObject) =>
     link?.assignsId ? (link.destinationId ?? undefined) : undefined;
   const byNumber = await type.findByNumber(sought.flatMap((one) => numberOf(one) ?? []));
-  // Rows without an object of their external id. A run links them to a matching object before it creates one.
+  // Rows without an object of their external id. A run searches by the fields of `match` before it creates one.
   const absent = sought.flatMap(({ key, extId, link, object }) =>
     object && !link && !found.has(extId) && !unreadable.has(extId) ? { key, object } : [],
   );
@@ -78,7 +78,7 @@ export async function findExistingObjects(
   );
 }
 
-/** Returns, by key, the matches of rows whose external id no object has. An object of another type may have it. */
+/** Searches by the fields of `match`, for rows whose external id no object has. Returns the objects by key. */
 async function findMeantOf(
   deps: PlanDeps,
   stream: Stream,
@@ -97,7 +97,7 @@ async function findMeantOf(
 }
 
 export interface ExistingObjects {
-  /** Existing objects without a record, by the key of the create that would overwrite them. */
+  /** Objects that a create would overwrite and that no record owns, by the create's key. */
   met: ReadonlyMap<string, HeldSample>;
   absent: ReadonlySet<string>;
   /** Keys of rows whose write would change an object that another record owns. */
@@ -106,7 +106,7 @@ export interface ExistingObjects {
 
 export const NONE_ASKED: ExistingObjects = { met: new Map(), absent: new Set(), owned: new Set() };
 
-/** Searches for existing objects of the creates in one stream's plan. */
+/** Creates a search for the objects that the creates of one stream's plan would overwrite. */
 export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, context: Context) {
   let requests = 0;
   const counting: Context = {
@@ -116,9 +116,9 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
   const type = createTypeObjects(deps.destination, stream, counting);
   return {
     /**
-     * Returns the objects of the creates' type that no record owns; `changes` is empty if the object is equal. Sends
-     * one request for 1,000 rows, or none if the whole type was read. Unreadable or unmappable rows appear neither in
-     * `met` nor in `absent`. Throws errors of mirror, state and service.
+     * Searches for the objects that these creates would overwrite. `met`: objects without a record; `changes` is empty
+     * if the object is equal. Rows that cannot be read or mapped are neither in `met` nor in `absent`. Sends one
+     * request for 1,000 rows, or none after the types were read completely. Throws errors of mirror, state and service.
      */
     async find(keys: readonly string[]): Promise<ExistingObjects> {
       const met = new Map<string, HeldSample>();
@@ -132,7 +132,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
       const standing = await findExistingObjects(deps, stream, sought, counting, type);
       for (const { key, object } of sought) {
         const there = standing.get(key);
-        // An object of another type is not overwritten. The batch makes the record `dead` instead.
+        // A create never overwrites an object of another type. The batch will report the record instead.
         if (!there || !('object' in there) || !stream.objectTypes.has(there.object.typeId)) continue;
         const externalId = there.object.extId;
         const { changes } = differencesOf(stream, { ...object, extId: externalId }, there.object);
@@ -149,7 +149,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
   };
 }
 
-/** Leaves out objects that a record owns, even an inactive one. Their writes count as updates, not as overwrites. */
+/** Leaves out objects that a record owns, even inactive ones. Writing them is an update, not an overwrite. */
 async function withoutOwned(
   { state }: PlanDeps,
   met: ReadonlyMap<string, HeldSample>,
@@ -160,29 +160,29 @@ async function withoutOwned(
   return new Map([...met].filter(([, { externalId }]) => !records.get(externalId)?.mayBeAtService));
 }
 
-/** Maximum number of objects of a type to read whole, because they are kept in memory. */
+/** Maximum number of objects of a stream's types to read completely, since they are kept in memory. */
 const MOST_READ = 20_000;
 
 type TypeObjects = ReturnType<typeof createTypeObjects>;
 
 /**
- * Finds a stream's objects during one plan: list by list, until reading the types whole takes fewer requests. After the
- * first list, the service counts the objects. Empty types need no more requests. Other types are read whole after as
- * many lists as they have pages. So the plan sends at most twice the minimum number of requests, plus one. A first load
- * of 100,000 objects into an empty type takes two requests instead of 100.
+ * Searches for a stream's objects during one plan: first in lists of external ids, later by reading all objects. After
+ * the first list, the service counts the objects. If the count is 0, no more requests are sent. If more lists were
+ * searched than all objects have pages, all objects are read. So a plan sends at most twice the minimum number of
+ * requests, plus one. A first load of 100,000 objects into an empty type takes two requests instead of 100.
  */
 function createTypeObjects(destination: TypeDestination, stream: Stream, context: Context) {
   const { type, objectTypes } = stream;
-  /** Number of searches, and external ids found. A whole reading that lacks one of these ids is not trusted. */
+  /** Number of lists searched, and the external ids found in them. A reading of all objects must contain these ids. */
   let lists = 0;
   const found = new Set<string>();
-  /** Number of objects of the types. Infinity if the service does not count them, or counts them wrongly. */
+  /** Number of objects of the stream's types. Infinity if the service returns no count, or a wrong one. */
   let count: number | undefined;
   let whole: readonly FoundObject[] | undefined;
   let byExtId: ReadonlyMap<string, FoundObject> = new Map();
   let byNumber: ReadonlyMap<string, FoundObject> = new Map();
 
-  /** Returns undefined if the request fails. The list requests that replace it will succeed or report the error. */
+  /** Returns undefined if the request fails. Searches in lists then replace it, and report errors. */
   async function unlessFailing<T>(answer: Promise<T>): Promise<T | undefined> {
     try {
       return await answer;
@@ -206,7 +206,7 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
   }
 
   return {
-    /** Returns the objects with these external ids. An object of another type may be included or left out. */
+    /** Returns the objects with these external ids. Objects of other types may be included. */
     async find(extIds: readonly string[], unreadable: Unreadable): Promise<ReadonlyMap<string, FoundObject>> {
       await readWhenCheaper();
       if (whole) return byExtId;
@@ -216,11 +216,11 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
       return objects;
     },
 
-    /** Returns the objects with these numbers, possibly of another type. Unreadable objects are left out. */
+    /** Returns the objects with these numbers. Objects of other types may be included, unreadable objects are not. */
     findByNumber: async (numbers: readonly string[]): Promise<ReadonlyMap<string, FoundObject>> =>
       whole ? byNumber : destination.findObjectsByNumber(numbers, type, context, new Map()),
 
-    /** Returns all objects of the types, or undefined if they have not been read whole. */
+    /** Returns all objects of the stream's types. Undefined if lists are still searched instead. */
     whole: (): readonly FoundObject[] | undefined => whole,
   };
 }

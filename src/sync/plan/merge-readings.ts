@@ -1,53 +1,53 @@
-// Compares mirror and state for a plan. Merges two line streams, both in byte order of the key, in constant memory.
-// Pure: knows lines, not databases. Equal lines, the common case, are compared as strings and never parsed.
+// Merges the sorted keys of mirror and state into the differences of a plan, in constant memory. Pure. Most lines of
+// both sides are equal; equal lines are compared as strings, without parsing.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { SlotsyncError } from '../../errors/errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import { describeRepeatedKeys, isReservedKey, isShortenedKey } from '../../streams/local-key.js';
 import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
 
-/** Write of one key, as the merge decided it. */
+/** A planned write of one key. */
 export interface WriteEntry {
-  /** `repair` writes an object that drifts. */
+  /** `repair`: sends an object again that differs at the service although its row is unchanged. */
   operation: 'create' | 'update' | 'retry' | 'retire' | 'repair';
   key: string;
-  /** Set for a deactivation that an earlier plan released, and that waits for the end of the object's reservations. */
+  /** True for a deactivation that an earlier plan released, but that was postponed because of reservations. */
   wasReleased?: true;
-  /** Set if an earlier plan already noted that the row was deleted. */
+  /** True if an earlier plan has already noted that the row was deleted. */
   wasGone?: true;
-  /** Set for a retry of a record that the service has never accepted. */
+  /** True for a retry of a record that the service has never accepted. */
   isNew?: true;
-  /** Set for a retry of an unchanged row, whose object in doubt is only read back. */
+  /** True if the object is only read back, because the row has not changed since it was accepted. */
   isCheck?: true;
-  /** Set for a repair of an object that should be inactive. */
+  /** True for a repair of an object that should be inactive. */
   isRetired?: true;
-  /** Set if the record is sent only because the run is forced. */
+  /** True if the record is sent only because of `--force`. */
   isForced?: true;
 }
 
-/** A row that the plan cannot send, because its key is too long or its external id is shared. */
+/** A row that the plan refuses to send: its key is too long, or several rows have its external id. */
 export interface RefusedEntry {
   operation: 'refuse';
   key: string;
   hash: string;
-  /** Index of the shared external id in the list of shared ids. Undefined if the key is too long. */
+  /** Index in the list of shared external ids. Undefined if the row is refused because its key is too long. */
   sharedId: number | undefined;
-  /** True if the row would need no write anyway. */
+  /** True if the row would not be sent anyway, because it has not changed. */
   isSettled: boolean;
-  /** Decision about the row if it could be sent. */
+  /** Decision about the row if it were not refused. */
   decision: Decision;
 }
 
 /**
- * `back`: a deleted row is in the mirror again. `unsettled`: the row is deleted, and its record, which the service may
- * hold, is not in sync. Further entries with the same key may follow.
+ * A difference between mirror and state. `back`: a deleted row exists again. `unsettled`: a row was deleted while its
+ * record was not in sync. A second entry with the same key may follow.
  */
 export type PlanEntry =
   WriteEntry | RefusedEntry | { operation: 'forget' | 'back' | 'unsettled'; key: string };
 
 /**
- * Number of keys by decision. `rows`: rows of the mirror. `accepted`: records whose active objects the service is
- * believed to hold. `deadRows`: given-up records that have a row.
+ * Number of keys for each decision. `rows`: rows in the mirror. `accepted`: active objects that the service is believed
+ * to have. `deadRows`: rows of given-up records.
  */
 export type MergeCounts = Record<
   Exclude<Decision, 'ended' | 'check'> | 'rows' | 'accepted' | 'deadRows',
@@ -56,19 +56,19 @@ export type MergeCounts = Record<
   Pick<PlanCounts, 'left_out' | 'excepted'>;
 
 interface MergeOptions {
-  /** True if unchanged and given-up records are sent too. */
+  /** If true, unchanged and given-up records are yielded too. */
   isForced?: boolean;
-  /** If false, updates of records in sync are counted as `left_out` and not yielded. */
+  /** If false, updates are only counted as `left_out`, unless the record is not in sync. */
   sendsUpdates?: boolean;
-  /** Keys with an exception of an operator. Their writes are not yielded, but counted as `excepted`. */
+  /** Keys that an operator excepted from sending. Their differences are only counted as `excepted`. */
   excepted?: ReadonlySet<string>;
 }
 
 const NONE: ReadonlySet<string> = new Set();
 
 /**
- * Blocks of COPY lines. Mirror: `key TAB hash`, with `:shared:` and an index appended if the row shares its external
- * id. State: `key TAB mark` (state/records/read/plan-marks.ts).
+ * Blocks of COPY lines. Mirror: `key TAB hash`, followed by `:shared:` and an index if several rows have the external
+ * id. State: `key TAB mark`, see state/records/read/plan-marks.ts.
  */
 export type Lines = AsyncIterable<readonly string[]>;
 
@@ -76,7 +76,7 @@ const NAMED_KEYS = 5;
 
 /**
  * Yields the differences in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`,
- * `key_reserved` or `key_order` after the last line. Discard everything yielded if it throws.
+ * `key_reserved` or `key_order` after the last line. Then everything yielded before is invalid.
  */
 export async function* mergeReadings(
   mirror: Lines,
@@ -91,7 +91,7 @@ export async function* mergeReadings(
   const records = createReader(marks);
 
   try {
-    // The state's snapshot must be older. A record made in between then has a row but no mark: a harmless `create`.
+    // Opens the state's snapshot first. It misses records written in between, which only causes a harmless `create`.
     await records.fill();
     await rows.fill();
     while (true) {
@@ -131,7 +131,7 @@ export async function* mergeReadings(
           const isTooLong = takesRow && isShortenedKey(key);
           const decided = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
           const isRefused = isTooLong || sharedId !== undefined;
-          // A batch must settle a record that is not in sync, even if `operations` exclude its update.
+          // A record not in sync is settled by a batch, so its update is yielded even if `operations` exclude it.
           const isInSync = known?.status === 'synced' || known?.status === 'retired';
           const isExcepted =
             excepted.has(key) && (isRefused || (decided !== 'unchanged' && decided !== 'ended'));
@@ -172,7 +172,7 @@ export async function* mergeReadings(
       if (takesRecord && !records.step()) await records.fill();
     }
   } finally {
-    // Each reading holds a connection. Close both, even if one has failed or the plan has ended.
+    // Closes both readings in any case, because each holds a database connection.
     await Promise.allSettled([rows.close(), records.close()]);
   }
   check.refuseFaults();
@@ -186,7 +186,7 @@ function splitLine(line: string): [key: string, rest: string] {
   return tab < 0 ? [line, ''] : [line.slice(0, tab), line.slice(tab + 1)];
 }
 
-/** Splits the part of a mirror line after the key into the row's hash and the index of its shared external id. */
+/** Splits a mirror line without its key into the row's hash and the index of its shared external id. */
 function splitRest(rest: string): [hash: string, sharedId: number | undefined] {
   const colon = rest.indexOf(':');
   return colon < 0
@@ -194,10 +194,10 @@ function splitRest(rest: string): [hash: string, sharedId: number | undefined] {
     : [rest.slice(0, colon), Number(rest.slice(rest.lastIndexOf(':') + 1))];
 }
 
-/** Returns the key of a line, by which mirror and state are ordered. */
+/** Returns the key of a line as bytes. Mirror and state are sorted by it. */
 const orderOf = (line: string) => unescapeColumn(splitLine(line)[0]);
 
-/** Cursor over blocks of lines. `step` moves within a block without waiting; `fill` awaits the next block. */
+/** Reads lines one by one from blocks. `step` moves on within a block; `fill` waits for the next block. */
 function createReader(lines: Lines) {
   const blocks = lines[Symbol.asyncIterator]();
   let block: readonly string[] = [];
@@ -227,15 +227,15 @@ function createReader(lines: Lines) {
   };
 }
 
-/** Counts rows whose key is repeated, null, reserved or out of order. */
+/** Counts rows whose keys are repeated, null, reserved or not in byte order. */
 function createKeyCheck() {
   const repeated = new Set<string>();
   const faults = { repetitions: 0, nulls: 0, reserved: 0, disorder: 0 };
   return {
-    /** Line of the previous row. It is parsed only if a comparison needs its key. */
+    /** Line of the previous row. Its key is parsed only when needed. */
     last: undefined as string | undefined,
 
-    /** Returns true if the row has a valid key and can be compared. */
+    /** Counts the row if its key is invalid. Returns true if the key is valid. */
     accepts(row: string, order: string, isNull: boolean): boolean {
       const before = this.last === undefined || isNull ? undefined : orderOf(this.last);
       if (isNull) faults.nulls++;

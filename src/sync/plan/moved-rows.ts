@@ -1,6 +1,6 @@
-// Detects rows whose key changed, which look like a deleted row and a new row. If the new row has the external id of
-// the former record, its object only changes hands: it counts as neither a deactivation nor a create, and no limit
-// applies. If the rows only have equal values, an operator decides with `slotsync rename` whether the object follows.
+// Detects rows whose key has changed: a row seems deleted, and another one new. If the new row has the old row's
+// external id, the object passes to the new row's record. This is neither a deactivation nor a create, so no limit
+// applies. If only the values are equal, an operator decides with `slotsync rename`.
 import type { Destination } from '../../destination/destination.js';
 import { isReadingFault } from '../../errors/errors.js';
 import type { MirrorRow } from '../../mirror/mirror.js';
@@ -22,7 +22,7 @@ interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
   destination: Pick<Destination, 'canChangeTypes'>;
 }
 
-/** Record that owns the object, and whether the row that takes the object over would change it. */
+/** Record that owns the object of a moved row. `isChanged`: the row would also change the object. */
 export type Takeover = OwnerRecord & { isChanged: boolean };
 
 /** Detects moved rows in the plan of one stream. Throws errors of mirror and state. */
@@ -31,8 +31,8 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   let sources: Promise<boolean> | undefined;
 
   /**
-   * True if records may own objects with external ids of this stream's rows: records of this stream, of streams with
-   * overlapping templates, or of streams that left the configuration, whose templates are unknown.
+   * Returns true if records may own objects with external ids of this stream's rows. These are records of this stream,
+   * of streams with overlapping templates, and of streams no longer in the configuration.
    */
   async function hasSources(): Promise<boolean> {
     for (const name of await listRecordedStreams(state.db)) {
@@ -44,13 +44,13 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   }
 
   return {
-    /** Returns rows with other keys that now have the external ids of these records, whose own rows are deleted. */
+    /** Finds rows with other keys that now have the external ids of these records. The records' rows are deleted. */
     async findMoved(keys: readonly string[]): Promise<Map<string, RecordKey[]>> {
       const owners = await readOwnersByKey(state.db, stream.name, keys);
       const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
-      // An external id made from the key alone disappears with the key, so no other row has it.
+      // If the external id follows from the key alone, no row with another key can have it.
       const open = owners.filter(({ localKey, externalId }) => ofKeys?.get(localKey) !== externalId);
-      // An unreadable row could have any id. Then no row counts as moved; batches check before they deactivate.
+      // An unreadable row might have any external id. So no row counts as moved; batches check again later.
       const externalIds = open.map(({ externalId }) => externalId);
       const holderOf = await whoHas(deps, externalIds, { rows: 'all' }).catch((error: unknown) => {
         if (!isReadingFault(error)) throw error;
@@ -67,8 +67,8 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
     },
 
     /**
-     * Returns which of these rows, which own no object, take over an object, with its owning record. `isChanged`: the
-     * mapping renders another object than the service accepted last, so not only the key changed.
+     * Finds new rows that take over an existing object, with the record that owns it. `isChanged`: the row renders
+     * another object than was accepted, so not only its key has changed.
      */
     async findTakeovers(keys: readonly string[]): Promise<Map<string, Takeover>> {
       const moved = new Map<string, OwnerRecord>();
@@ -91,18 +91,18 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   };
 }
 
-/** Returns true if a takeover changes the object. A row that cannot be mapped sends nothing, so it changes nothing. */
+/** Returns true if the row changes the object that it takes over. An unmappable row is not sent. */
 function isChanged({ objectHash }: OwnerRecord, rendered: Rendered | undefined): boolean {
   if (!rendered || 'problem' in rendered) return false;
   return !('object' in rendered) || hashObject(rendered.object) !== objectHash;
 }
 
-/** Maximum number of deleted or new rows. Every pair is compared, so larger plans are not compared at all. */
+/** Maximum number of rows to compare, since each deleted row is compared with each new row. Beyond it, none is. */
 export const MOST_COMPARED = 20;
 
 /**
- * Returns pairs of a deleted and a new row: with the deleted row's key, the new row renders the object that was
- * accepted. Leaves out pairs that share a row, because the match is ambiguous.
+ * Finds pairs of a deleted and a new row that differ only in their keys: the new row, with the old key, renders the
+ * accepted object. Leaves out ambiguous pairs that share a row.
  */
 export async function findRenamed(
   deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
@@ -112,7 +112,7 @@ export async function findRenamed(
   const isAny = gone.length > 0 && created.length > 0;
   if (!isAny || Math.max(gone.length, created.length) > MOST_COMPARED) return [];
   const owners = await readOwnersByKey(deps.state.db, stream.name, gone);
-  // If the mirror cannot read the rows here, the batch that sends them fails and reports the error.
+  // An error of the mirror is ignored here. The batch that sends these rows will report it.
   const { rows } = await deps.mirror.readRows(stream, created).catch((error: unknown) => {
     if (!isReadingFault(error)) throw error;
     return { rows: new Map<string, MirrorRow>() };
@@ -136,7 +136,7 @@ export async function findRenamed(
   return pairs.filter(isOnly);
 }
 
-/** Returns the row with another key in its key columns. Returns undefined if the key does not fit the columns. */
+/** Returns a copy of the row with another key. Undefined if the key does not fit the key columns. */
 function withKey({ key }: Stream, row: Row, localKey: string): Row | undefined {
   const parts = splitKey(localKey, key.length);
   if (!parts) return undefined;

@@ -1,5 +1,5 @@
-// Plans records of which the service has accepted nothing yet. Each row takes over another record's object, overwrites
-// an object that no record owns, or creates one.
+// Plans rows whose objects the service has never accepted. A row takes over another record's object, overwrites an
+// object without a record, or creates an object.
 import { countUnaskedWithinADay } from '../../state/sent.js';
 import type { HeldSample } from '../../state/schema.js';
 import { sends, type Stream } from '../../streams/stream.js';
@@ -14,10 +14,10 @@ import {
 import type { WriteEntry } from './merge-readings.js';
 import type { createMoves, Takeover } from './moved-rows.js';
 
-/** Number of overwrites for which a plan keeps the changes of each field. */
+/** Number of overwrites whose changed fields are kept as examples. */
 const SAMPLES = 3;
 
-/** Plans creates as batches, and counts them in `planned`. */
+/** Plans creates as batches. Counts them in `planned`. */
 export function createCreates(
   deps: PlanDeps,
   stream: Stream,
@@ -37,24 +37,24 @@ export function createCreates(
     batches: ReturnType<typeof collectBatches>;
     /** Called with the keys of new rows. */
     noteCreated: (keys: readonly string[]) => void;
-    /** Called with the key of a row whose create is excluded. Its record is deleted. */
+    /** Called with keys of rows whose creates the stream's `operations` exclude. Their records are deleted. */
     forget: (key: string) => Promise<void>;
   },
 ) {
   const existingObjects = createExistingObjectFinder(deps, stream, request.context);
-  /** Number of objects that rows would take over from streams that left the configuration, by former stream. */
+  /** Number of objects to take over from streams that left the configuration, by stream. */
   const formerStreams: Record<string, number> = {};
-  /** Number of rows that take over an object. `changed`: takeovers that change the object, and so count as updates. */
+  /** Number of rows that take over an object. `changed`: rows that also change the object, counted as updates. */
   const takenOver = { all: 0, changed: 0 };
   const [creates, updates] = [sends(stream, 'create'), sends(stream, 'update')];
-  /** Writes that the stream's `operations` exclude. `taken`: changes of objects that rows take over. */
+  /** Number of writes that `operations` exclude. `taken`: rows that take over an object and would change it. */
   const leftOut = { create: 0, retry: 0, taken: 0 };
-  /** New rows whose objects may exist, in a stream without creates. They count as updates. */
+  /** Number of new rows in a stream without creates whose objects may exist. They count as updates. */
   const found = { create: 0, retry: 0 };
-  /** Number of records about which the service was asked or not. `equal`: their object exists and needs no change. */
+  /** Number of creates searched for or not. `equal`: creates whose object exists and needs no change. */
   const counts = { asked: 0, unasked: 0, equal: 0 };
   const samples: HeldSample[] = [];
-  /** Number of requests that a run sends to search for existing objects. */
+  /** Number of search requests that a run sends for the plan. */
   let questions = 0;
 
   async function planTakeover(entry: WriteEntry, former: Takeover): Promise<void> {
@@ -70,7 +70,7 @@ export function createCreates(
       takenOver.changed++;
       planned.update++;
     } else if (former.isChanged) leftOut.taken++;
-    // Counts the former record as moved, unless the plan of deleted rows will count it.
+    // Counts the row as moved, unless the plan of deleted rows counts the former record.
     const isGone =
       former.stream === stream.name &&
       stream.retire === 'deactivate' &&
@@ -89,7 +89,7 @@ export function createCreates(
       return forget(entry.key);
     }
     if (!updates && existing && existing.changes.length > 0) {
-      // The batch records the existing object and leaves it unchanged.
+      // The object exists, but `operations` exclude updates. The batch only records its owner.
       leftOut[operation]++;
       return batches.add('unlimited', entry);
     }
@@ -107,8 +107,9 @@ export function createCreates(
   }
 
   /**
-   * Returns the existing objects of these records. A few records are not searched for, because their overwrites stay
-   * below the limit. Partial runs always search, because overwrites add up over a day. `isRest`: this is the last list.
+   * Searches for objects that exist for these creates. A few creates are not searched for, because their overwrites
+   * stay below the limit. A run over a part always searches, since overwrites add up over a day. `isRest`: last list of
+   * the plan.
    */
   async function findExisting(wanted: readonly string[], isRest: boolean): Promise<ExistingObjects> {
     if (wanted.length === 0) return NONE_ASKED;
@@ -120,7 +121,7 @@ export function createCreates(
     const isDecided = !creates || !updates;
     const mayBeHeld = isDecided || request.kind === 'incremental' || request.range !== null || !areFew;
     if (!mayBeHeld) counts.unasked += wanted.length;
-    // A preview shows overwrites even if a run would not search for them.
+    // A run skips the search. A preview (without `runId`) searches nevertheless, to show overwrites.
     if (!mayBeHeld && request.runId !== undefined) return NONE_ASKED;
     counts.asked += wanted.length;
     const existing = await existingObjects.find(wanted);
@@ -129,7 +130,7 @@ export function createCreates(
   }
 
   return {
-    /** Plans one list of records. A list shorter than `KEYS_AT_ONCE` is the last. */
+    /** Plans a list of creates. A list shorter than `KEYS_AT_ONCE` is the last one. */
     async plan(entries: readonly WriteEntry[]): Promise<void> {
       const creates = entries.filter(({ operation }) => operation === 'create');
       const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));

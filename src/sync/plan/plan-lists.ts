@@ -1,5 +1,5 @@
-// Sorts the differences of one stream's plan into lists. Mirror, state and service are asked about many keys at once,
-// so each list is collected before a function decides about its keys.
+// Collects the differences of one stream in lists by operation, and plans each list when it is full. Lists save
+// queries, because mirror, state and service are asked about many keys at once.
 import type { SharedExternalId } from '../../mirror/mirror.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
@@ -28,7 +28,7 @@ import { explainSharedId } from './shared-ids.js';
 
 interface PlanFacts {
   request: PlanRequest;
-  /** Keys to plan. If undefined, the run's range or the whole stream is planned. */
+  /** Keys to plan. If undefined, the run's range decides, or the whole stream is planned. */
   keys: ReadonlySet<string> | undefined;
   shared: readonly SharedExternalId[];
 }
@@ -49,7 +49,7 @@ export function createPlanLists(
   const seesGone = maySeeGone(request);
   const retires = stream.retire === 'deactivate';
   const planned: Planned = { ...NOTHING_PLANNED };
-  /** First keys of deleted rows and of new rows. One more than `MOST_COMPARED`, to detect that there are too many. */
+  /** Keys of deleted and of new rows to compare. One more than `MOST_COMPARED` shows that there are too many. */
   const compared = { gone: [] as string[], created: [] as string[] };
 
   const moves = createMoves(deps, stream);
@@ -66,7 +66,7 @@ export function createPlanLists(
     forget,
   });
   const updates = sends(stream, 'update');
-  /** Excluded updates of records not in sync. Batches settle these records without writing their objects. */
+  /** Number of excluded updates of records not in sync. A batch settles these records without a write. */
   let unsent = 0;
   const lists = {
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
@@ -79,7 +79,7 @@ export function createPlanLists(
     forced: collectLists<string>(KEYS_AT_ONCE, (found) => sink.wish?.('forced', found)),
   };
 
-  /** Adds a write while `--limit` has room. A retry counts as an update, or as a create if never accepted. */
+  /** Plans a write, unless `--limit` is reached. A retry counts as an update, or as a create if never accepted. */
   async function addWrite(entry: WriteEntry): Promise<void> {
     if (room.records <= 0) {
       room.isShort = true;
@@ -107,17 +107,17 @@ export function createPlanLists(
     addCompared(compared.gone, keys);
   }
 
-  /** Plans records whose rows are deleted. Either another row now has the object, or the object is deactivated. */
+  /** Plans records whose rows were deleted. Their objects are deactivated, unless other rows have them now. */
   async function planGone(found: readonly WriteEntry[]): Promise<void> {
     const moved = await moves.findMoved(found.map(({ key }) => key));
     planned.moved += moved.size;
-    // In a run of single keys, the rows that take over these objects may not be planned. They go to the inbox.
+    // Rows that take over an object but are not among the run's keys go to the inbox.
     const isPlanned = (row: RecordKey) => row.stream === stream.name && keys?.has(row.localKey) === true;
     if (isIncremental) await sink.follow?.([...moved.values()].flat().filter((row) => !isPlanned(row)));
     const entries = found.filter(({ key }) => !moved.has(key));
     await noteGone(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
-      // A deactivation that a whole sync released may be sent again, because the object may have become active since.
+      // A released deactivation may be sent by any run. Only a whole sync plans a new one.
       if (!isWhole && !entry.wasReleased) {
         planned.gone++;
         continue;
@@ -139,7 +139,7 @@ export function createPlanLists(
   }
 
   return {
-    /** Adds one difference to the list for its operation. */
+    /** Adds a difference to the list of its operation. */
     async add(entry: PlanEntry): Promise<void> {
       switch (entry.operation) {
         case 'retire':
@@ -149,13 +149,13 @@ export function createPlanLists(
         case 'back':
           return lists.back.add(entry.key);
         case 'forget':
-          // A partial run cannot tell whether a missing row was deleted or is outside its range.
+          // In a run over a range, a missing row may be outside the range instead of deleted.
           return range === null ? lists.forgotten.add(entry.key) : undefined;
         case 'unsettled':
           return range === null && stream.retire === 'keep' ? lists.abandoned.add(entry.key) : undefined;
         case 'refuse': {
-          // Every whole run reports an accepted row that now shares its external id. A key that is too long is reported
-          // only once.
+          // A whole run reports an unchanged row with a shared external id each time. A key that is too long is
+          // reported once.
           const isNews = !entry.isSettled || (range === null && entry.sharedId !== undefined);
           return isNews ? lists.refused.add(entry) : undefined;
         }
@@ -164,17 +164,17 @@ export function createPlanLists(
       }
     },
 
-    /** Empties all lists into batches, in order: refused rows may turn out to be writes. */
+    /** Plans what remains in the lists. Refused rows come first, because some turn out to be writes. */
     async flush(): Promise<void> {
       for (const list of Object.values(lists)) await list.flush();
       await batches.flush();
       await sink.flush?.();
     },
 
-    /** Returns the counts of the plan. `merged`: counts of the completed merge. */
+    /** Returns the counts of the plan. `merged`: the counts that the merge returned. */
     counts: (merged: MergeCounts): PlanCounts => countPlan(planned, creates, merged, unsent),
 
-    /** Returns the counts to which limits apply. */
+    /** Returns the numbers of records to compare with the limits. */
     limited: () => ({
       ...planned,
       asked: creates.counts.asked,
@@ -184,7 +184,7 @@ export function createPlanLists(
 
     questions: creates.questions,
 
-    /** Keys of deleted and new rows, to detect rows whose key changed. */
+    /** Keys of deleted and new rows, from which rows with a changed key are detected. */
     compared,
   };
 }
@@ -220,7 +220,7 @@ function addCompared(list: string[], keys: readonly string[]): void {
 const isWrite = (decision: Decision) =>
   decision === 'create' || decision === 'update' || decision === 'retry';
 
-/** Returns why a row is refused. `shared`: the list of shared external ids that `sharedId` points into. */
+/** Explains why a row is refused. `shared`: list of shared external ids, in which `sharedId` is an index. */
 export function explainRefusal(
   { key, hash, sharedId }: RefusedEntry,
   shared: readonly SharedExternalId[],

@@ -1,5 +1,5 @@
-// Plans a run, from its request to its batches. No batch is sent before every stream was read to the end. An
-// interrupted plan starts again from nothing. If two processes plan one run, the later one replaces the earlier.
+// Plans a run: reads all its streams and writes batches. No batch is sent before all streams were read. An interrupted
+// planning starts again. If two processes plan the same run, the later process continues and the earlier one stops.
 import { randomUUID } from 'node:crypto';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../errors/error-catalogue.js';
@@ -37,19 +37,19 @@ import { createBatchWriter } from './planned-batches.js';
 
 interface RunDeps extends SyncDeps {
   nameCheck: NameCheck;
-  /** Checks whether mirror and state are still the same databases as before. */
+  /** Checks whether mirror and state are still the same databases, and not restored backups. */
   recognize?: Recognizer['both'];
-  /** If true, refused credentials delay the run instead of failing it. */
+  /** If true, waits when the service refuses the credentials. Otherwise the run fails. */
   waitForCredentials?: boolean;
 }
 
-/** Every 500th incremental run prunes old runs. Incremental runs recognize the databases at most once a minute. */
+/** Each 500th incremental run deletes old runs from the history, and so does every run of another kind. */
 const PRUNE_EVERY = 500;
 const MINUTE = 60 * 1000;
-/** Milliseconds in which a recognition of the databases stays valid. A new process has just recognized them. */
+/** Milliseconds. A check of the databases that this process made so recently is not repeated. */
 const JUST_NOW = 5 * 1000;
 
-/** Attempts to read a stream. After these, only this stream fails, and the other streams continue. */
+/** Attempts to read a stream's source. After that, only this stream fails. */
 const STREAM_ATTEMPTS = 3;
 
 /** Properties of a run that its planner needs. */
@@ -59,20 +59,20 @@ type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'star
 };
 
 interface PlanningAttempt {
-  /** Unique token of this planner. Only the planner whose token the run has may fail the planning. */
+  /** Unique token of this attempt. The state accepts writes only from the attempt whose token the run has. */
   token?: string;
-  /** Incremental run over few keys that this process has just taken from the inbox. It is its planner already. */
+  /** Run over a few keys that this process has just taken from the inbox, together with the right to plan it. */
   taken?: TakenRun | undefined;
   /** The run, if this process has already read it. */
   run?: PlannedRun | undefined;
-  /** Number of failed attempts to plan this run before. */
+  /** Number of earlier failed attempts to plan this run. */
   attemptsMade?: number;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Plans a run, and writes its batches as rows. Returns the batches to queue now. A permanent error fails the run; a
- * transient error is thrown, so that the caller retries. Returns nothing if another planner has replaced this one.
+ * Plans a run and writes its batches. Returns the batches to queue now, or none if another process plans the run. A
+ * permanent error ends the run. Other errors are thrown, so that the caller tries again.
  */
 export async function planRun(
   deps: RunDeps,
@@ -133,7 +133,7 @@ export async function planRun(
   return queued;
 }
 
-/** Updates the state's comparison of external ids to the configured rule, if a stream's declaration has changed. */
+/** Makes the state compare external ids by the configured rule, if the configuration of any stream has changed. */
 async function compareIdsAsConfigured({ state, streams }: RunDeps): Promise<void> {
   const [rule] = [...streams.values()].flatMap(({ externalId }) => externalId.rule ?? []);
   if (!rule) return;
@@ -163,11 +163,11 @@ const ofTaken = ({ runId: id, keys }: TakenRun): PlannedRun => ({
   range: null,
 });
 
-/** If the state does not answer, assumes true, so that the original error is reported. */
+/** If the state does not answer, returns true, so that the original error is reported. */
 const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
   isPlanner(state.db, planner).catch(() => true);
 
-/** True if time or an operator ends the error: refused credentials, or a server that does not answer. */
+/** Returns true if waiting can help, for example if a server does not answer or credentials are refused. */
 const isWaitedFor = (error: unknown) => errorEntry(codeOf(error)).systemic === 'wait';
 
 function namedStreams({ streams }: RunDeps, run: PlannedRun): Stream[] {
@@ -188,7 +188,7 @@ async function planStreams(
   const plan: Record<string, PlanCounts> = {};
   const holds: Holds = {};
   const plans: StreamPlan[] = [];
-  /** Number of batches that send something, including held batches. */
+  /** Number of batches to send, including those that gates will hold. */
   let batches = 0;
   const sending: Stream[] = [];
   const writers: ReturnType<typeof createBatchWriter>[] = [];
@@ -239,7 +239,7 @@ async function planStreams(
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
-      // An unreadable source does not stop the other streams. Nothing of its stream is sent.
+      // If one source cannot be read, nothing of its stream is sent. Other streams continue.
       await failStream(deps, planner, run, stream, error);
     }
   }
@@ -251,7 +251,7 @@ async function planStreams(
   return { plan, plans, holds, batches, sending, writers, loads, hasProblems };
 }
 
-/** Records that nothing of a stream is sent, and why. The reason is stored as a failed batch without keys. */
+/** Stores why a stream cannot be planned, as a failed batch without keys. Nothing of the stream is sent. */
 async function failStream(
   { state, log }: RunDeps,
   planner: Planner,
@@ -289,9 +289,9 @@ async function failStream(
 }
 
 /**
- * Returns true if the planning error fails only this stream. A permanent fault of its source does, and so does a
- * timeout, for which the other streams would wait again. A transient error does after several attempts. Errors that
- * affect every stream do not.
+ * Returns true if an error fails only its stream, so that other streams continue. Permanent errors of a source do, and
+ * timeouts, for which other streams would wait again. Other errors do after several attempts. Errors that affect all
+ * streams do not.
  */
 function failsAlone(error: unknown, attemptsMade: number): boolean {
   if (isWaitedFor(error)) return false;

@@ -1,5 +1,5 @@
-// Plans one stream: batches of the differences between mirror and state, and the decision which batches may be sent.
-// Runs and previews share this function, so they cannot disagree. A sink receives the batches.
+// Plans one stream: compares mirror and state, passes batches to a sink, and decides which operations may be sent. Runs
+// and previews use the same function with different sinks, so they cannot disagree.
 import type { LoadReading } from '../../mirror/mirror.js';
 import { readClock, type Queries } from '../../state/database.js';
 import { listRepairable, summarizeDrift } from '../../state/drift/read-drift.js';
@@ -50,7 +50,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   const { mirror, state } = deps;
   const { from, to, where, force = false } = request.range ?? {};
   const keys = (request.keys ?? request.range?.keys)?.map(shortenKey);
-  // For a few keys, reading the whole source is too slow. Batches then detect shared external ids before sending.
+  // For a few keys, the whole source is not searched for shared external ids. Batches detect these before sending.
   const [shared, judge, standing] = await Promise.all([
     keys ? [] : readSharedIds(deps, stream),
     createLoadJudge(state.db, stream),
@@ -68,7 +68,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
   const merged = await mergeInto(lists, readings);
   await lists.flush();
-  // The digest of the planned keys is computed from the batches' rows, so all rows must be written first.
+  // The digest of the planned keys is computed from the stored batches, so all batches must be stored.
   if (standing.gates.some(({ allowedDigest }) => allowedDigest !== null)) await sink.flush?.(true);
   const renamed = await findRenamed(deps, stream, lists.compared);
   if (renamed.length > 0) await sink.noteRenamed?.(renamed);
@@ -89,7 +89,7 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   };
 }
 
-/** Adds every difference to its list. Returns the counts of the merge. */
+/** Adds each difference to its list. Returns the counts of all differences. */
 async function mergeInto(
   lists: Pick<PlanLists, 'add'>,
   differences: ReturnType<typeof mergeReadings>,
@@ -101,24 +101,24 @@ async function mergeInto(
       await lists.add(step.value);
     }
   } finally {
-    // A stopped plan must end its readings, because each reading holds one of the few connections.
+    // If planning stops early, the readings must end, because each holds one of the few connections.
     await differences.return(NO_COUNTS);
   }
 }
 
-/** Return value of a merge that was stopped. */
+/** Placeholder for the counts of a stopped reading, which nobody uses. */
 const NO_COUNTS = {} as MergeCounts;
 
 interface RepairRequest {
   runId: number;
-  /** ISO time. Only drift seen since then is repaired. If undefined, all drift is repaired. */
+  /** ISO time. Only objects that were found to drift since then are repaired. If undefined, all are. */
   seenSince: string | undefined;
 }
 
 /**
- * Plans the repair of a stream's records whose objects drift, as a verify has stored. Batches read each object again
- * before they write. Repairs have a limit of their own: widespread drift may mean that the service was restored from a
- * backup. Throws errors of state and sink.
+ * Plans the repair of a stream: sends objects again that a verify found to differ. Batches read each object once more
+ * before they write. Repairs have a limit of their own: if many objects differ, the service may have been restored from
+ * a backup. Throws errors of state and sink.
  */
 export async function planRepair(
   { state, mirror }: Pick<SyncDeps, 'state' | 'mirror'>,
@@ -178,8 +178,8 @@ export async function planRepair(
 }
 
 /**
- * Judges the age of a stream's load. Reads the noted load before the mirror is read, so that a load arriving in between
- * counts as newer.
+ * Judges how old a stream's load is. Reads the previously noted load first, so that a load arriving in between counts
+ * as newer.
  */
 async function createLoadJudge(db: Queries, { name, freshness }: Pick<Stream, 'name' | 'freshness'>) {
   const before = freshness && { noted: await readLoad(db, name), now: await readClock(db) };
@@ -188,22 +188,22 @@ async function createLoadJudge(db: Queries, { name, freshness }: Pick<Stream, 'n
     note(reading: LoadReading | undefined): void {
       if (freshness && before && reading) load = judgeLoad(freshness, reading, before);
     },
-    /** Returns undefined if the stream declares no freshness, or if no load was noted. */
+    /** Returns the judged load. Undefined if the stream's age is not configured, or nothing was read. */
     load: () => load,
   };
 }
 
-/** Decisions of a plan about its operations: which gates hold, which approvals remain. */
+/** Decisions about the operations of a plan: which records gates hold, and which approvals remain. */
 interface PlanDecisions {
-  /** Holds by operation, or by the name of a gate of all operations. */
+  /** Held records by operation. A gate of all operations is listed under its reason. */
   holds: Record<string, Hold>;
-  /** Operations whose approvals stay valid, because this plan could not use them. */
+  /** Operations with an approval that this plan could not use. These approvals remain. */
   unused: LimitedOperation[];
-  /** Operations whose records later limits do not count. */
+  /** Operations whose records do not count towards later limits. */
   exempt: LimitedOperation[];
 }
 
-/** Decides about each operation of a plan or a repair. */
+/** Decides for each operation of a plan or repair whether its records may be sent. */
 async function weigh(
   { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
   stream: Stream,
@@ -233,7 +233,7 @@ async function weigh(
     return decisions;
   }
   const accepted = keys === undefined ? merged.accepted : await countAccepted(db, stream.name);
-  // Deactivations are decided last, because they are held if other writes are held.
+  // Decides about deactivations last, because they must wait if other operations are held.
   for (const operation of [
     ...operations.filter((one) => one !== 'retire'),
     ...operations.filter((one) => one === 'retire'),
@@ -261,7 +261,7 @@ async function weigh(
     if (operation === 'repair') weighed.drift = await summarizeDrift(db, { stream: stream.name });
     let verdict = decide(stream, { ...weighed, earlier: 0 });
     if (stream.limits[operation] !== undefined && (verdict.send || verdict.facts.limit))
-      // Counts cheaply first, possibly a key several times. Counts exactly only if that exceeds the limit.
+      // Tries a cheap count first, which may count a key several times. Counts exactly only if the limit is exceeded.
       for (const isExact of [false, true]) {
         verdict = decide(stream, { ...weighed, earlier: await countWithinADay(db, part, { isExact }) });
         if (verdict.send) break;

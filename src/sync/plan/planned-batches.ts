@@ -1,5 +1,4 @@
-// Defines the request of a plan, and writes the planned keys as batches. A batch is claimed, read and settled as one.
-// It may need several requests.
+// Writes planned keys as batches. One batch is claimed, read and settled as a whole, and may take several requests.
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Meter } from '../../process/meter.js';
@@ -24,11 +23,11 @@ import type { Stream } from '../../streams/stream.js';
 import type { WriteEntry } from './merge-readings.js';
 
 /**
- * Kinds of batches. `limit`: the limit that counts the records. `isLast`: sent after all other writes of the run.
- * `isExempt`: an earlier plan released the records, so the limit does not count them again.
+ * Kinds of batches. `limit`: limit that counts the records. `isLast`: sent after all other writes of the run.
+ * `isExempt`: released by an earlier plan, so that the limit does not count the records again.
  */
 const BATCH_KINDS = {
-  /** Records that no limit counts: checks of objects in doubt, and rows of which only the key changed. */
+  /** Records that no limit counts: objects to read back, and rows that only changed their key. */
   unlimited: {},
   create: { limit: 'create' },
   update: { limit: 'update' },
@@ -48,17 +47,16 @@ export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: t
 export interface PlanRequest {
   kind: RunKind;
   range: RunRange | null;
-  /** Keys taken from the inbox. If undefined, the range selects the rows. */
+  /** Keys taken from the inbox. If undefined, the run's range selects the rows. */
   keys?: readonly string[];
-  /** Undefined for a preview. */
+  /** Id of the run. Undefined for a preview. */
   runId?: number;
-  /** Records that the run may still write, in all streams; the plan subtracts. `isShort`: records were left out. */
+  /** Number of records that the run may still write in all its streams. `isShort`: records were left out. */
   room: { records: number; isShort?: boolean };
-  /** Context of the requests to the service. */
   context: Context;
 }
 
-/** A row that is not sent, with the reason. With a `deadHash`, the record is given up until the row's hash changes. */
+/** A row that is not sent, with the reason. If `deadHash` is set, its record is given up until the row changes. */
 export interface RefusedRow {
   key: string;
   code: 'key_too_long' | 'external_id_shared';
@@ -67,29 +65,29 @@ export interface RefusedRow {
   deadHash?: string;
 }
 
-/** Receives the planned batches and notes. A preview's sink omits the methods that write. */
+/** Receives the results of planning. The sink of a preview implements no method that writes. */
 export interface PlanSink {
   addBatch(kind: BatchKind, entries: readonly WriteEntry[]): Promise<void>;
-  /** Called after the last batch. Stores batches that limits count, so that parallel plans see each other's. */
+  /** Called after the last batch. Stores batches that limits count, so that parallel plans count them too. */
   flush?(isComplete?: boolean): Promise<void>;
-  /** Called with keys of records at the service whose rows were deleted, or are in the mirror again. */
+  /** Called with keys whose rows were deleted, or exist again. The service may have their objects. */
   noteRowsGone?(keys: readonly string[]): Promise<void>;
   noteRowsBack?(keys: readonly string[]): Promise<void>;
-  /** Called with pairs of a deleted row and a new row with equal values. */
+  /** Called with pairs of a deleted row and a new row that have equal values. */
   noteRenamed?(renamed: readonly RenamedRow[]): Promise<void>;
-  /** Called with records to send although nothing changed. The wish lasts until the record is accepted or given up. */
+  /** Called with records to send although nothing changed, until they are accepted or given up. */
   wish?(reason: ResendReason, keys: readonly string[]): Promise<void>;
-  /** Called with rows that take over objects. The rows go to the inbox. */
+  /** Called with rows that take over an object. They go to the inbox. */
   follow?(rows: readonly RecordKey[]): Promise<void>;
-  /** Called with records without a row that the service never had. */
+  /** Called with records whose rows were deleted and whose objects the service never had. */
   forget?(keys: readonly string[]): Promise<void>;
-  /** Called with records that are not in sync, whose rows were deleted from a stream with `retire: 'keep'`. */
+  /** Called with records not in sync, if their rows were deleted and the stream has `retire: 'keep'`. */
   abandon?(keys: readonly string[]): Promise<void>;
-  /** Called with rows that are not sent. Called several times. */
+  /** Called with a list of rows that are not sent. There may be several lists. */
   refuse(rows: readonly RefusedRow[]): Promise<void>;
 }
 
-/** Number of records by planned operation. `gone`: rows deleted; the next whole sync deactivates their objects. */
+/** Number of records by planned operation. `gone`: rows were deleted, but only a whole sync deactivates. */
 export const NOTHING_PLANNED = {
   create: 0,
   update: 0,
@@ -103,17 +101,17 @@ export const NOTHING_PLANNED = {
 
 export type Planned = typeof NOTHING_PLANNED;
 
-/** Number of keys that a list passes to the sink, and that one search asks for. */
+/** Number of keys passed to a sink, or searched for, at once. */
 export const KEYS_AT_ONCE = 1000;
 
-/** Keys in an incremental batch. Small batches let a change wait for few other records. */
+/** Maximum number of keys in an incremental batch. In small batches, a change waits for few other records. */
 export const KEYS_OF_A_CHANGE = 100;
-/** Maximum number of fixed-size requests in a batch. If a worker dies, the batch waits until its claim expires. */
+/** Maximum number of fixed-size requests in a batch. If a worker dies, all its keys wait for the claim to expire. */
 const MOST_REQUESTS = 10;
 
-/** Returns the number of keys in a batch of the stream, for a run in this lane. */
+/** Returns how many keys a batch of the stream has, in a run of this lane. */
 export function keysPerBatch({ batchSize, owns }: Pick<Stream, 'batchSize' | 'owns'>, lane?: Lane): number {
-  // With a fixed size, each read of objects has the size of the write that follows it.
+  // If objects are read before each write, a batch of fixed size has exactly one read and one write.
   if (batchSize !== 'auto' && owns === 'fields') return batchSize;
   const most = lane === 'incremental' ? KEYS_OF_A_CHANGE : MOST_OBJECTS;
   if (batchSize === 'auto') return most;
@@ -121,11 +119,11 @@ export function keysPerBatch({ batchSize, owns }: Pick<Stream, 'batchSize' | 'ow
   return Math.max(batchSize, keys - (keys % batchSize));
 }
 
-/** Returns the number of requests that write a full batch. If the size is learned, returns the minimum. */
+/** Returns the number of requests for a full batch. Returns the minimum if the request size is learned. */
 export const requestsPerBatch = (stream: Stream): number =>
   stream.batchSize === 'auto' ? 1 : Math.ceil(keysPerBatch(stream) / stream.batchSize);
 
-/** Collects values in lists. Passes on each full list, and the rest when flushed. */
+/** Collects values in lists. Calls `handOver` with each full list, and at `flush` with the rest. */
 export function collectLists<T>(size: number, handOver: (values: T[]) => Promise<void> | undefined) {
   let values: T[] = [];
   async function flush(): Promise<void> {
@@ -141,7 +139,7 @@ export function collectLists<T>(size: number, handOver: (values: T[]) => Promise
   };
 }
 
-/** Collects the keys of one stream's batches, in a list for each kind of batch. */
+/** Collects the keys of a stream's batches, in one list for each kind of batch. */
 export function collectBatches(size: number, { addBatch }: Pick<PlanSink, 'addBatch'>) {
   const lists = new Map(
     (Object.keys(BATCH_KINDS) as BatchKind[]).map((kind) => [
@@ -157,15 +155,16 @@ export function collectBatches(size: number, { addBatch }: Pick<PlanSink, 'addBa
   };
 }
 
-/** Maximum number of batch rows, and of keys in these rows, in one INSERT statement. */
+/** Maximum numbers of batches, and of keys in them, in one INSERT statement. */
 const ROWS_AT_ONCE = 200;
 const KEYS_IN_ROWS = 100_000;
-/** Number of keys to write in the transaction that ends the plan. Keys that limits count are written earlier. */
+/** Maximum number of keys that wait for the end of the plan to be written. Limited keys are written earlier. */
 const KEYS_AT_END = 1000;
 
 /**
- * Sink of a run: writes a stream's batches as rows. Deactivations get a level after all other writes. No batch is sent
- * before the plan ends, which moves held keys to the gates. Throws if another planner has replaced this one.
+ * Creates the sink of a run, which stores batches as rows. Deactivations come after all other writes of the run.
+ * Batches are sent only after the plan has ended, without keys that gates hold. Throws if another process plans the run
+ * now.
  */
 export function createBatchWriter(
   { db }: State,
@@ -240,11 +239,11 @@ export function createBatchWriter(
   };
   return {
     sink,
-    /** Writes the remaining batches in the transaction that ends the plan. */
+    /** Writes the remaining batches, in the transaction that ends the plan. */
     writeRest: (tx: Queries) => insertBatches(tx, rows),
-    /** Returns the number of batches that send something, including batches that gates will hold. */
+    /** Returns the number of batches to send, including those that gates will hold. */
     batches: () => batches,
-    /** Returns the number of records in all batches, including rows that the plan refused. */
+    /** Returns the number of records in batches, including rows that the plan refused. */
     records: () => records,
   };
 }

@@ -1,5 +1,5 @@
-// Describes the operations of a plan field by field: what each write would change at the service, or why it would not
-// be sent. `plan` shows them or writes them to a file.
+// Describes what each planned write would change at the service, field by field, or why it would not be sent. `slotsync
+// plan` shows this or writes it to a file.
 import type { Context } from '../../destination/client.js';
 import type { ServiceObject } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
@@ -16,32 +16,32 @@ import { findExistingObjects, type PlanDeps, type SoughtObject } from './existin
 import type { WriteEntry } from './merge-readings.js';
 
 /**
- * `overwrite`: a create, or its retry, that would change an existing object. `move`: the row of another key takes over
- * an object unchanged.
+ * `overwrite`: a create whose object exists and would be changed. `move`: the row of another key takes over an object
+ * without changing it.
  */
 export type Operation = WriteEntry['operation'] | 'overwrite' | 'move';
 
-/** An operation of a plan, before its changes are known. */
+/** A planned operation, before its changes are known. */
 export interface Planned {
   operation: Operation;
   key: string;
-  /** Reason why the row will not be sent, if its external id prevents it. */
+  /** Why the row will not be sent, if its external id is the reason. */
   problem?: string | undefined;
 }
 
-/** An operation with the changes that it would make. `refuse`: a row that would not be sent. */
+/** A planned operation with the changes that it makes. `refuse`: a row that is not sent. */
 export interface PlannedOperation {
   operation: Operation | 'refuse';
   key: string;
   externalId: string | undefined;
-  /** Changes by field. Empty if the service holds an equal object, or if there is a problem. */
+  /** Changed fields. Empty if the object at the service is already equal, or cannot be compared. */
   changes: FieldChange[];
-  /** Fields that differ, but whose values at the service the field rules keep. */
+  /** Fields that differ, but whose values at the service are kept by a field rule. */
   kept: KeptField[];
   problem: string | undefined;
 }
 
-/** Compares planned operations with the objects at the service. */
+/** Reads the objects at the service, and returns what the planned operations would change. */
 export async function describeOperations(
   deps: PlanDeps,
   stream: Stream,
@@ -94,7 +94,7 @@ export function toRefused({ key, externalId, message }: RefusedRow): PlannedOper
 
 const NOTHING_CHANGES = { changes: [], kept: [] };
 
-/** Returns the changes that a write of the rendered row would make. Without a row, the changes of its deactivation. */
+/** Returns the changes that writing a row would make. Without a row, returns the changes of a deactivation. */
 function changesOf(
   stream: Stream,
   result: Rendered | undefined,
@@ -111,7 +111,7 @@ function changesOf(
   return differencesOf(stream, object, standing, record?.acceptedFields);
 }
 
-// Output file of a plan. CSV has one line for each changed field, JSON lines has one object for each operation.
+// The output file of a plan. CSV has a line for each changed field, JSON lines have an object for each operation.
 
 const COLUMNS = [
   'stream',
@@ -130,7 +130,7 @@ interface PlanFile {
   close(): Promise<void>;
 }
 
-/** Opens the file, which replaces an existing one when closed. Throws UsageError if it has no known extension. */
+/** Opens the output file. It replaces an existing file when closed. Throws UsageError for other extensions. */
 export async function openPlanFile(file: string): Promise<PlanFile> {
   if (file.endsWith('.csv')) {
     const { write, ...csv } = await openCsvFile(file, COLUMNS);
@@ -151,7 +151,7 @@ export async function openPlanFile(file: string): Promise<PlanFile> {
   });
 }
 
-/** Returns one row for each changed field, or one without a field. Several values of a field are joined by `; `. */
+/** Returns one CSV row for each changed field, or a single row without a field. Several values are joined by `; `. */
 function toRows(stream: string, { operation, key, externalId, changes, kept, problem }: PlannedOperation) {
   const row = { stream, operation, key, external_id: externalId, problem };
   const changed = changes.map(({ field, old: there, new: here }) => ({

@@ -1,5 +1,5 @@
-// Implements `slotsync plan` for one stream: counts, number of requests, and some records field by field. Reads mirror,
-// state and service, and writes nothing.
+// Previews the plan of a stream for `slotsync plan`: counts, number of requests, and some records field by field. Reads
+// mirror, state and service, and writes nothing.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -20,24 +20,24 @@ import type { WriteEntry } from './merge-readings.js';
 import { planStream } from './plan-stream.js';
 
 interface PreviewOptions {
-  /** Number of records that may still be written, in all streams. The preview subtracts from it. */
+  /** Number of records that may still be written in all streams. Each preview subtracts its own. */
   room?: { records: number };
   signal?: AbortSignal;
-  /** Called with every operation while the stream is read, in lists of up to about 1,000. */
+  /** Called with all operations, in lists of about 1,000, while the stream is read. */
   each?: ((operations: readonly PlannedOperation[]) => Promise<void>) | undefined;
 }
 
 export type Preview = Awaited<ReturnType<typeof previewStream>>;
-/** Maximum number of samples for each operation. */
+/** Maximum number of examples for each operation. */
 const SAMPLES = 5;
-/** Maximum number of objects in one read request. */
+/** Maximum number of objects in one request that reads objects. */
 const AT_ONCE = 1000;
-/** Previews use the lane `verify`, so that requests of runs come first. */
+/** Lane of lowest priority, so that runs send their requests first. */
 const CONTEXT = { lane: 'verify' } as const;
 
 /**
- * Previews one stream as a run would plan it, with at most `room` writes. A permanent fault of the source is returned
- * as `error`; transient errors are thrown.
+ * Previews a stream as a run would plan it, with at most `room` writes. A permanent fault of the source is returned in
+ * `error`. Errors that may pass are thrown.
  */
 export async function previewStream(
   deps: PlanDeps,
@@ -47,29 +47,29 @@ export async function previewStream(
   const preview = {
     stream: stream.name,
     counts: { create: 0, update: 0, retire: 0, moved: 0, unchanged: 0, retry: 0, dead: 0 } as PlanCounts,
-    /** Upper bound of requests. A record whose object turns out to be equal needs no write. */
+    /** Maximum number of requests. Fewer are needed if objects turn out to be equal. */
     requests: 0,
     samples: [] as PlannedOperation[],
-    /** Error message if the service could not be asked about existing objects. */
+    /** Why the service could not be asked about existing objects. */
     unread: undefined as string | undefined,
-    /** Number of rows that would not be sent, and the first of them with the reason. */
+    /** Number of rows that would not be sent, and some of these rows with the reason. */
     refused: 0,
     refusals: [] as { key: string; code: string; message: string }[],
-    /** Number of objects that pass to another record with their bookings, and the first of them. */
+    /** Number of objects that would pass to another record, and some of them. */
     handedOver: 0,
     handovers: [] as Handover[],
-    /** Pairs of a deleted row and a new row with equal values. */
+    /** Pairs of a deleted row and a new row that have equal values. */
     renamed: [] as RenamedRow[],
-    /** Gates that would be closed, by operation. */
+    /** Records that gates would hold, by operation. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
-    /** Reason of the freeze, or null if the stream is not frozen. */
+    /** Why the stream is frozen. Null if it is not. */
     frozen: null as string | null,
-    /** Problem of the mirror's load, even if the configuration does not hold writes for it. */
+    /** Problem of the mirror's load, even if no record is held because of it. */
     load: undefined as LoadFacts | undefined,
-    /** Error because of which the stream cannot be planned. */
+    /** Why the stream cannot be planned at all. */
     error: undefined as { code: string; message: string } | undefined,
   };
-  // A file of operations must be complete, so errors of the service are thrown. Samples may be incomplete, and say so.
+  // For a file, errors of the service are thrown, because the file must be complete. Otherwise `unread` reports them.
   const destination = each
     ? deps.destination
     : withoutFailures(deps.destination, (reason) => (preview.unread = reason));
@@ -97,7 +97,7 @@ export async function previewStream(
       questions + countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
     preview.samples = await describe([...chosen.samples.values()].flat());
   } catch (error) {
-    // An error of `each`, such as a full disk, is not a fault of the stream.
+    // Errors of `each`, such as a full disk, do not belong to the stream.
     if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
       throw error;
     preview.error = { code: error.code, message: error.message };
@@ -105,13 +105,13 @@ export async function previewStream(
   return preview;
 }
 
-/** Returns true if there are rows to write, and none of the sampled rows can be sent. */
+/** Returns true if there is something to write, but none of the examples can be sent. */
 export function isUnsendable({ samples, refused }: Pick<Preview, 'samples' | 'refused'>): boolean {
   const written = samples.filter(({ operation }) => operation !== 'retire');
   return written.length + refused > 0 && written.every(({ problem }) => problem !== undefined);
 }
 
-/** Sink of a preview. Counts records, keeps samples, and passes every operation to `each` if given. */
+/** Creates the sink of a preview. It counts records, keeps examples, and passes operations to `listing`. */
 function createPreviewSink(
   preview: Pick<Preview, 'refused' | 'refusals' | 'handedOver' | 'handovers'>,
   foresee: (keys: readonly string[]) => Promise<ForeseenIds>,
@@ -124,9 +124,9 @@ function createPreviewSink(
 ) {
   const chosen = {
     samples: new Map<Operation, Planned[]>(),
-    /** Number of records by the limit that counts them. */
+    /** Number of records for each limit. */
     records: { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 },
-    /** Number of records of which the service has accepted nothing yet. */
+    /** Number of records that the service has never accepted. */
     unaccepted: 0,
   };
   const listed = collectLists<Planned>(AT_ONCE, async (entries) => {
@@ -166,14 +166,14 @@ function createPreviewSink(
   return { sink, chosen };
 }
 
-/** Returns the operation to show. A row that takes over an object updates or moves it, and creates none. */
+/** Returns the operation to show. A create that takes over an existing object is shown as an update or a move. */
 function shownAs(kind: BatchKind, operation: WriteEntry['operation']): Operation {
   if (kind === 'overwrite') return kind;
   if (operation !== 'create' || kind === 'create') return operation;
   return kind === 'update' ? kind : 'move';
 }
 
-/** Wraps the destination so that failed reads return empty results. `failed`: called with the reason. */
+/** Returns the destination with failing reads replaced by empty results. `failed` is called with each error. */
 function withoutFailures(
   destination: PlanDeps['destination'],
   failed: (reason: string) => void,
@@ -197,7 +197,7 @@ function withoutFailures(
   };
 }
 
-/** Number of requests for these writes. With `auto`, each request is assumed to hold twice as many as the last. */
+/** Returns the number of write requests. With `auto`, each request may have twice the objects of the previous one. */
 function countWrites(objects: number, { batchSize }: Stream): number {
   if (batchSize !== 'auto') return Math.ceil(objects / batchSize);
   let requests = 0;
@@ -210,8 +210,8 @@ function countWrites(objects: number, { batchSize }: Stream): number {
 }
 
 /**
- * Number of requests if all operations must be sent: reads (unless the mapping owns the object), reservation checks for
- * deactivations, and writes. Held records need none. A batch always searches for existing objects of its creates.
+ * Returns the number of requests if all objects must be written: reads, reservation checks of deactivations, and
+ * writes. Held records need no requests. A batch always searches for existing objects of its creates.
  */
 function countRequests(
   stream: Stream,
@@ -232,7 +232,7 @@ function countRequests(
   return requests;
 }
 
-/** Seconds for the requests if the quota is fully used: a slot serves one request in 1 s plus the latency. */
+/** Returns the seconds that the requests take at full quota. Each slot serves one request in 1 s plus the latency. */
 export function secondsAtQuota(requests: number, requestsPerSecond: number, latencyMs: number): number {
   return (requests * (1 + latencyMs / 1000)) / requestsPerSecond;
 }

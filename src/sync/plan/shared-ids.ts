@@ -1,14 +1,14 @@
-// Finds rows that share one external id when a stream is planned. None of these rows is sent. A batch checks its own
-// rows again (`findSharedInBatch` of apply/prepare.ts), because rows may have changed since.
+// Finds rows of a stream that have the same external id. None of them is sent. A batch checks its own rows again
+// (`findSharedInBatch` of apply/prepare.ts), because rows may have changed since the plan.
 import type { Mirror, SharedExternalId } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { readLinks } from '../../state/records/links.js';
 import type { Stream } from '../../streams/stream.js';
 
-/** Maximum number of other keys that the message names. */
+/** Maximum number of other rows that the message names. */
 const NAMED = 5;
 
-/** Returns external ids that several rows have. Linked rows do not count: they do not use their template's id. */
+/** Returns external ids that several rows have. A linked row does not use its template's id, so it does not count. */
 export async function readSharedIds(
   { mirror, state }: { mirror: Mirror; state: Pick<State, 'db'> },
   stream: Stream,
@@ -26,7 +26,7 @@ export async function readSharedIds(
   });
 }
 
-/** Returns why a row is not sent: other rows have its external id. */
+/** Explains why a row is not sent: other rows have the same external id. */
 export function explainSharedId({ externalId, count, keys }: SharedExternalId, key: string): string {
   const others = keys.filter((other) => other !== key).slice(0, NAMED);
   const more = count - 1 - others.length;

@@ -1,5 +1,5 @@
-// Checks before a run's first write that the service knows every configured type and field. Otherwise the service would
-// refuse every record because of one wrong name.
+// Checks, before the first write of a run, that the service knows all configured types and fields. Otherwise one wrong
+// name would make the service refuse every record.
 import type { Destination } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import { SlotsyncError } from '../../errors/errors.js';
@@ -7,8 +7,8 @@ import { nearestName } from '../../text/nearest-name.js';
 import type { Stream } from '../../streams/stream.js';
 
 /**
- * Describes each type and field that the service does not know, with the most similar known name. Sends two requests if
- * all are known.
+ * Describes the configured types and fields that the service does not know, each with the most similar known name.
+ * Sends two requests if all are known.
  */
 export async function findUnknownNames(
   destination: Destination,
@@ -25,7 +25,7 @@ export async function findUnknownNames(
   ];
 }
 
-/** Describes each unknown field among those by which reservations are compared. */
+/** Describes configured reservation fields that the service does not know. */
 export function findUnknownReservationFields(
   destination: Destination,
   fields: readonly string[],
@@ -37,14 +37,14 @@ export function findUnknownReservationFields(
 
 export type NameCheck = ReturnType<typeof createNameCheck>;
 
-/** Milliseconds until a successful check is repeated. */
+/** Milliseconds for which a successful check stays valid. */
 const KNOWN_FOR = 60 * 60 * 1000;
 
-/** Remembers the declarations checked within the last hour. `now`: milliseconds of a monotonic clock. */
+/** Remembers for an hour which streams have been checked. `now`: milliseconds of a monotonic clock. */
 export function createNameCheck(destination: Destination, now: () => number = () => performance.now()) {
   const known = new Map<bigint, number>();
   return {
-    /** Throws SlotsyncError `configuration` that names every unknown type and field. */
+    /** Throws SlotsyncError `configuration`, with all unknown types and fields. */
     async requireKnownNames(streams: readonly Stream[], context: Context): Promise<void> {
       const asked = streams.filter(
         ({ fingerprint }) => now() - (known.get(fingerprint) ?? -Infinity) > KNOWN_FOR,
@@ -80,7 +80,7 @@ async function findUnknown(
   });
 }
 
-/** Returns the names that streams use, each with the declarations that use it. */
+/** Returns the types or fields that streams use, each with the paths of the streams in the configuration. */
 function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]) {
   const names = new Map<string, string[]>();
   for (const stream of streams)
