@@ -1,6 +1,6 @@
-// Applies a batch: claims its records and objects, reads and maps the current rows, drops objects that the service
-// already holds, reads objects that must be merged or checked, and writes the rest. Settles every record in one
-// transaction. An object counts as accepted only after the service has accepted it.
+// Applies a batch of keys: claims records and objects, reads and maps the current rows, skips objects that are already
+// equal, reads objects to merge or check, and writes. Stores all outcomes in one transaction. An object counts as
+// accepted only after the service has accepted it.
 import type { PutObject } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
@@ -37,20 +37,20 @@ import { prepareBatch } from './prepare.js';
 import type { Written } from './send-request.js';
 
 export interface ApplyDeps extends ClaimDeps {
-  /** Lines that batches share to fill their requests. If undefined, the batch has its own. */
+  /** Lines in which batches share requests. If undefined, this batch has requests of its own. */
   requests?: RequestFiller;
-  /** Streams that runs have stopped because of refusals. If undefined, only this batch's refusals count. */
+  /** Streams that a run no longer sends because of refusals. If undefined, only this batch's refusals count. */
   refusals?: Refusals;
-  /** Failures of earlier attempts of this batch. */
+  /** What earlier attempts of this batch learned about failing objects. */
   earlier?: EarlierFailures;
 }
 
-/** Milliseconds for which objects read from the service may be used for a write. Older ones are read again. */
+/** Milliseconds for which an object that was read may decide a write. After that, the object is read again. */
 const READING_GOOD_FOR_MS = 10_000;
 
 /**
- * Applies one batch; the caller may then advance the run. Holds the remaining keys if the stream is frozen. Throws
- * SlotsyncError if records remain without an outcome, after settling the others. The caller may retry the same batch.
+ * Applies one batch; the caller may then advance the run. Holds the keys if the stream is frozen. Throws SlotsyncError
+ * if some records have no outcome, after storing the other outcomes. The caller may then apply the batch again.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
   const { state, log, meter = noMeter } = deps;
@@ -70,7 +70,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   requireLookups(stream);
   const claim = await claimBatch(deps, stream, batch);
   const outcomes = new Map<string, Outcome>();
-  /** Keys of records whose write was sent, but has no final answer. */
+  /** Keys of records whose write was sent without a final answer. */
   const unanswered = new Set<string>();
   const note = (outcome: Outcome) => {
     outcomes.set(outcome.localKey, outcome);
@@ -93,7 +93,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     for (const { localKey } of changed) outcomes.delete(localKey);
     return undefined;
   });
-  // Stops first, because a renewal locks the same rows in another order, which could deadlock.
+  // Stops renewing the claim first. A renewal locks the same rows in another order, so both could deadlock.
   await claim.stopRenewing();
   await claim.doubt([...unanswered]);
   const kept = [...outcomes.values()].flatMap((one) =>
@@ -108,7 +108,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
     checks: referrers?.checks,
     answered: answers.answered,
-    // Releases claims of all keys, not only of open ones. A batch ended by another process may still hold claims.
+    // Releases the claims on all keys. If another process has ended this batch, no key is open, but claims may be left.
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
   await referrers?.checkLater();
@@ -116,7 +116,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   let isLeft = false;
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {
-    // The claim is released, so the gate can take this batch's keys too. Another batch may have closed the gate.
+    // The records are no longer claimed, so the gate can take over the keys without an outcome.
     const held = await closeGate(state.db, stream.name, gate);
     if (held > 0) log.warn({ records: held, reason: gate.reason }, 'the rest of the stream is held');
     isLeft = !(await isToBeSent(state.db, batch.id, claim.right.token));
@@ -141,7 +141,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   });
 }
 
-/** Returns the gate that a failure closes for the rest of the stream or operation, or undefined. */
+/** Returns the gate to close after a failure, for the stream or the operation. Undefined if no gate is closed. */
 function gateOf(failure: unknown, { runId, operation }: Batch): ClosedGate | undefined {
   if (failure instanceof RefusedTooOften)
     return { operation: '*', reason: 'refused', runId, facts: { accepted: 0 } };
@@ -150,7 +150,7 @@ function gateOf(failure: unknown, { runId, operation }: Batch): ClosedGate | und
   return { operation: operation ?? '*', reason: 'forbidden', runId, facts };
 }
 
-/** Thrown to stop sending the batch when the service refused too much of its stream in this run. */
+/** Error that ends the batch because the service refused too many records of the stream. */
 class RefusedTooOften extends SlotsyncError {
   constructor() {
     super('run_stopped', 'the service refused too much of its stream, so no more of the batch is sent');
@@ -158,8 +158,8 @@ class RefusedTooOften extends SlotsyncError {
 }
 
 /**
- * Notes the outcome of each record in a claimed batch. Outcomes noted before an error stay valid. Adds keys to
- * `unanswered` when a write was sent.
+ * Notes the outcomes of a claimed batch. Outcomes noted before an error remain. Adds keys of records to `unanswered`
+ * when their writes are sent.
  */
 async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<string>): Promise<void> {
   const { destination, clock = () => performance.now(), requests = openLines(deps) } = deps;
@@ -167,18 +167,18 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: BatchAttempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
-  /** Number of successive readings that were too old when their writes got slots. */
+  /** How many times in a row the objects were read too long before their writes got slots. */
   let late = 0;
-  /** Duration of the last choice of writes, in milliseconds. The choice may ask the service for reservations. */
+  /** Milliseconds that it took to choose the last writes, including searches for reservations. */
   let choosing = 0;
-  // Reads only as many objects as can be sent soon.
+  // Reads objects in small groups, so that each group can be sent soon after it was read.
   while (rest.length > 0) {
     const asked = { writes: rest.slice(0, MOST_OBJECTS), seen };
     rest = rest.slice(MOST_OBJECTS);
     const { isRead, readable: writes, ...standing } = await readObjectsThere(deps, work, asked);
     const { unnamed } = standing;
     const readAt = clock();
-    // Doubles the validity after each late reading. Otherwise nothing would be sent while slots are scarce.
+    // After each late reading, objects may be older. Otherwise nothing would ever be sent while slots are scarce.
     const goodFor = Math.max(READING_GOOD_FOR_MS * 2 ** late, late > 0 ? 2 * choosing : 0);
     const goodUntil = isRead ? readAt + goodFor : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
@@ -191,7 +191,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     if (toWrite.length === 0) continue;
     const byExtId = new Map(toWrite.map((write) => [write.object.extId, write]));
     const written = await requests.put(stream, context, {
-      // An object without an external id is addressed by its number, and gets the external id.
+      // If an object has no external id at the service, the write names its number and assigns the external id.
       objects: toWrite.map(({ object: whole, link, record, retires, kept, standing: before }): PutObject => {
         const patched = retires
           ? new Set(stream.retireFields.keys())
@@ -219,7 +219,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
         if (refusal) Object.assign(answers, { ...refusal, refused: answers.refused + 1 });
       },
     });
-    // If the answer has no numbers, takes the number that the object had when it was read.
+    // If the answer contains no numbers, uses the numbers of the objects as they were read.
     for (const [extId, result] of written.results)
       if (result.accepted) result.id ??= standing.found.get(extId)?.id;
     await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
@@ -236,13 +236,13 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
   }
 }
 
-/** Returns the owned fields except those that field rules keep. */
+/** Returns the fields that a write may change, without those whose values field rules keep. */
 function without(owned: ReadonlySet<string>, kept: Write['kept'] = []): ReadonlySet<string> {
   const stays = new Set(kept.map(({ field }) => field));
   return stays.size === 0 ? owned : new Set([...owned].filter((field) => !stays.has(field)));
 }
 
-/** Notes the outcomes of objects with a result, and of objects on which the service fails. */
+/** Notes the outcomes of objects that the service has answered, or on which it always fails. */
 function noteWritten(
   stream: Stream,
   toWrite: readonly Write[],
@@ -261,7 +261,7 @@ function noteWritten(
   }
 }
 
-/** Returns records that, by these outcomes, no longer own the object of their row. */
+/** Returns the records that lose their object by these outcomes, or whose object belongs to another row. */
 function listChanged({ name }: Stream, outcomes: ReadonlyMap<string, Outcome>): RecordKey[] {
   return [...outcomes.values()].flatMap((one) => {
     const isLost =

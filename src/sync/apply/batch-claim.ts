@@ -1,6 +1,5 @@
-// Claims a batch's records, and their objects where the external id does not follow from the key alone. Keys that
-// another batch has claimed are left out. The claim is renewed while the batch works, and checked again just before
-// each write.
+// Claims the records of a batch, so that no other batch writes them. Also claims their objects, if the external ids do
+// not follow from the keys. Renews the claim while the batch works, and checks it just before each write.
 import { randomUUID } from 'node:crypto';
 import { SlotsyncError } from '../../errors/errors.js';
 import { repeat } from '../../process/lifecycle.js';
@@ -26,7 +25,7 @@ import type { Answers, Refusals } from '../limits/refusals.js';
 import type { NoteOutcome } from '../object/decide-outcome.js';
 
 export interface ClaimDeps extends SyncDeps {
-  /** Id of this process in `processes`. It lets other processes detect claims of a process that has ended. */
+  /** Id of this process in the table `processes`. It shows whether the process that holds a claim has ended. */
   processId?: string | undefined;
   /** Returns milliseconds of a monotonic clock. */
   clock?: () => number;
@@ -34,15 +33,15 @@ export interface ClaimDeps extends SyncDeps {
 
 const SECOND = 1000;
 const UNIQUE_VIOLATION = '23505';
-/** Validity of a claim, in addition to the request timeout. */
+/** Milliseconds by which a claim is valid longer than a request may take. */
 const BEYOND_REQUEST_MS = 30 * SECOND;
-/** Minimum remaining validity of a claim after the request timeout. Otherwise the claim is renewed before a write. */
+/** Milliseconds by which a claim must still be valid beyond the request timeout when a write is sent. */
 const MARGIN_MS = 10 * SECOND;
 
-/** Milliseconds after which a batch checks again whether it may be sent. */
+/** Milliseconds until a batch checks again whether its run was paused or cancelled. */
 const SEEN_JUST_NOW_MS = 2 * SECOND;
 
-/** Claims the records of a batch that no other batch has, and renews the claim until `stopRenewing`. */
+/** Claims the records that no other batch has claimed, and renews the claim until `stopRenewing` is called. */
 export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch): Promise<BatchClaim> {
   const { mirror, destination, state, processId = 'unnamed', clock = () => performance.now() } = deps;
   const { id, runId, keys } = batch;
@@ -58,7 +57,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch):
   const wanted = { ...right, keys, runId, binding: destination.binding };
   const claimed = await claimRecords(state.db, { ...wanted, externalIds: idsOfKeys }).catch(
     (error: unknown) => {
-      // Another batch just took one of these objects. The claim without external ids lets the owner be checked later.
+      // Another batch took one of the objects at the same time. Claims without external ids; owners are checked later.
       if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
       return claimRecords(state.db, wanted);
     },
@@ -86,22 +85,22 @@ interface ClaimParts {
   requestTimeoutMs: number;
   validMs: number;
   takenAt: number;
-  /** True if the stream's external ids follow from its keys. */
+  /** True if the external ids of the stream follow from its keys. */
   ownsIds: boolean;
   batchId: number;
   idsOfKeys: ReadonlyMap<string, string>;
   claimed: Awaited<ReturnType<typeof claimRecords>>;
-  /** Keys not claimed, because an operator's exception protects the records. */
+  /** Keys that were not claimed, because an operator excepted their records from sending. */
   excepted: readonly string[];
 }
 
 export class BatchClaim {
   readonly right: Claim;
   private readonly parts: ClaimParts;
-  /** All claimed records. `writable` has only those whose objects no other batch has claimed. */
+  /** Records that were claimed. `writable`: those of them whose objects no other batch has claimed. */
   private readonly claimed: ReadonlyMap<string, ClaimedRecord>;
   private readonly writable: Map<string, ClaimedRecord>;
-  /** Keys whose external ids come from links instead of the keys. */
+  /** Keys whose objects are determined by links, not by the keys. */
   private readonly linked: Set<string>;
   private readonly objects = new Set<string>();
   private readonly closing = new AbortController();
@@ -120,7 +119,7 @@ export class BatchClaim {
     this.linked = new Set(linked.map(({ localKey }) => localKey));
   }
 
-  /** Claims the objects of the records, and starts the renewals. */
+  /** Claims the objects of the records, and starts to renew the claim. */
   async begin(): Promise<void> {
     const { validMs } = this.parts;
     await this.claimIds(new Map([...this.claimed].map(([key, record]) => [key, this.idsToClaim(record)])));
@@ -137,12 +136,12 @@ export class BatchClaim {
     return this.writable;
   }
 
-  /** Keys of the batch that exceptions protect from writes. */
+  /** Keys of the batch whose records an operator excepted from sending. */
   get excepted(): readonly string[] {
     return this.parts.excepted;
   }
 
-  /** Claims the objects of these rows' external ids. Returns the keys with a new claim; see `claimIds`. */
+  /** Claims the objects of rows by their external ids. Returns the keys whose objects were claimed just now. */
   claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
     for (const [key, { link }] of rowIds) if (link) this.linked.add(key);
     return this.claimIds(
@@ -155,12 +154,12 @@ export class BatchClaim {
     );
   }
 
-  /** Returns true if this claim permits a write of the record's object. */
+  /** Returns true if the claim includes the object of this external id. */
   covers(record: ClaimedRecord, { extId, link }: Identified): boolean {
     return (!link || this.linked.has(record.localKey)) && this.idsToClaim(record, extId).length === 0;
   }
 
-  /** Reads records again after their objects changed owner. A record lost meanwhile is left to a later attempt. */
+  /** Reads records again after objects passed to other records. A record that was lost is left to a later attempt. */
   async refresh(keys: readonly string[]): Promise<void> {
     const mine = keys.filter((key) => this.writable.has(key));
     const current = asWished(await readClaimed(this.parts.db, this.right, mine));
@@ -171,25 +170,25 @@ export class BatchClaim {
     }
   }
 
-  /** Notes that the record now owns this object, of which no acceptance is known. */
+  /** Notes that a record owns an object now. The service has not accepted anything of the object yet. */
   noteOwned(key: string, externalId: string): void {
     const record = this.writable.get(key);
     if (record) this.writable.set(key, { ...record, externalId });
   }
 
-  /** Removes a record from this attempt. A later attempt writes it. */
+  /** Leaves a record to a later attempt of the batch. */
   leave(key: string): void {
     this.writable.delete(key);
   }
 
   /**
-   * Checks the claim when a write has its slot, and renews it if it could expire during the request. Throws
-   * `claim_lost` if another batch has taken records over, `run_stopped` if the run or the stream may not send.
+   * Call this when a write has its slot. Renews the claim if it could expire before the answer. Throws `claim_lost` if
+   * another batch has taken over records, and `run_stopped` if the run was paused or cancelled, or the stream frozen.
    */
   async confirm(): Promise<void> {
     const { db, clock, requestTimeoutMs, takenAt, batchId } = this.parts;
     if (this.until - clock() < requestTimeoutMs + MARGIN_MS && !(await this.renew())) throw claimLost();
-    // The batch was checked when it was taken. Later requests, or a late slot, need another check.
+    // The run was checked when the batch was taken. Checks it again for later requests, or if the slot came late.
     const isSeenJustNow = this.confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
     if (!isSeenJustNow && !(await isToBeSent(db, batchId, this.right.token)))
       throw new SlotsyncError(
@@ -198,27 +197,27 @@ export class BatchClaim {
       );
   }
 
-  /** Notes that a write of these keys was sent without a known answer. */
+  /** Puts records in doubt whose write was sent, but whose answer is unknown. */
   doubt(keys: readonly string[]): Promise<void> {
     return doubtRecords(this.parts.db, this.right, keys);
   }
 
   /**
-   * Stops renewals, and waits for the one in progress. An unreleased claim expires, and the next batch that claims its
-   * records puts them in doubt.
+   * Stops renewing the claim, and waits for a renewal in progress. If the claim is not released, it expires. The batch
+   * that claims its records next puts them in doubt.
    */
   async stopRenewing(): Promise<void> {
     this.closing.abort();
     await this.renewals?.ended;
   }
 
-  /** Returns statements that release the claims on all objects, and on the records of these keys. */
+  /** Returns SQL statements that release the claims on all objects, and on the records with these keys. */
   releasing(open: readonly string[]) {
     const claimed = open.filter((key) => this.claimed.has(key));
     return [...releasingClaim(this.right, claimed), ...releasingObjects(this.right.token, [...this.objects])];
   }
 
-  /** Runs one renewal at a time. Two that lock the same rows in different orders could deadlock. */
+  /** Renews only once at a time. Two renewals that lock the same rows in different order could deadlock. */
   private renew(): Promise<boolean> {
     return (this.renewing ??= this.renewNow().finally(() => (this.renewing = undefined)));
   }
@@ -233,7 +232,7 @@ export class BatchClaim {
     return isOurs;
   }
 
-  /** Returns external ids of a record that the claim does not cover yet. `rowId`: external id of its row. */
+  /** Returns the external ids of a record that must still be claimed. `rowId`: external id of the record's row. */
   private idsToClaim({ localKey, externalId }: ClaimedRecord, rowId?: string): string[] {
     const { ownsIds, idsOfKeys } = this.parts;
     const ownIds = ownsIds && !this.linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
@@ -244,8 +243,8 @@ export class BatchClaim {
   }
 
   /**
-   * Claims the objects of the records. Records with an object that another batch has become unwritable. Returns the
-   * keys with newly claimed objects.
+   * Claims objects by external id. A record becomes unwritable if another batch has one of its objects. Returns the
+   * keys whose objects were claimed just now.
    */
   private async claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
     const { db } = this.parts;
@@ -267,7 +266,7 @@ export class BatchClaim {
   }
 }
 
-/** Marks records of a repair as in doubt, so that their objects are read whatever was accepted last. */
+/** Marks records to repair as in doubt, so that their objects are read before the write. */
 const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, ClaimedRecord> =>
   new Map(
     [...records].map(([key, record]) => [
@@ -276,10 +275,10 @@ const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, Clai
     ]),
   );
 
-/** True if the record is sent even though its object is unchanged. */
+/** Returns true if the record must be sent even if its object is unchanged. */
 export const isWanted = ({ resend }: Pick<ClaimedRecord, 'resend'>): boolean => resend === 'forced';
 
-/** Makes the error for a claim that was lost before the batch sent anything under it. */
+/** Returns the error for a claim that another batch has taken over. */
 export function claimLost(): SlotsyncError {
   return new SlotsyncError('claim_lost', 'another batch took these records over');
 }
@@ -291,6 +290,6 @@ export interface BatchWork {
   context: Context;
   note: NoteOutcome;
   refusals: Refusals;
-  /** Answers about the batch's objects that the state has not counted yet. */
+  /** Answers for objects of the batch that are not yet added to the stream's totals. */
   answers: Answers;
 }

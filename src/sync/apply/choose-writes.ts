@@ -1,5 +1,5 @@
-// Chooses a batch's writes by comparing with the service: reads objects to merge or to check, and drops those that are
-// already equal.
+// Decides what a batch writes, after reading objects at the service. Reads objects to merge or check, and skips objects
+// that are already equal.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
@@ -32,19 +32,19 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import { suspectsOf } from './narrow-failures.js';
 import type { Matched } from './match-objects.js';
 
-/** Objects at the service, by the external id that their write will use. */
+/** Objects read from the service, by the external id under which they are written. */
 export interface ObjectsThere {
   found: ReadonlyMap<string, ServiceObject>;
-  /** External ids to be assigned to objects that have none at the service yet. */
+  /** External ids that the writes assign to objects without one. */
   unnamed: ReadonlySet<string>;
-  /** Accepted objects whose external id was changed or removed at the service. */
+  /** Accepted objects whose external id was changed or removed at the service, by the former id. */
   renamed: ReadonlyMap<string, FoundObject>;
 }
 
 /**
- * Reads objects before they are written, if the write depends on them. Read are objects with fields to keep or several
- * possible types, objects in doubt or deactivated, objects never accepted, and linked objects. Returns the possible
- * writes. Fails records whose object is too large to read.
+ * Reads the objects on which the writes depend: objects with fields to keep, of several possible types, in doubt,
+ * inactive, never accepted or linked. Returns the writes that remain possible. Fails records whose objects cannot be
+ * read.
  */
 export async function readObjectsThere(
   deps: SyncDeps,
@@ -59,7 +59,7 @@ export async function readObjectsThere(
   const unreadableNumbers: Unreadable = new Map();
   const readsAll =
     readsFirst(stream, destination) || stream.objectTypes.size > 1 || stream.operations !== undefined;
-  /** An object not in sync may still have the field values that its deactivation set. */
+  /** If the record is not in sync, the object may still have field values that its deactivation set. */
   const reads = ({ status }: Write['record']) =>
     readsAll || (stream.retireFields.size > 0 && status !== 'synced');
   const toRead = writes.filter(
@@ -74,9 +74,9 @@ export async function readObjectsThere(
     for (const [extId, object] of objects) found.set(extId, object);
   };
   await find(extIds);
-  // A find may lag behind a recent acceptance. It is repeated later, before the record is deleted as absent.
+  // Search results may be older than the last acceptance. An object that seems absent is searched for again later.
   const isAbsent = (extId: string) => !found.has(extId) && !unreadable.has(extId);
-  // A lagging find may also return old values, which a field rule would keep as a person's.
+  // An outdated search result may also show old values. A field rule would keep these as a person's values.
   const young = toRead.filter((write) => {
     const { retires, hasNumberOfRow, record, object } = write;
     if (!isJustAccepted(deps, record)) return false;
@@ -91,7 +91,7 @@ export async function readObjectsThere(
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
   const renamed = await findRenamedThere(deps, work, absent, unreadableNumbers);
-  // Restores an object's lost external id, if possible. Checks first that its number is not another object's.
+  // An accepted object has lost its external id. The write assigns it again, if it is certainly the same object.
   const absentBy = new Map(absent.map((write) => [write.object.extId, write]));
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
@@ -105,7 +105,7 @@ export async function readObjectsThere(
   const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, unreadableNumbers);
   for (const { externalId, destinationId } of links) {
     const object = byNumber.get(destinationId ?? '');
-    // An object with another external id is no longer the object that was linked.
+    // An object that has another external id now is no longer the linked object.
     if (!object || (object.extId !== undefined && object.extId !== externalId)) continue;
     found.set(externalId, { ...object, extId: externalId });
     if (object.extId === undefined) unnamed.add(externalId);
@@ -116,7 +116,7 @@ export async function readObjectsThere(
       unreadable.get(object.extId),
       ...[record.destinationId, link?.destinationId].map((id) => unreadableNumbers.get(id ?? '')),
     ];
-    // An object whose number belongs to another row is not this record's, so its read error does not matter.
+    // If the number belongs to another row's object, an error of reading that object does not concern this record.
     const error = write.hasNumberOfRow ? undefined : reason.find((one) => one);
     if (error) note(objectUnreadable(write, error));
     return !error;
@@ -125,8 +125,8 @@ export async function readObjectsThere(
 }
 
 /**
- * True if an object has the hash accepted last: of the mapped fields, or of a deactivated object as a whole. Fields
- * that rules may keep count with the row's value.
+ * Returns true if an object equals the object accepted last, compared by hash: in mapped fields, or as a whole if
+ * inactive. Fields with a field rule are compared by the row's value.
  */
 function isAccepted({ owned, rules }: Stream, object: ServiceObject, write: Write | undefined): boolean {
   const fields = object.fields.filter(({ fieldId }) => owned.has(fieldId));
@@ -144,7 +144,7 @@ function isAccepted({ owned, rules }: Stream, object: ServiceObject, write: Writ
   );
 }
 
-/** True if field rules keep values of the service in the object. */
+/** Returns true if a field rule keeps a value of the service in this object. */
 const keepsOfService = (
   { rules }: Stream,
   { object, record }: Write,
@@ -153,8 +153,8 @@ const keepsOfService = (
   rules.size > 0 && !isSameObject(applyRules(rules, object, there, record.acceptedFields).object, object);
 
 /**
- * Returns accepted objects that now have another external id or none at the service, by former external id. If anybody
- * else owns the object, the service has reused the number, so the object is left out.
+ * Searches by number for accepted objects that are absent under their external id. Returns those with another external
+ * id or none, by the former id. Leaves out objects with another owner, because the service has reused the number.
  */
 async function findRenamedThere(
   deps: SyncDeps,
@@ -182,7 +182,7 @@ async function findRenamedThere(
   );
 }
 
-/** True if the object was accepted so recently that a find may still return its former state. */
+/** Returns true if the object was accepted so recently that a search may not show it yet. */
 function isJustAccepted(deps: Pick<SyncDeps, 'destination'>, record: Write['record']): boolean {
   return lagLeft(deps, record) > 0;
 }
@@ -192,14 +192,14 @@ const lagLeft = (
   { objectHash, acceptedSecondsAgo }: Write['record'],
 ): number => destination.findLagSeconds - ((objectHash === null ? null : acceptedSecondsAgo) ?? Infinity);
 
-/** True if the record is in doubt, and no late write can change the object after it is read. */
+/** Returns true if the record is in doubt, and no late write can change its object after the object is read. */
 function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
   return inDoubt && !isCheckPending;
 }
 
 /**
- * Returns the object completed with references that its create left out, for a stream without updates. Returns
- * undefined unless this is the second write of a reference circle.
+ * Adds references to an object that was created without them, because records referred to each other in a circle. Only
+ * for streams without updates. Returns undefined for other writes.
  */
 function completeCreate(
   stream: Stream,
@@ -215,7 +215,7 @@ function completeCreate(
   return { ...mergeObject({ ...object, typeId, active, fields }, standing, owned), spelling };
 }
 
-/** Merges the rows' writes with the objects at the service. Settles writes that would change nothing. */
+/** Returns the writes of rows, merged with the objects at the service. Settles writes that would change nothing. */
 export function chooseWrites(
   deps: SyncDeps,
   { stream, note }: BatchWork,
@@ -229,7 +229,7 @@ export function chooseWrites(
     const standing = found.get(write.object.extId);
     const elsewhere = renamed.get(write.object.extId);
     if (elsewhere) return note(externalIdChangedThere(write, elsewhere));
-    // A find may be older than a recent acceptance. If they differ, the object is written again.
+    // If a search result contradicts a recent acceptance, it may be outdated. Then the object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return note(linkBroken(write, link));
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
@@ -240,7 +240,7 @@ export function chooseWrites(
     const keepers =
       formerType === undefined ? [] : streams.filter(({ objectTypes }) => objectTypes.has(formerType));
     const keeper = keepers.find(({ externalId }) => mayGive(externalId, write.object.extId)) ?? keepers[0];
-    // The new type may not have the fields of the former mapping, so those are owned and removed.
+    // The object gets a new type. Fields of the former mapping are removed, since the new type may not have them.
     const mapping = keeper ? { ...stream, owned: new Set([...stream.owned, ...keeper.owned]) } : stream;
     const completed = completeCreate(stream, write, standing);
     const { object: merged, kept } = completed

@@ -1,7 +1,6 @@
-// Fills requests with objects of several batches. Batches of one type and lane share a line of objects. A request waits
-// for its quota slot before it takes objects from the line, so the line can grow meanwhile. Batches with a fixed
-// request size, or with an earlier failure, have lines of their own. After a failure, smaller requests find the objects
-// on which the service fails.
+// Combines objects of several batches in one request, because the quota counts requests. Batches of one type and lane
+// share a line of objects. A request waits for its slot, and then takes as many objects from the line as fit. Batches
+// of a fixed size, and batches that failed before, have a line of their own.
 import type { Context } from '../../destination/client.js';
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
 import { isSpoiled } from '../../destination/http-errors.js';
@@ -25,14 +24,14 @@ interface RequestDeps {
   clock?: (() => number) | undefined;
 }
 
-/** Mean time between a batch's slots when three batches share a quota of 20 requests per second. */
+/** Milliseconds between two slots of a batch, if three batches share a quota of 20 requests per second. */
 const TURN_MS = 150;
-/** Weight of the latest batch in the moving average of waiting times. */
+/** Weight of the latest batch in the average waiting time. */
 const OF_THE_LATEST = 0.2;
 
 export type RequestFiller = ReturnType<typeof createRequestFiller>;
 
-/** Opens the lines that all batches of this process share. */
+/** Opens the lines of this process, which all its batches share. */
 export function openLines({ destination, log, clock = () => performance.now() }: RequestDeps): RequestFiller {
   const sizes = createRequestSizes(log, destination.requestTimeoutMs, clock);
   return createRequestFiller({ destination, sizes, clock });
@@ -48,7 +47,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
     return new Line(destination, { type, lane, sizes, clock, fixed, narrowing });
   }
 
-  /** A batch that failed before gets a line of its own. Otherwise other batches would fail with it. */
+  /** After a failure, a batch gets a line of its own, so that it does not fail the requests of other batches. */
   function lineOf(stream: Stream, lane: Lane, { attempt }: Order) {
     const { type, batchSize } = stream;
     if (attempt.earlier.count > 0) return ownLine(stream, lane, createNarrowing(attempt));
@@ -60,10 +59,10 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
   }
 
   return {
-    /** Moving average of the milliseconds that batches wait for slots, beyond their normal turns. */
+    /** Average milliseconds that recent batches waited for slots, beyond the usual time between two slots. */
     waitMs: () => waitMs,
 
-    /** Writes one batch's objects. Resolves when none of its requests is in flight. Returns errors in the result. */
+    /** Writes the objects of one batch. Resolves when all its requests are answered. Errors are in the result. */
     async put(
       stream: Stream,
       { lane, signal }: Context,
@@ -74,7 +73,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
       const objects = order.objects.filter(({ extId }) => !suspected.has(extId));
       const askedAt = clock();
       if (objects.length > 0) await lineOf(stream, lane, order).put({ ...order, objects }, written, signal);
-      // Objects not sent in time count with their whole waiting time.
+      // If objects were not sent in time, the batch has waited all the time.
       const { slots, lastSlotAt, unsent } = written;
       const waited = unsent.size > 0 ? clock() - askedAt : lastSlotAt - askedAt - (slots - 1) * TURN_MS;
       if (slots + unsent.size > 0) waitMs += (waited - waitMs) * OF_THE_LATEST;
@@ -86,11 +85,11 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
   };
 }
 
-/** Objects that one batch has to write, with their deadline and claim. */
+/** Objects that one batch wants to write. */
 export interface Order extends Pick<Part, 'goodUntil' | 'claim'> {
   objects: readonly PutObject[];
   attempt: BatchAttempt;
-  /** True if the objects were too late before and were read again. They go to the head of the line. */
+  /** True if the objects were not sent in time before. Then they go to the front of the line. */
   isAgain: boolean;
   /** Called with each result as soon as it arrives. */
   answered?: ((extId: string, result: PutResult) => void) | undefined;
@@ -110,7 +109,7 @@ export const nothingWritten = (): Written => ({
 interface Waiting extends Order, Pick<Part, 'place' | 'written'> {
   signal: AbortSignal | undefined;
   rest: PutObject[];
-  /** Number of requests in flight with objects of this order. */
+  /** Number of unanswered requests with objects of this order. */
   underWay: number;
   end(): void;
 }
@@ -124,23 +123,23 @@ interface LineOptions {
   lane: Lane;
   sizes: RequestSizes;
   clock: () => number;
-  /** Number of objects in one request. If undefined, the learned size is used. */
+  /** Number of objects in one request. If undefined, the size is learned from the service's answers. */
   fixed: number | undefined;
-  /** Only set for a line of one batch, after a failure. */
+  /** Divides a batch after a failure, to find the failing object. Undefined if batches share the line. */
   narrowing: Narrowing | undefined;
 }
 
-/** Maximum number of objects in a request of the incremental lane, so that its answer comes soon. */
+/** Maximum number of objects in a request for recent changes, so that the answer comes soon. */
 const MOST_OF_A_CHANGE = 100;
-/** Maximum body size in bytes, because nginx rejects more than 1 MB by default. A single object may be larger. */
+/** Maximum size of a request in bytes. By default, nginx rejects more than 1 MB. A single object may be larger. */
 const MOST_BYTES = 1_000_000;
 
-/** A line of objects of one type and lane that wait for quota slots. */
+/** Objects of one type and lane that wait to be sent. */
 class Line {
   private readonly destination: Puts;
   private readonly options: LineOptions;
   private readonly waiting: Waiting[] = [];
-  /** True while a request waits for its slot. Objects added meanwhile can still join it. */
+  /** True while a request waits for its slot. Objects that are added meanwhile can be sent with it. */
   private isAsking = false;
 
   constructor(destination: Puts, options: LineOptions) {
@@ -148,7 +147,7 @@ class Line {
     this.options = options;
   }
 
-  /** Adds an order to the line. Resolves when `written` has the results of its objects. */
+  /** Adds the objects of a batch to the line. Resolves when their results are in `written`. */
   put(order: Order, written: Written, signal: AbortSignal | undefined): Promise<void> {
     const rest = this.options.narrowing?.inOrder(order.objects) ?? [...order.objects];
     return new Promise((end) => {
@@ -167,7 +166,7 @@ class Line {
     void at(first.place, () => this.sendNext(first.signal));
   }
 
-  /** Sends one request: waits for its slot, takes objects from the line, and notes the results. */
+  /** Sends one request: waits for a slot, takes objects from the line, and notes the results. */
   private async sendNext(signal: AbortSignal | undefined): Promise<void> {
     const { type, lane, clock, sizes, fixed, narrowing } = this.options;
     const open = () => this.destination.openPut({ lane, signal });
@@ -191,7 +190,7 @@ class Line {
     this.ask();
   }
 
-  /** Takes objects from the head of the line until the request is full. */
+  /** Takes as many objects from the front of the line as fit in a request. */
   private takeParts(): PartOf[] {
     const { type, lane, sizes, clock, fixed, narrowing } = this.options;
     const learned = sizes.of(type).objects;
@@ -229,7 +228,7 @@ class Line {
     return parts;
   }
 
-  /** Notes the results for each batch. Ends orders that have nothing left to send. */
+  /** Notes the results of a request for each batch, and ends batches that have nothing more to send. */
   private noteResults(
     parts: readonly PartOf[],
     { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: { error: unknown } },
@@ -254,7 +253,7 @@ class Line {
     }
   }
 
-  /** Puts unanswered objects of a failed request back into the line, in smaller parts. False if the order must end. */
+  /** Puts unanswered objects of a failed request back into the line. Returns false if the batch must end. */
   private sendAgain(order: Waiting, objects: readonly PutObject[], { error }: { error: unknown }): boolean {
     const { narrowing } = this.options;
     if (!narrowing || !isSpoiled(error)) return false;
@@ -267,7 +266,7 @@ class Line {
     return true;
   }
 
-  /** Ends an order: removes its unsent objects, and resolves when no request is in flight. */
+  /** Removes a batch's unsent objects from the line. Ends the batch when all its requests are answered. */
   private withdraw(order: Waiting, failure?: { error: unknown }): void {
     const { narrowing } = this.options;
     order.written.failure ??= narrowing ? narrowing.failure(failure) : failure;
@@ -282,7 +281,7 @@ class Line {
   }
 }
 
-/** True if a request with one object failed, and all other objects of its batch were answered. */
+/** Returns true if exactly one object of the batch failed and all others were answered. */
 function isOneLeft({ objects, written: { results, unsent, failure } }: Waiting): boolean {
   return isSpoiled(failure?.error) && results.size > 0 && objects.length - results.size - unsent.size === 1;
 }

@@ -1,5 +1,5 @@
-// Detects that the service answers with a number that another record already has. Then both external ids mean one
-// object, and the write has changed the other record's object too.
+// Detects that the service has one object for two records: it answers a write with the number of another record's
+// object. Then the write has changed the other record's object too.
 import type { PutResult, ServiceObject } from '../../destination/destination.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { doubtNumber, doubtObjects } from '../../state/records/record-state.js';
@@ -10,9 +10,9 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 
 /**
- * Replaces an accepted result by a refusal if its number belongs to an object with another external id, or to a record
- * whose row still has the object. Puts that record in doubt. A record whose row was deleted, or has another external
- * id, only had the object before.
+ * Turns an acceptance into a refusal if its number belongs to another external id, or to a record whose row still
+ * exists. Puts that record in doubt. If that record's row was deleted, or has another external id, it only had the
+ * object before, so the acceptance stays.
  */
 export async function refuseForeignNumbers(
   deps: SyncDeps,
@@ -60,8 +60,8 @@ export async function refuseForeignNumbers(
 }
 
 /**
- * Puts records in doubt if another batch of this process got their number meanwhile. Call it after settling the batch:
- * the batches could not see each other before. Two processes are not detected here; `verify` finds such objects.
+ * Puts records in doubt if two batches of this process got the same number at the same time. Call it when a batch is
+ * settled, because only then both numbers are known. `verify` finds the same fault between two processes.
  */
 export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise<void> {
   const { holdersOf, answeredTo } = answersOf(deps.state);
@@ -77,20 +77,20 @@ export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise
   answeredTo.delete(token);
 }
 
-/** A record for which the service answered a number. `next`: an earlier record with the same number. */
+/** A record with the number that the service answered. `next`: another record with the same number. */
 interface Holder extends RecordKey {
   extId: string;
   destinationId: string;
-  /** Token of the claim under which the record was written. */
+  /** Identifies the batch that wrote the record. */
   token: string;
   next: Holder | undefined;
 }
 
-/** Numbers that the service answered to batches of this process that are not settled yet. */
+/** Numbers in answers to batches that are not settled yet. */
 interface Answers {
-  /** Latest record for which a number was answered, by number. */
+  /** Latest record by number. */
   holdersOf: Map<string, Holder>;
-  /** Records with answered numbers, by claim token of their batch. */
+  /** Records by the token of their batch. */
   answeredTo: Map<string, Holder[]>;
 }
 

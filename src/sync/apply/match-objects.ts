@@ -1,6 +1,6 @@
-// Looks for an existing object before a record is created, and links the record to it. The link is made under a claim
-// on the object, so two batches cannot link it both. The record then continues as an update. If the match is ambiguous,
-// nothing is created.
+// Before a record's object is created, searches for an existing object with equal values, and links the record to it.
+// The record then updates this object. Claims the object first, so that only one batch can link it. If the choice is
+// ambiguous, nothing is created.
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
 import { listFormerObjects } from '../../state/records/read/former-objects.js';
 import { linkRecords, type NewLink } from '../../state/records/link-records.js';
@@ -15,15 +15,15 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 import { suspectsOf } from './narrow-failures.js';
 
-/** Writes after matching. `seen`: objects already read at the service, by external id; undefined if absent. */
+/** Result of matching. `seen`: objects that were read meanwhile, by external id; undefined if there is no object. */
 export interface Matched {
   writes: Write[];
   seen: ReadonlyMap<string, ServiceObject | undefined>;
 }
 
 /**
- * Links creates to the existing objects that match. Other writes are returned unchanged, settled, or left to a later
- * attempt. Sends at most two requests, or reads the whole type.
+ * Links records to existing objects instead of creating objects. Records with an ambiguous choice are settled. Sends at
+ * most two requests, or reads all objects of the type.
  */
 export async function matchObjects(
   deps: SyncDeps,
@@ -37,7 +37,7 @@ export async function matchObjects(
     stream.name,
     possible.map(({ record }) => record.localKey),
   );
-  // A record that had another object before gets a new one, because an operator ordered that.
+  // An operator has ordered a new object for a record that had another one, so no search is needed.
   const hadObject = new Set(former.map(({ formerKey }) => formerKey));
   const sought = possible.filter(({ record }) => !hadObject.has(record.localKey));
   if (sought.length === 0) return { writes: [...writes], seen: new Map() };
@@ -58,7 +58,7 @@ export async function matchObjects(
   for (const write of absent) {
     const found = meant.get(write.record.localKey);
     if (!found) continue;
-    // The earlier write may still be carried out, and would create a second object beside the match.
+    // An earlier write without an answer may still create a second object. Tries again later.
     if (write.record.isCheckPending) claim.leave(write.record.localKey);
     else if ('error' in found) note(outcome.objectUnreadable(write, found.error));
     else if ('ambiguity' in found) note(outcome.matchAmbiguous(write, found.ambiguity));
@@ -75,12 +75,12 @@ export async function matchObjects(
   return { writes: [...writes.filter(isCreated), ...linked], seen: new Map(seen) };
 }
 
-/** True if the service never accepted an object of the record. */
+/** Returns true if the service has never accepted an object of the record. */
 function isFirst({ record, retires, link }: Write): boolean {
   return !retires && !link && record.objectHash === null;
 }
 
-/** Returns the link between a record and its matching object, or the outcome if no link is possible. */
+/** Returns the link from a record to its matching object. If it may not be linked, returns the outcome instead. */
 function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId, id }: FoundObject) {
   const { localKey } = write.record;
   if (extId === undefined && !(destination.assignsExternalIds && sends(stream, 'update')))
@@ -101,7 +101,7 @@ function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId
   };
 }
 
-/** Links the writes whose objects no other batch has claimed. Returns them as writes of the linked objects. */
+/** Links records to objects that no other batch has claimed. Returns the writes of these objects. */
 async function linkClaimed(
   { state }: SyncDeps,
   { claim, note }: BatchWork,

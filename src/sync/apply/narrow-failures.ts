@@ -1,52 +1,52 @@
-// Finds the object on which the service fails (5xx, no answer, a gateway's error page). Such an object fails every
-// request that contains it, and no answer names it. So attempts after a failure send smaller and smaller parts. A
-// service that is down fails on every part: without any answer, an attempt ends after two requests. This module keeps
-// the state of one attempt, and sends nothing.
+// Finds the object that makes the service fail with a 5xx, a timeout or a gateway's error page. No answer names the
+// object, and all objects of its request fail. So the batch is sent again in smaller and smaller requests, until the
+// object is alone. If the whole service is down, every request fails: without any answer, an attempt ends after two
+// requests. This module keeps the state of one attempt.
 import type { PutObject } from '../../destination/destination.js';
 import { isSpoiled } from '../../destination/http-errors.js';
 import { codeOf, SlotsyncError } from '../../errors/errors.js';
 import type { Write } from '../object/decide-outcome.js';
 
-/** Failures of the earlier attempts of a batch. */
+/** What earlier attempts of a batch learned. */
 export interface EarlierFailures {
-  /** Number of attempts that failed on a request that was sent. */
+  /** Number of attempts in which a request failed at the service. */
   count: number;
-  /** True if, within one attempt, the service failed on some objects and answered for others. */
+  /** True if an attempt had failed requests as well as answered ones. Then the service is not down. */
   isBeside: boolean;
-  /** True if `isBeside`, and each object on which the service failed was sent alone. */
+  /** True if an attempt also sent each failing object alone. */
   areAlone: boolean;
 }
 
-/** An attempt of a batch: failures of earlier attempts, and whether this attempt got answers. */
+/** One attempt to send a batch. */
 export interface BatchAttempt {
   readonly earlier: EarlierFailures;
-  /** Set to true when a request of this attempt is answered. It stays true when objects are read again. */
+  /** Set to true when any request of this attempt is answered. */
   isAnswered: boolean;
 }
 
 export const NO_FAILURES: EarlierFailures = { count: 0, isBeside: false, areAlone: false };
 
-/** Error code of a record on which the service fails, and of an attempt in which other objects were answered. */
+/** Error code of a record whose object makes the service fail. Also the code of an attempt with such failures. */
 export const FAILS_ON_OBJECT = 'service_fails_on_object';
 
-/** Returns external ids of objects on which the service failed in an earlier run. */
+/** Returns external ids of objects on which an earlier run saw the service fail. */
 export const suspectsOf = (writes: readonly Write[]): ReadonlySet<string> =>
   new Set(writes.flatMap(({ object, record }) => (record.errorCode === FAILS_ON_OBJECT ? object.extId : [])));
 
-/** Number of parts. Four need as many requests as halving, but only half the timeouts. */
+/** Parts into which a failed request is divided. Four need as many requests as two, but half the timeouts. */
 const PARTS = 4;
-/** Successive failures that end an attempt, before and after the first answer. */
+/** Maximum number of failures in a row before an attempt ends: before and after the first answer. */
 const MOST_FAILURES = { before: 2, after: 20 };
-/** Maximum number of requests of a batch in flight. Unanswered requests keep their slots until the timeout. */
+/** Maximum number of unanswered requests of a batch. Each keeps a slot of the quota until its timeout. */
 const AT_ONCE = 4;
-/** Failed attempts, some seconds apart, before an object that fails alone is blamed. */
+/** Number of failed attempts before an object that fails alone is considered the cause. */
 const ATTEMPTS_BEFORE = 3;
-/** Failed attempts, over half a minute, if no other object was answered in the same attempt. */
+/** The same if no attempt had answered requests. The service may be down for some time. */
 const ATTEMPTS_WITHOUT_OTHERS = 5;
 
 export type Narrowing = ReturnType<typeof createNarrowing>;
 
-/** Adds an attempt's error to the findings of earlier attempts. */
+/** Adds the result of an attempt that ended with an error. */
 export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierFailures {
   const isBeside = codeOf(error) === FAILS_ON_OBJECT;
   if (!isBeside && !isSpoiled(error)) return earlier;
@@ -58,35 +58,35 @@ export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierF
   };
 }
 
-/** Tracks a batch's parts in one attempt. `areKnown`: the service failed on each object before; each is sent alone. */
+/** Divides a batch in one attempt. `areKnown`: the objects failed in an earlier run, so each is sent alone, once. */
 export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
   const { count, isBeside, areAlone } = attempt.earlier;
-  /** Maximum request size for objects of a failed request, by object. */
+  /** Maximum number of objects in a request that contains this object, after an earlier request failed. */
   const limits = new Map<PutObject, number>();
-  /** Objects that failed alone, with their errors. They are not sent again in this attempt. */
+  /** Objects that failed in a request of their own, with the error. They are not sent again in this attempt. */
   const alone = new Map<PutObject, unknown>();
   let isAnyAnswered = attempt.isAnswered || areAlone || (isBeside && count >= ATTEMPTS_WITHOUT_OTHERS);
   let failuresInRow = 0;
   let answers = 0;
-  /** Error of the objects that must wait for the next attempt. */
+  /** Error of objects that are left to the next attempt. */
   let left: { error: unknown } | undefined;
 
   return {
-    /** Returns the maximum number of requests in flight. */
+    /** Returns how many requests of the batch may be unanswered at the same time. */
     atOnce: () => (areKnown ? 1 : isAnyAnswered ? AT_ONCE : MOST_FAILURES.before - failuresInRow),
 
-    /** Rotates the objects in each attempt, because the first ones sent before may be the failing ones. */
+    /** Returns the objects in another order for each attempt, since the first objects may be the failing ones. */
     inOrder(objects: readonly PutObject[]): PutObject[] {
       const from = Math.floor((objects.length * count) / PARTS) % Math.max(1, objects.length);
       return [...objects.slice(from), ...objects.slice(0, from)];
     },
 
-    /** True if an object that fails alone now must itself be the cause. */
+    /** Returns true if the failure of a single object shows that this object is the cause. */
     isNarrowed: () => isAnyAnswered && !areKnown,
 
     /**
-     * Returns the maximum request size for this object. `most`: normal size. If the service may have been down, the
-     * size grows with each answer.
+     * Returns the maximum number of objects in a request with this object. `most`: number without failures. If the
+     * service may have been down, the number grows with each answer.
      */
     limitOf(object: PutObject, most: number): number {
       if (areKnown) return 1;
@@ -102,8 +102,8 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
     },
 
     /**
-     * Notes a failed request. Returns its objects that should be sent again, or undefined if the attempt must end.
-     * `isStale`: the objects would have to be read again.
+     * Notes that a request failed. Returns the objects to send again, or undefined if the attempt must end. `isStale`:
+     * the objects must be read again first.
      */
     failed(
       objects: readonly PutObject[],
@@ -122,11 +122,11 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
       return objects;
     },
 
-    /** Returns the failing objects with their errors. Empty unless every remaining object failed alone. */
+    /** Returns the objects that make the service fail, with errors. Empty if other objects are unanswered. */
     culprits: (): ReadonlyMap<PutObject, unknown> =>
       areKnown || (isAnyAnswered && !left && count >= ATTEMPTS_BEFORE) ? alone : new Map(),
 
-    /** Returns the attempt's error, or undefined if no object is left. `failure`: error that ended the attempt. */
+    /** Returns the error with which the attempt ends. Undefined if all objects were answered or found to fail. */
     failure(failure = left): { error: unknown } | undefined {
       const [first] = this.culprits().size > 0 ? [] : alone.values();
       const given = failure ?? (first === undefined ? undefined : { error: first });
@@ -136,7 +136,7 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
   };
 }
 
-/** Makes the error for failures beside answered objects. `areAlone`: each failing object was sent alone. */
+/** Returns the error of an attempt in which only some objects failed. `areAlone`: each was sent alone. */
 export function serviceFailsOnObject(cause: unknown, areAlone: boolean): SlotsyncError {
   const message = 'the service failed at some objects, and answered others of the batch';
   return new SlotsyncError(FAILS_ON_OBJECT, message, { facts: { areAlone }, cause });

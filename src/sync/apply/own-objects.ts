@@ -1,6 +1,6 @@
-// Makes each record of a batch the owner of its row's object before the write. If another record owns the object, the
-// mirror decides: the object changes owner if the other record's row no longer has its external id. Called under the
-// claims on records and objects.
+// Decides, before the write, whether each record of a batch may own the object of its row's external id. If another
+// record owns the object, the mirror decides: the object passes on if the other record's row no longer has the external
+// id. Needs the claims.
 import type { Unreadable } from '../../destination/destination.js';
 import { findExceptions } from '../../state/exceptions.js';
 import { queryTogether } from '../../state/database.js';
@@ -18,20 +18,20 @@ import type { Identified, Rendered } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchClaim, BatchWork } from './batch-claim.js';
 
-/** Makes the outcome of a record that must not own its row's object. */
+/** Returns the outcome of a record that may not own its row's object. */
 export type Obstacle = (write: Write) => Outcome;
 
 interface Wanting {
   record: ClaimedRecord;
   result: Identified;
-  /** True if the row can be written now. False if it waits for a reference. */
+  /** True if the row can be written. False if it waits for a referenced record. */
   isWritten: boolean;
 }
 
 /**
- * Makes records the owners of their rows' objects. A record loses its former object only if another row has that
- * object, or its row's new object already has a record. Otherwise an operator decides. Rows of the batch with a shared
- * external id get no object. Returns the reasons of refused records, by key.
+ * Assigns records the objects of their rows' external ids. A record loses the object that it owned before only if
+ * another row has that object, or if a record already has the new one; otherwise an operator decides. Rows that share
+ * an external id get no object. Returns why records may not own their row's object, by key.
  */
 export async function ownObjects(
   deps: SyncDeps,
@@ -56,7 +56,7 @@ export async function ownObjects(
     owner !== undefined && exceptions.has(recordName(owner));
   const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
   const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf, isExcepted);
-  // An object of another type stays with its record. The service is asked, because people may have changed the type.
+  // An object whose type the stream cannot have stays with its record. The service may show another type now.
   const foreign = wanting.flatMap(({ result: { extId }, isWritten }) => {
     const { record: owner } = holderOf(extId);
     if (!isWritten || !owner?.mayBeAtService) return [];
@@ -94,17 +94,17 @@ export async function ownObjects(
   return obstacles;
 }
 
-/** True if the service has accepted, or may have accepted, an object of the record under another external id. */
+/** Returns true if the record owns an object with another external id, which the service has accepted or may have. */
 export function ownsAnother(
   { externalId, objectHash, inDoubt }: ClaimedRecord,
   { extId, link }: Identified,
 ): boolean {
-  // A record can only be linked while nothing may have been sent for it.
+  // Before anything is sent, a link may still change the record's external id.
   const isFirst = objectHash === null && (!inDoubt || link !== undefined);
   return !isFirst && externalId !== null && externalId !== extId;
 }
 
-/** Returns the records that may give up the objects they own now. */
+/** Returns the records that may give up the objects that they own. */
 async function chooseGivenUp(
   deps: SyncDeps,
   stream: Stream,

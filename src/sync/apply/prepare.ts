@@ -1,5 +1,5 @@
-// Splits a claimed batch's records into writes and records whose outcome is known without a request. Reads the rows
-// under the claim, so that current rows count and not those of the plan.
+// Reads and maps the rows of a claimed batch. Settles records whose outcome is already certain, and returns the writes
+// of the others. Rows are read under the claim, so current rows count and not those of the plan.
 import { readLinksOfAndTo, readLinksTo, type Link } from '../../state/records/links.js';
 import { REFERENCE_CIRCLE } from '../../state/records/outcome-types.js';
 import { hashObject } from '../../streams/destination-object.js';
@@ -14,7 +14,9 @@ import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 import { isWanted, type BatchWork } from './batch-claim.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
 
-/** Returns the writes of a batch, including deactivations. Settles or leaves all other records. Sends nothing. */
+/**
+ * Returns the writes of a batch, including deactivations. Settles other records, or leaves them to a later attempt.
+ */
 export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Write[]> {
   const { batch, stream, claim, note } = work;
   const { rows, rendered, unreadable, linksTo } = await readUnderClaim(deps, work);
@@ -31,7 +33,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
     if (sourceHash === undefined || !result) return [];
-    // A repair restores the accepted object. Newer changes are left to a sync, which has its own limits.
+    // A repair sends the accepted values again. Rows changed since then are sent by a sync, within its limits.
     if (batch.operation === 'repair' && sourceHash !== record.sourceHash)
       return note(outcome.skipped(record));
     if ('problem' in result) return note(outcome.mappingFailed(record, sourceHash, result));
@@ -67,11 +69,11 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
 }
 
 /**
- * Reads the rows after claiming their objects. Leaves a record to a later attempt if another batch has its row's
- * object, or if the row's external id keeps changing.
+ * Reads the rows and claims their objects. A record is left to a later attempt if another batch has claimed its object,
+ * or if its row's external id changes during the reading.
  */
 async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
-  /** Links by external id of objects that records own, but that were never accepted. */
+  /** Links to objects that records own but that the service never accepted, by external id. */
   const linksTo = new Map<string, Link | undefined>();
   const read = async (keys: readonly string[]) => {
     const owned = keys.flatMap((key) => {
@@ -83,7 +85,7 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
       readLinksOfAndTo(deps.state.db, stream.name, keys, owned),
     ]);
     for (const externalId of owned) linksTo.set(externalId, links.to.get(externalId));
-    /** Returns null to omit a reference: records of a circle are sent before the records that wait for them. */
+    /** If records refer to each other in a circle, the reference is omitted, so that one of them can be sent first. */
     const leaveOut = ({ stream: parent, localKey }: NeededReference, key: string) => {
       const isInCircle = localKey === key || claim.records.get(key)?.errorCode === REFERENCE_CIRCLE;
       return parent === stream.name && isInCircle ? null : undefined;
@@ -116,8 +118,8 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
 }
 
 /**
- * Returns, by key, another row of the batch with the same external id. Neither is sent. A linked row shares its object
- * with no row. The plan has checked the whole stream (plan/shared-ids.ts).
+ * Finds rows of the batch with the same external id, and returns one of the others for each key. Neither row is sent. A
+ * linked row does not count. Plans check the whole stream (plan/shared-ids.ts).
  */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
   if (stream.ownsIds) return new Map();
@@ -135,9 +137,9 @@ function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendere
 }
 
 /**
- * Refuses writes of objects that another key is linked to. Checks links after the record owns its object, because a new
- * link checks for the owner. Leaves a record whose own link was removed. `known`: links read while the records already
- * owned the objects.
+ * Refuses writes of objects that are linked to another key. Reads the links only after the record owns the object, so
+ * that a link made meanwhile is seen. A record whose own link was removed is left to a later attempt. `known`: links
+ * that need not be read again.
  */
 async function refuseLinkedIds(
   { state }: SyncDeps,
@@ -161,7 +163,7 @@ async function refuseLinkedIds(
   });
 }
 
-/** Settles the write as unchanged if the service accepted exactly this object before. Returns true if so. */
+/** Settles the record as unchanged, without a request, if the service has already accepted exactly this object. */
 function isAccepted(write: Write, note: NoteOutcome): boolean {
   const { record, objectHash } = write;
   if (record.inDoubt || record.objectHash !== objectHash) return false;

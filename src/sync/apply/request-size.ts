@@ -1,25 +1,25 @@
-// Learns from each answer how many objects of a type the service accepts in one request. The quota counts requests, so
-// full requests are faster. No service tells its limit, so each process learns it. fill-requests.ts uses the size.
+// Learns how many objects the service takes in one request, separately for each type. The quota counts requests, so
+// large requests are faster. The limit of a service is not known in advance, so each answer is used to adjust the size.
 import type { Logger } from '../../process/logger.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 
-/** Learned request size of an object type. */
+/** What is known about the request size of an object type. */
 export interface RequestSize {
-  /** Number of objects in the next full request. */
+  /** Number of objects to send in the next request. */
   objects: number;
-  /** Largest number of objects in a request with a good answer. */
+  /** Largest number of objects that were answered well in one request. */
   good: number;
-  /** Smallest number known to be too many: refused, failed, or too slow. Infinity if no number was. */
+  /** Number of objects that was too large: refused, failed or slow. Infinity if no number was too large yet. */
   tooMany: number;
-  /** Objects per second of quota at `good`: `good` / (1 + seconds until the answer). */
+  /** Throughput at size `good` under a quota of requests: `good` / (1 + seconds until the answer). */
   perSecond: number;
-  /** Number of full requests above `good` that had a lower `perSecond`. */
+  /** Number of larger requests in a row with less throughput than size `good`. */
   slower: number;
-  /** Clock time in milliseconds when a size was last too large. */
+  /** Clock time in milliseconds when the size was last reduced. */
   narrowedAt: number;
 }
 
-/** A request and how it ended. `failed_alone`: one object made all its requests fail. */
+/** Result of a request. `failed_alone`: a single object made all its requests fail, so the size is not the cause. */
 export interface SentRequest {
   outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed' | 'failed_alone';
   objects: number;
@@ -27,16 +27,16 @@ export interface SentRequest {
   seconds: number;
 }
 
-/** Share of the current size from which a request counts as full, and is learned from. */
+/** From this share of the current size on, a request counts as full. Only full requests change the size. */
 const FULL = 0.9;
-/** Shares of the timeout. The size grows if answers come within `COMFORTABLE`, and shrinks beyond `SLOW`. */
+/** The size grows if the answer takes less than 0.25 of the timeout, and shrinks if it takes more than 0.5. */
 const COMFORTABLE = 0.25;
 const SLOW = 0.5;
-/** If `good` and `tooMany` differ by less than this share, no size between them is tried. */
+/** No size between `good` and `tooMany` is tried if they differ by less than this share. */
 const CLOSE = 0.1;
-/** Full requests with a lower rate before the size shrinks. A single one may be chance. */
+/** Number of slower requests after which the size shrinks. A single slow request may be chance. */
 const SLOWER_AT_MOST = 3;
-/** Milliseconds until a size that was too large is tried again, since the service may have changed. */
+/** Milliseconds after which a size that was too large is tried again, because the service may have changed. */
 const TRIED_AGAIN_AFTER_MS = 60 * 60 * 1000;
 
 export const FIRST_SIZE: RequestSize = {
@@ -50,7 +50,7 @@ export const FIRST_SIZE: RequestSize = {
 
 export type RequestSizes = ReturnType<typeof createRequestSizes>;
 
-/** Keeps the learned sizes of this process, by type. `clock`: milliseconds of a monotonic clock. */
+/** Stores the learned sizes by type. `clock`: milliseconds of a monotonic clock. */
 export function createRequestSizes(log: Logger, requestTimeoutMs: number, clock: () => number) {
   const sizes = new Map<string, RequestSize>();
   const of = (type: string) => sizes.get(type) ?? FIRST_SIZE;
@@ -68,8 +68,8 @@ export function createRequestSizes(log: Logger, requestTimeoutMs: number, clock:
 }
 
 /**
- * Returns the size after one more request. Maximizes objects / (1 + latency), the throughput under a quota of requests,
- * not the number of objects.
+ * Returns the size after one more request. The aim is the highest throughput, objects / (1 + latency), which is not
+ * always the largest size.
  */
 export function learn(
   size: RequestSize,
@@ -78,13 +78,13 @@ export function learn(
 ): RequestSize {
   const { outcome, objects, seconds } = request;
   if (outcome === 'too_large') return narrowed(size, objects, now);
-  // Some services fail instead of refusing. If the request was larger than any before, its size is the cause.
+  // Some services fail with a 5xx if a request is too large. A request larger than any before is judged so.
   if (outcome === 'failed')
     return objects > Math.max(size.good, FIRST_OBJECTS) ? narrowed(size, objects, now) : size;
   if (outcome === 'failed_alone') return triedAgain(size);
   const isOld = outcome === 'accepted' && now - size.narrowedAt > TRIED_AGAIN_AFTER_MS;
   const seen = isOld ? { ...triedAgain(size), narrowedAt: now } : size;
-  // Ignores requests that are not full, or that were sent before the size shrank.
+  // Ignores requests that were not full, and larger requests that were sent before the size shrank.
   if (objects < seen.objects * FULL || objects > seen.objects) return seen;
   if (outcome === 'too_slow' || seconds > timeoutSeconds * SLOW) return afterSlow(seen, objects, now);
   const perSecond = objects / (1 + seconds);
@@ -98,13 +98,13 @@ export function learn(
   return { ...seen, objects: Math.max(seen.objects, next), good, tooMany, perSecond, slower: 0 };
 }
 
-/** Returns the next larger size: double, or halfway to `tooMany`. Returns `good` if both are close. */
+/** Returns the next larger size: twice the good size, or halfway to a size that was too large. */
 function larger(good: number, tooMany: number): number {
   if (tooMany === Infinity) return Math.min(MOST_OBJECTS, 2 * good);
   return tooMany - good <= Math.max(1, good * CLOSE) ? good : Math.floor((good + tooMany) / 2);
 }
 
-/** Shrinks to the largest good size, or else to half of the size that was too large. */
+/** Returns to the good size, or to half the size that was too large. */
 function narrowed(size: RequestSize, objects: number, now: number): RequestSize {
   const tooMany = Math.min(size.tooMany, objects);
   const good = size.good < tooMany ? size.good : 0;
@@ -112,14 +112,14 @@ function narrowed(size: RequestSize, objects: number, now: number): RequestSize 
   return { ...size, objects: less, good, tooMany, slower: 0, narrowedAt: now };
 }
 
-/** Shrinks after a slow answer. If this size was fast before, the service is slow, and `tooMany` stays. */
+/** Shrinks the size after a slow answer. If the size was good before, the service is slow for another reason. */
 function afterSlow(size: RequestSize, objects: number, now: number): RequestSize {
   if (size.good > 0 && objects > size.good) return narrowed(size, objects, now);
   const half = Math.max(1, Math.floor(objects / 2));
   return { ...size, objects: half, good: Math.min(size.good, half), slower: 0 };
 }
 
-/** Tries the size again that was too large before. */
+/** Tries a size again that was too large some time ago. */
 function triedAgain(size: RequestSize): RequestSize {
   return { ...size, objects: size.tooMany === Infinity ? size.objects : size.tooMany };
 }

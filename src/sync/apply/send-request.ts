@@ -1,5 +1,5 @@
-// Sends a request with objects of several batches. Halves a request that the service refuses as a whole. Learns from
-// each answer how many objects fit.
+// Sends one request with objects of several batches. Divides it in halves if the service refuses it as a whole. Reports
+// the result for learning the request size.
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
 import { refusedContent } from '../../destination/http-errors.js';
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
@@ -7,33 +7,33 @@ import type { Place } from '../../process/tracing.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { SentRequest } from './request-size.js';
 
-/** Results of one batch's objects, by external id. */
+/** Result of writing the objects of one batch. All sets and maps contain external ids. */
 export interface Written {
   results: Map<string, PutResult>;
-  /** Objects that were sent, so the service may have written them. */
+  /** Objects that were sent. The service may have written them. */
   sent: Set<string>;
-  /** Objects on which the service fails, with the errors. The service may have written them nevertheless. */
+  /** Objects that make the service fail, with the error. The service may have written them nevertheless. */
   culprits: Map<string, unknown>;
-  /** Objects not sent in time: what was read from the service was too old. */
+  /** Objects that were not sent, because they were read too long ago. */
   unsent: Set<string>;
-  /** True if the service accepted any object of these requests, of this batch or another. */
+  /** True if the service accepted any object in these requests, also objects of other batches. */
   isAnyAccepted: boolean;
-  /** Number of requests that got a slot, and clock time in milliseconds of the last slot. */
+  /** Number of requests that got a slot. `lastSlotAt`: clock time in milliseconds of the last slot. */
   slots: number;
   lastSlotAt: number;
   /** First error of a request. Some objects may have results nevertheless. */
   failure: { error: unknown } | undefined;
 }
 
-/** Objects of one batch within a request. */
+/** The objects of one batch within a request. */
 export interface Part {
   objects: readonly PutObject[];
-  /** Trace position at which the batch added the objects to the line. */
+  /** Position in the trace where the batch added its objects. */
   place: Place;
   written: Written;
-  /** Clock time in milliseconds until which the objects may be sent. Later, they must be read again. */
+  /** Clock time in milliseconds. If the objects are sent later, they must first be read again. */
   goodUntil: number;
-  /** Called when the request has its slot. If it throws, the objects are left out of the request. */
+  /** Called when the request has its slot. If it throws, the batch's objects are left out of the request. */
   claim: { confirm(): Promise<void> };
 }
 
@@ -42,13 +42,13 @@ type Put = ReturnType<Destination['openPut']>;
 interface Sending {
   open: () => Put;
   clock: () => number;
-  /** Called after each request, with its size and outcome. */
+  /** Called with the size and result of each request. */
   learn: (request: SentRequest) => void;
-  /** Returns true if an object that fails alone must be the cause. */
+  /** Returns true if the failure of a single object shows that this object is the cause. */
   isNarrowed: () => boolean;
 }
 
-/** Error codes of writes that were certainly not carried out. `configuration` may come from the answer's parsing. */
+/** Errors after which the service has certainly not written. `configuration` may also occur after a write. */
 const NOT_CARRIED_OUT = new Set([
   'claim_lost',
   'forbidden',
@@ -60,11 +60,11 @@ const NOT_CARRIED_OUT = new Set([
   'throttled',
   'unauthorized',
 ]);
-/** Error codes of writes that may have failed because of their size. */
+/** Errors that a request may cause because it is too large. */
 const FAILED = new Set(['answer_lost', 'gateway_answered', 'service_failed']);
-/** Status codes of a gateway whose upstream request timed out. */
+/** HTTP statuses by which a gateway reports a timeout. */
 const GATEWAY_TIMEOUTS: readonly unknown[] = [408, 504];
-/** Sends the parts in one request, which has its slot in `first`. Halves it if it is refused; halves get new slots. */
+/** Sends a request that has its slot already (`first`). If refused, sends its halves, each with a new slot. */
 export async function sendRequest(
   parts: readonly Part[],
   first: Put,
@@ -84,7 +84,7 @@ export async function sendRequest(
   }
 }
 
-/** Sends the objects that may still be written. Repeats the request while the service asks for a retry. */
+/** Sends objects in one request, and repeats the request while the service asks for a retry. */
 async function sendPart(
   parts: readonly Part[],
   objects: readonly PutObject[],
@@ -119,7 +119,7 @@ async function sendPart(
   }
 }
 
-/** Returns the objects that their batches may still write, and that were read recently enough. */
+/** Returns the objects that may still be sent: their batch has its claim, and they were read recently. */
 async function confirm(
   parts: readonly Part[],
   objects: readonly PutObject[],
@@ -150,7 +150,7 @@ function noteSent(parts: readonly Part[], objects: readonly PutObject[]): void {
     for (const object of taken) if (sent.has(object)) written.sent.add(object.extId);
 }
 
-/** Returns what a failure teaches about the request size. Undefined if nothing. */
+/** Returns what the error says about the request size. Undefined if it says nothing. */
 function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
   if (!(error instanceof SlotsyncError)) return undefined;
   const { status, reason } = error.facts;
@@ -160,14 +160,14 @@ function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
 
 const TOO_LARGE = 413;
 
-/** Answer to a request. `sent`: the objects in the request, possibly fewer than given. */
+/** Answer to a request. `sent`: objects that were sent, which may be fewer than requested. */
 export type Answered<T> = { sent: readonly T[] } & ({ results: Map<string, PutResult> } | { error: unknown });
 
 /**
- * Sends all objects, so that a refused object does not affect the others. A request refused as a whole is halved until
- * the refused object is alone: 2·k·log2(n) requests for k refused objects of n. `results` is filled as answers arrive,
- * so it is valid even after an error. Returns the lists refused for their size: no object of them was refused alone,
- * and no list as long was accepted. Throws other errors of `put`.
+ * Sends objects so that a refused one does not affect the others. A refused request is halved until the refused object
+ * is alone: 2·k·log2(n) requests for k refused objects of n. `results` is filled as answers arrive. Returns the lists
+ * refused only for their size: none of their objects was refused alone, and no list of that size or larger was
+ * accepted. Throws all other errors of `put`.
  */
 export async function putHalving<T extends DestinationObject>(
   put: (objects: readonly T[]) => Promise<Answered<T>>,
@@ -202,7 +202,7 @@ export async function putHalving<T extends DestinationObject>(
   return refused.filter(isForNumber).toReversed();
 }
 
-/** Treats an answer that is too large like a refused request, since smaller requests have smaller answers. */
+/** An answer that is too large is treated like a refusal, because smaller requests have smaller answers. */
 function refusalStatus(error: unknown, objects: number): number | undefined {
   return codeOf(error) === 'answer_too_large' && objects > 1 ? TOO_LARGE : refusedContent(error);
 }
