@@ -41,7 +41,7 @@ export interface ApplyDeps extends ClaimDeps {
   requests?: RequestFiller;
   /** Streams that a run no longer sends because of refusals. If undefined, only this batch's refusals count. */
   refusals?: Refusals;
-  /** What earlier attempts of this batch learned about failing objects. */
+  /** Failures of earlier attempts of this batch, by which failing objects are found. */
   earlier?: EarlierFailures;
 }
 

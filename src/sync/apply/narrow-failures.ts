@@ -7,7 +7,7 @@ import { isSpoiled } from '../../destination/http-errors.js';
 import { codeOf, SlotsyncError } from '../../errors/errors.js';
 import type { Write } from '../object/decide-outcome.js';
 
-/** What earlier attempts of a batch learned. */
+/** Failures of earlier attempts of a batch, by which the failing object is found. */
 export interface EarlierFailures {
   /** Number of attempts in which a request failed at the service. */
   count: number;
@@ -17,7 +17,7 @@ export interface EarlierFailures {
   areAlone: boolean;
 }
 
-/** One attempt to send a batch. */
+/** An attempt to send a batch. */
 export interface BatchAttempt {
   readonly earlier: EarlierFailures;
   /** Set to true when any request of this attempt is answered. */

@@ -3,7 +3,7 @@
 import type { Logger } from '../../process/logger.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 
-/** What is known about the request size of an object type. */
+/** Learned size of the requests that write objects of a type. */
 export interface RequestSize {
   /** Number of objects to send in the next request. */
   objects: number;

@@ -1,5 +1,5 @@
-// Links the rows and objects that an operator left in the file of `match`. Checks everything again first, because the
-// file may be outdated. If any line has a fault, nothing is linked.
+// Links rows to objects as an operator has chosen in the file of `slotsync match`. Reads everything again, since the
+// file may be outdated. If one line has a fault, nothing is linked.
 import type { CsvRow } from '../../files/csv-file.js';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
@@ -15,26 +15,26 @@ import { findRepeated, readMatchLines, type LineFault, type WantedLink } from '.
 
 export interface AppliedLinks {
   linked: { stream: string; key: string; externalId: string; number: string; assignsId: boolean }[];
-  /** Number of lines whose record has the object already. */
+  /** Number of lines whose record already has the object. */
   already: number;
   /** Number of lines of other classes, which link nothing. */
   others: number;
 }
 
-/** A line of the file whose row and object were found. */
+/** A line to be linked, whose row and object exist. */
 interface FoundLink extends WantedLink {
   object: FoundObject;
   /** External id of the object, or the one that it will get. */
   id: string;
 }
 
-/** Number of lines looked up at once. */
+/** Number of lines that are checked at once. */
 const AT_ONCE = 1000;
 /** Maximum number of faults that the error message names. */
 const NAMED_FAULTS = 20;
 const CONTEXT = { lane: 'verify' } as const;
 
-/** Links all lines of class `match`. Throws UsageError that names each faulty line; then nothing is linked. */
+/** Links all lines of class `match`. If any line has a fault, throws UsageError with the faults and links nothing. */
 export async function applyLinks(deps: MatchDeps, rows: readonly CsvRow[]): Promise<AppliedLinks> {
   const { wanted, faults, others } = readMatchLines(rows, [...deps.streams.keys()]);
   const found: FoundLink[] = [];
@@ -53,7 +53,7 @@ export async function applyLinks(deps: MatchDeps, rows: readonly CsvRow[]): Prom
   const links = found.map(toLink);
   const { linked, refused } = await linkRecords(deps.state, links);
   if (refused.length > 0) {
-    // Another process changed a record meanwhile. Removes all links of this file again.
+    // A record was changed meanwhile and could not be linked. All links of the file are removed again.
     const isLinked = new Set(linked.map(recordName));
     await undoLinks(
       deps.state.db,
@@ -86,7 +86,7 @@ const toLink = ({ stream, key, id, object }: FoundLink): NewLink => ({
   fields: null,
 });
 
-/** Throws UsageError if there are faults. */
+/** Throws UsageError with the faults, if there are any. */
 function refuse(faults: readonly LineFault[]): void {
   if (faults.length === 0) return;
   // Keeps only the first fault of each line.
@@ -105,7 +105,7 @@ function refuse(faults: readonly LineFault[]): void {
   );
 }
 
-/** Looks up the rows, objects, records and links of one stream's lines. */
+/** Checks the lines of one stream: whether their rows and objects exist and may be linked. */
 async function checkLines(
   deps: MatchDeps,
   stream: Stream,
@@ -130,7 +130,7 @@ async function checkLines(
   );
   const taken = await deps.destination.findObjects(assigned, stream.type, CONTEXT);
 
-  /** Returns the link of a line, its fault as a text, or undefined if the record already has the object. */
+  /** Checks one line. Returns the link, or a fault as text. Undefined if the record already has the object. */
   const check = (line: WantedLink): FoundLink | string | undefined => {
     const { key } = line;
     const reason = unreadable.get(key);
@@ -144,7 +144,7 @@ async function checkLines(
     if (id === undefined) return 'the row has no external id that the object could get';
     const owner = owners.get(object.id);
     const isOwn = owner?.stream.name === stream.name && owner.key === key;
-    // A record whose link was undone still owns the object, but its row has another external id.
+    // If a link was removed earlier, the record still owns the object although its row has another external id.
     if ((isOwn && rowId === object.extId) || link?.destinationId === object.id) return undefined;
     if (owner && !isOwn) return describeOwner(owner, { ...line, object, id });
     if (link)
@@ -176,7 +176,7 @@ function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): st
   return `${name} is the object of the record ${stream.name} '${key}', whose row is gone; if its key has changed: slotsync rename`;
 }
 
-/** Returns a function that finds the object of a line, or returns its fault. */
+/** Returns a function that returns the object named in a line, or a fault as text. */
 async function findNamed(
   { destination }: MatchDeps,
   stream: Stream,

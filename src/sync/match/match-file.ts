@@ -1,5 +1,5 @@
-// Defines the CSV file of `match`. `match` writes it, an operator edits it, and `match --apply` links what is left in
-// it. Pure: csv-file.ts reads and writes.
+// Format of the CSV file that `slotsync match` writes, an operator edits, and `match --apply` reads. Pure; csv-file.ts
+// reads and writes.
 import type { CsvRow } from '../../files/csv-file.js';
 import { suggestName } from '../../text/nearest-name.js';
 import { MATCH_CLASSES } from '../../state/match-temp-tables.js';
@@ -17,16 +17,16 @@ export const MATCH_COLUMNS = [
   'note',
 ] as const;
 
-/** Columns without which no line can be linked. */
+/** Columns that a file must have for linking. */
 export const NEEDED_COLUMNS = ['class', 'stream', 'key', 'external_id', 'number'] as const;
 
-/** A line of the file that asks for a link. */
+/** A line of the file with a row and an object to link. */
 export interface WantedLink {
-  /** Line number in the file. */
+  /** Number of the line in the file. */
   line: number;
   stream: string;
   key: string;
-  /** External id and number of the object. At least one is set. */
+  /** External id or number of the object, or both. */
   externalId: string | undefined;
   number: string | undefined;
 }
@@ -52,12 +52,12 @@ export function toCsvRow(
   };
 }
 
-/** Joins the values of several fields for display. */
+/** Joins the values of several fields to a text for people. */
 export function joinValues(values: readonly (readonly string[])[]): string {
   return values.map((list) => list.join(', ')).join(' | ');
 }
 
-/** Returns the lines of class `match`, their faults, and the number of other lines. */
+/** Returns the lines to link, faulty lines, and the number of lines that are not of class `match`. */
 export function readMatchLines(rows: readonly CsvRow[], streams: readonly string[]) {
   const wanted: WantedLink[] = [];
   const faults: LineFault[] = [];
@@ -96,7 +96,7 @@ function readLink(line: number, values: CsvRow['values'], streams: readonly stri
   };
 }
 
-/** Returns a fault for each line that repeats the name of an earlier line. */
+/** Returns a fault for each line with the same name as an earlier line. */
 export function findRepeated<T extends { line: number }>(
   lines: readonly T[],
   nameOf: (line: T) => string,

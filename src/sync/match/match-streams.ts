@@ -1,5 +1,5 @@
-// Compares, for `match`, every row of some streams with every object of their types. Counts them by class, and lists
-// samples, or all lines for a file. Writes nothing in mirror, records or service.
+// Compares all rows of some streams with all objects of their types, for `slotsync match`. Returns counts and examples
+// by class, and passes all lines to a file. Writes nothing in mirror, service or records.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
@@ -27,28 +27,28 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 export type MatchDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
 
-/** A stream with the fields by which its rows are matched. Without fields, only external ids match. */
+/** A stream and the fields by which rows and objects are matched. Without fields, only equal external ids match. */
 interface MatchedStream {
   stream: Stream;
   by: readonly string[];
 }
 
 interface TypeCounts {
-  /** Number of objects of the types. */
+  /** Number of objects of these types at the service. */
   objects: number;
-  /** Counts of each stream that has these types. */
+  /** Counts of the rows, for each stream with these types. */
   streams: Map<string, RowCounts>;
 }
 
 interface RowCounts {
   rows: number;
-  /** Rows whose object needs no change. */
+  /** Number of rows whose object needs no change. */
   equal: number;
-  /** Rows compared with their object, although a referenced record is not at the service yet. */
+  /** Number of rows with a reference that could not be compared, because its record is not at the service yet. */
   incomplete: number;
 }
 
-/** A result of the comparison: a row, an object, or a row with its object. */
+/** A line of the result: a row, an object, or a row with the object found for it. */
 export interface MatchLine {
   class: MatchClass;
   /** Undefined for an object whose type several streams have. */
@@ -57,10 +57,10 @@ export interface MatchLine {
   externalId: string | undefined;
   /** The service's number of the object. */
   number: string | undefined;
-  /** Values of the fields by which rows and objects are matched: of the row, and of the object. */
+  /** Values of the fields to match by, of the row (`here`) and of the object (`there`). */
   here: readonly (readonly string[])[];
   there: readonly (readonly string[])[];
-  /** Fields that a write would change. */
+  /** Fields that writing the row would change. */
   differs: readonly string[];
   note: string | undefined;
 }
@@ -72,13 +72,13 @@ export interface StreamMatches {
   rows: number;
   /** Number of rows in each class. */
   counts: Record<'equal' | 'differs' | 'match' | 'ambiguous' | 'only_here' | 'not_comparable', number>;
-  /** Number of objects of class `differs` by differing field. */
+  /** Number of differing objects for each field. */
   fields: Record<string, number>;
-  /** Objects of class `match` that have no external id. */
+  /** Number of matching objects that have no external id. */
   unnamed: number;
-  /** Objects of records whose row was deleted. */
+  /** Number of objects whose records have no row any more. */
   rowGone: number;
-  /** Rows of `equal` and `differs` whose reference was not compared, because its record is not at the service yet. */
+  /** Number of these rows with a reference that was not compared, because its record is not at the service yet. */
   incomplete: number;
 }
 
@@ -88,28 +88,26 @@ export interface TypeMatches {
   /** Number of objects at the service, including inactive ones. */
   objects: number;
   streams: StreamMatches[];
-  /** Objects that belong to no row and no record. */
+  /** Number of objects without a row or record, by class. */
   nobodys: Record<'only_there' | 'without_id' | 'ambiguous', number>;
   samples: MatchLine[];
 }
 
 export interface MatchRequest {
-  /** Streams to report. Other streams of their types are compared too, because they may own some objects. */
+  /** Streams to report on. Other streams with these types are compared too, since they may own some objects. */
   names: readonly string[];
   /** Fields by which rows and objects are matched, instead of each stream's `match`. */
   by: readonly string[] | undefined;
-  /** Maximum number of lines returned for each class. */
+  /** Maximum number of examples for each class. */
   samples: number;
-  /** Called with all lines of the comparison. */
+  /** Called with all lines. */
   write?: ((lines: readonly MatchLine[]) => Promise<void>) | undefined;
-  /** Called with the number of objects read so far, and the total number. */
+  /** Called during reading, with the number of objects read and the total. */
   onRead?: ((objects: number, total: number) => void) | undefined;
   pace?: (() => Promise<void>) | undefined;
 }
 
-/**
- * Compares streams. Throws errors of both sides and the state, and UsageError if a stream does not map a `by` field.
- */
+/** Compares streams with the service. Throws UsageError if a stream does not map a field of `by`, and other errors. */
 export async function matchStreams(
   deps: MatchDeps,
   request: MatchRequest,
@@ -137,7 +135,7 @@ export async function matchStreams(
   return results;
 }
 
-/** Groups streams that share types, with their fields to match by. Throws UsageError if a field is not mapped. */
+/** Groups streams that share types, with the fields to match by. Throws UsageError if a field is not mapped. */
 export function groupByType(
   all: ReadonlyMap<string, Stream>,
   { names, by }: Pick<MatchRequest, 'names' | 'by'>,
@@ -255,18 +253,18 @@ function toLine(found: JoinedLine, streams: readonly MatchedStream[], only: stri
 
 const parse = (json: string | null): unknown => (json === null ? undefined : JSON.parse(json));
 
-// A type is compared in three steps: objects with a known external id, rows without such an object, then the remaining
-// rows and objects by field values.
+// A type is compared in three steps: objects whose external id a row or record has, rows without such an object, and
+// then the rest of both by the values of fields.
 
-/** Replaces a reference to a record that is not at the service yet. */
+/** Returns the placeholder for a reference to a record that is not at the service yet. */
 const placeholder = () => NOT_THERE_YET;
 
-/** Returns the changes that a write would make, except references to records that are not at the service yet. */
+/** Returns the changes that a write would make. References to records not at the service yet are not compared. */
 function comparedDifferences(...compared: Parameters<typeof differencesOf>): FieldChange[] {
   return differencesOf(...compared).changes.filter((change) => !change.new.includes(NOT_THERE_YET));
 }
 
-/** Fills the temporary tables with rows and objects that are not equal. `streams`: all streams of their types. */
+/** Compares all rows and objects of some types. Stores those that differ in temporary tables, and counts the rest. */
 async function compareType(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
@@ -297,7 +295,7 @@ async function compareType(
   return counts;
 }
 
-/** Adds a page's objects to the tables unless they are equal. Counts equal objects. */
+/** Compares a page of objects with their owners. Counts equal objects, and stores the others. */
 async function addObjects(
   streams: readonly MatchedStream[],
   page: readonly ObjectBeside[],
@@ -328,7 +326,7 @@ async function addObjects(
   );
 }
 
-/** True if the row refers to a record that is not at the service yet. */
+/** Returns true if the row refers to a record that is not at the service yet. */
 function refersAhead({ rendered }: Owner): boolean {
   const fields = rendered && 'object' in rendered ? rendered.object.fields : [];
   return fields.some(({ values }) => values.includes(NOT_THERE_YET));
@@ -346,7 +344,7 @@ function toJoined(object: FoundObject): JoinedObject {
   };
 }
 
-/** Returns how an object differs from its owner's row, or undefined if both are equal. */
+/** Returns how an object differs from its owner's row. Undefined if it does not. */
 function judge(
   object: FoundObject,
   { stream, key, row, rendered, unreadable, others }: Owner,
@@ -367,7 +365,7 @@ function judge(
   return differs.length === 0 ? undefined : { ...named, class: 'differs', differs };
 }
 
-/** Adds a stream's rows whose object was not found. Counts all rows. */
+/** Stores the rows of a stream for which no object was found, and counts all its rows. */
 function addRows(
   deps: MatchDeps,
   { stream, by }: MatchedStream,

@@ -22,16 +22,16 @@ export interface ApproveDeps {
   configuration: Configuration;
   mirror: Mirror;
   state: State;
-  /** Throws if the queue cannot be reached. Then nothing is approved, because the sync could not be queued. */
+  /** Throws if the queue cannot be reached, because the sync that uses the approval could not be queued. */
   requireQueue: () => Promise<unknown>;
   waiting?: Waiting;
 }
 
 /**
- * Approves the chosen gates for the number of records held, and starts a whole sync of their streams. Returns an
- * unfinished run that covers these streams instead, and approves nothing. `shown`: number that the operator saw; if it
- * has changed, nothing is approved. `exactly`: approves only the records held now. Throws UsageError if an approval
- * opens nothing.
+ * Approves the chosen gates for the number of records that they hold, and starts a whole sync of their streams. If
+ * another run over these streams is unfinished, returns that run and approves nothing. `shown`: number that the
+ * operator saw; a different number is not approved. `exactly`: approves only the records that are held now. Throws
+ * UsageError if an approval does not help.
  */
 export async function approve(
   { actor, configuration, mirror, state, requireQueue, waiting }: ApproveDeps,
@@ -65,7 +65,7 @@ export async function approve(
   });
 }
 
-/** Throws UsageError for the first gate that an approval would not open. */
+/** Throws UsageError if an approval could not open one of the gates, for example because the stream is frozen. */
 async function requireApprovable(
   { db }: State,
   gates: readonly Gate[],
@@ -105,7 +105,7 @@ async function requireApprovable(
     );
 }
 
-/** Throws UsageError if an unfinished run prevented the approval. */
+/** Throws UsageError if nothing was approved, because another run over the streams is unfinished. */
 export function requireStarted({ run, started }: { run: Run; started: boolean }): void {
   if (started) return;
   const state = run.pausedAt ? `paused: slotsync resume ${run.id}` : 'not finished yet';

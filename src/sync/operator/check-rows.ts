@@ -9,22 +9,22 @@ import { readKeys, type KeyFaults } from '../identity/read-keys.js';
 import { renderWithParents } from '../object/render.js';
 
 export interface RowFault {
-  /** Reason why the rows cannot be sent, beginning with the path in the configuration. */
+  /** Path in the configuration, followed by the reason why the rows cannot be sent. */
   reason: string;
-  /** Number of rows with this fault. */
+  /** Number of rows that cannot be sent for this reason. */
   count: number;
-  /** Keys of the first rows with this fault. */
+  /** Keys of some of these rows. */
   keys: string[];
 }
 
 export interface CheckedRows {
   rows: number;
-  /** Faults of the stream's rows, the most frequent first. */
+  /** Reasons why rows cannot be sent, the most frequent first. */
   faults: RowFault[];
 }
 
 const NAMED_KEYS = 5;
-/** Maximum number of reasons for one path, because a mapping function may throw another text for each row. */
+/** Maximum number of reasons counted for one path, because a function may throw a new text for each row. */
 const REASONS_OF_A_PLACE = 10;
 
 type RowDeps = { mirror: Mirror; state: State; streams: ReadonlyMap<string, Stream> };
@@ -83,7 +83,7 @@ const ID_PROBLEMS = {
   external_id_shared: 'a row of another stream has it, too',
 };
 
-/** Counts faults by configuration path and reason. Keeps the first keys of each. */
+/** Groups rows by path and reason, with the number of rows and the first keys. */
 function createGroups() {
   const places = new Map<string, Map<string, RowFault>>();
   return {

@@ -1,5 +1,5 @@
-// Checks everything that a sync needs before one is started: configuration, state, mirror, sources, credentials, names,
-// and assumptions about the service. Writes nothing at the service, unless a write probe was asked for and confirmed.
+// Checks what a sync needs before one is started: configuration, state, mirror, sources, credentials, names, and
+// assumptions about the service. Writes nothing at the service, unless an operator confirms a write probe.
 import pLimit from 'p-limit';
 import type { Configuration } from '../../config/config-file.js';
 import type { Destination, FoundObject } from '../../destination/destination.js';
@@ -31,8 +31,8 @@ import { probeWrite, type WriteProbe } from './write-probe.js';
 export interface Finding {
   what: string;
   /**
-   * `fault`: must be corrected. `contradicted`: an assumption about the service is wrong, but a sync works without it.
-   * `warning`: works, but should be changed. `untested`: could not be checked.
+   * `fault`: a sync would fail. `contradicted`: an assumption about the service is wrong, but a sync works
+   * nevertheless. `warning`: works, but should be changed. `untested`: could not be checked.
    */
   result: 'ok' | 'fault' | 'contradicted' | 'warning' | 'untested';
   text: string;
@@ -43,13 +43,13 @@ export interface Finding {
   keys?: readonly string[];
 }
 
-/** Data for a confirmation before the write probe. `leftOut`: id of the field that is emptied temporarily. */
+/** Question to an operator before a test write. `leftOut`: id of the field that is emptied meanwhile. */
 export interface WriteQuestion {
   object: FoundObject;
   leftOut: string | undefined;
 }
 
-/** Connections to check. They are opened during the check, so that a failure becomes a finding. */
+/** Objects to check. Functions open a connection only when it is checked, so that a failure becomes a finding. */
 interface CheckDeps {
   configuration: Configuration;
   confirmedState: () => Promise<State>;
@@ -57,9 +57,9 @@ interface CheckDeps {
   destination: () => Promise<Destination>;
   isQuotaInState: boolean;
   timeZone: () => Promise<string>;
-  /** If true, every row is mapped too. */
+  /** If true, also maps every row of every stream, to find rows that cannot be sent. */
   mapsRows?: boolean | undefined;
-  /** Object to write back, unless the state belongs to another destination. `confirm` asks the operator first. */
+  /** Object to write as a test, if the state belongs to this service. `confirm` asks the operator before the write. */
   writeProbe?: (WriteProbe & { confirm: (question: WriteQuestion) => Promise<boolean> }) | undefined;
 }
 
@@ -68,7 +68,7 @@ const COMPARED_REMEDY =
 const SOURCES_AT_ONCE = 2;
 const LONG_OPEN_SECONDS = 15 * 60;
 
-/** Runs all checks. Yields each finding as soon as it is known. */
+/** Runs all checks. Yields each result at once. */
 export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const { configuration, mirror } = deps;
   const { streams } = configuration;
@@ -131,7 +131,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   }
 }
 
-/** Throws UsageError if the object belongs to a record that an exception protects. */
+/** Throws UsageError if an operator has excepted the object's record from sending. */
 async function requireNoException(db: State['db'], { id, extId }: FoundObject): Promise<void> {
   const owners = await readOwners(db, extId === undefined ? [] : [extId]);
   const [exception] = (await findExceptions(db, [...owners.values()])).values();
@@ -143,7 +143,7 @@ async function requireNoException(db: State['db'], { id, extId }: FoundObject): 
   );
 }
 
-/** Throws UsageError if a stream of the object's type is frozen. An object of an unknown type may be of any stream. */
+/** Throws UsageError if a stream with the object's type is frozen. If no stream has the type, all streams count. */
 async function requireUnfrozen(
   db: State['db'],
   { configuration: { streams, freezes }, timeZone }: CheckDeps,
@@ -162,7 +162,7 @@ async function requireUnfrozen(
   });
 }
 
-/** Warns of a transaction that has been open for long. Until it ends, PostgreSQL cannot vacuum the state's tables. */
+/** Warns of a long open transaction, because PostgreSQL cannot clean up the state's tables until it ends. */
 export async function* checkSnapshots(
   state: Pick<State, 'db'>,
   openForSeconds = LONG_OPEN_SECONDS,
@@ -179,7 +179,7 @@ export async function* checkSnapshots(
   };
 }
 
-/** Warns if the history still contains field values that the configuration no longer keeps. */
+/** Warns if the history still has values of fields, although the configuration no longer stores them. */
 export async function* checkHistory(db: State['db'], { history }: HistoryRule): AsyncGenerator<Finding> {
   const [row] = await query(db)`SELECT FROM slotsync.history WHERE field_values IS NOT NULL LIMIT 1`;
   if (history === 'values' || !row) return;
@@ -187,7 +187,7 @@ export async function* checkHistory(db: State['db'], { history }: HistoryRule): 
   yield { what: 'history', result: 'warning', text, remedy: 'The next sync deletes them.' };
 }
 
-/** Reports by which facts a restored or replaced database would be recognized, and warns if one was. */
+/** Warns if a database was restored or replaced. Reports by which facts this would be recognized. */
 export async function* checkDatabases(
   { db }: Pick<State, 'db'>,
   mirror: Pick<Mirror, 'facts'>,
@@ -220,7 +220,7 @@ export async function* checkDatabases(
   }
 }
 
-/** Warns if the mirror's role can do more than read. A read-only role guarantees that slotsync writes nothing. */
+/** Warns if the mirror's role may do more than read. With a read-only role, slotsync certainly writes nothing. */
 async function* checkRole(
   mirror: Mirror,
   { streams, reservations }: Configuration,
@@ -245,7 +245,7 @@ async function* checkRole(
   yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
 }
 
-/** Reports the age of the mirror's load, once for all streams that determine it in the same way. */
+/** Reports how old the mirror's load is. Streams that determine the age by the same query are reported together. */
 export async function* checkLoads(
   mirror: Pick<Mirror, 'readLoad'>,
   streams: readonly Stream[],
@@ -318,7 +318,7 @@ function sourceFindings(what: string, faults: readonly string[], ok: string): Fi
   return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
 }
 
-/** Reads rows as a batch does. Returns errors, and warnings about faults that other rows may have. */
+/** Reads some rows in the same way as a batch. Returns errors, and warnings about columns that may cause errors. */
 async function checkReading(
   mirror: Mirror,
   stream: Stream,
@@ -339,11 +339,11 @@ async function checkReading(
   }));
 }
 
-/** Returns, from the catalogue, why some rows of a table may be impossible to send. Returns none for a query. */
+/** Returns, from the catalogue, why some rows of a table may be impossible to send. Queries are not in it. */
 export function findRisks({ source, key, fields }: Stream, tables: readonly CatalogueTable[]): string[] {
   if ('query' in source) return [];
   const [name, schema] = source.table.toReversed();
-  // Without a schema, several tables may match. The search path may select another one than the first.
+  // If no schema is given and several tables have the name, the search path decides, which is unknown here.
   const [table, other] = tables.filter((one) => one.name === name && one.schema === (schema ?? one.schema));
   if (!table || other || table.kind === 'view') return [];
   const { primaryKey = key.concat('none'), uniqueKeys, columns } = table;
@@ -428,7 +428,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-/** Runs one check. Returns `ok` with the text, or the faults of the error that it throws. */
+/** Runs one check. An error that it throws becomes one or more results `fault`. */
 async function attempt(what: string, run: () => Promise<string>): Promise<Finding[]> {
   try {
     return [{ what, result: 'ok', text: await run() }];

@@ -1,5 +1,5 @@
-// Collects everything about one record or booking from mirror, service and state, and writes nothing. An operator names
-// the record by its key, the parts of a composite key, its object's external id, or the service's number of the object.
+// Collects all facts about one record or booking from mirror, service and state. Writes nothing. An operator names the
+// record by its key, by the parts of a composite key, by its object's external id, or by the object's number.
 import type {
   ServiceObject,
   Found,
@@ -30,7 +30,7 @@ import { keyOf } from '../../streams/external-id-rule.js';
 import { joinKey, shortenKey } from '../../streams/local-key.js';
 import { whoHas } from '../identity/who-has.js';
 
-/** `signal`: aborts when the client that asked has disconnected. */
+/** `signal`: aborted when the client has disconnected. */
 export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'> & { signal?: AbortSignal };
 
 export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
@@ -38,7 +38,7 @@ export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 const CONTEXT = { lane: 'incremental' } as const;
 const MOST_LISTED = 5;
 
-/** Explains a record: row, rendered object, and object at the service. `isWhole`: shows all columns of the row. */
+/** Explains a record: its row, the object made from it, and the object at the service. `isWhole`: all columns. */
 export async function explainRecord(
   { mirror, destination, state, signal }: ExplainDeps,
   stream: Stream,
@@ -80,18 +80,18 @@ export async function explainRecord(
   const changes = written ? diffObjects(there, written) : [];
   return {
     ...known,
-    /** Mirror row, if any. Columns that the mapping does not read may hold personal data, and are hidden. */
+    /** Columns of the row. Those that the mapping does not read are hidden, because they may be personal. */
     row: found && Object.fromEntries(shown),
     hiddenColumns: all.length - shown.length,
     readFrom: describeSource(stream),
     /** Number of further rows with the same key. */
     repetitions: Math.max(0, rowCount - 1),
     object,
-    /** Reason why no object can be rendered from the row now. */
+    /** Why no object can be made from the row. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
-    /** True if the only reason is a reference to a record that is not at the service yet. */
+    /** True if the row refers to a record that is not at the service yet, and has no other problem. */
     isWaiting: missing !== undefined,
-    /** If undefined, the row has no external id, and the service was not asked. */
+    /** External id of the record's object. If undefined, the service was not asked about an object. */
     externalId,
     there,
     /** Objects that the record owned before its external id changed. */
@@ -104,16 +104,16 @@ export async function explainRecord(
     changes,
     /** Fields that differ, but whose values at the service the field rules keep. */
     kept: differingOf(merged?.kept ?? []),
-    /** Operation that the write would need, but that the stream's `operations` exclude. */
+    /** Operation that a write would need, but that the stream's `operations` exclude. */
     leftOut: object && findLeftOut(stream, { there, changes, isMatched: !record && !link && !!stream.match }),
-    /** True if the rendered object equals the object that was accepted last. */
+    /** True if the object made from the row equals the object that was accepted last. */
     isAccepted: object !== undefined && record?.objectHash === hashObject(object),
-    /** Decision that the next plan makes about the record. */
+    /** Operation that the next plan chooses for the record. */
     decision,
   };
 }
 
-/** Returns the operation that `operations` exclude. `isMatched`: the next run searches for an object by values. */
+/** Returns the excluded operation that a write would need. `isMatched`: the next run searches by values. */
 function findLeftOut(
   stream: Stream,
   row: { there: ServiceObject | undefined; changes: readonly FieldChange[]; isMatched: boolean },
@@ -123,7 +123,7 @@ function findLeftOut(
   return changes.length > 0 && !sends(stream, 'update') ? 'update' : undefined;
 }
 
-/** Returns the rows, and the columns that the mapping reads: declared ones, and those that functions access. */
+/** Wraps rows to record which columns the mapping reads. Returns the rows and these columns. */
 function watchColumns({ key, externalId, fields, graceDays }: Stream, rows: ReadonlyMap<string, MirrorRow>) {
   const declared = [...fields.values()].map((from) => (typeof from === 'object' ? from.column : from));
   const ends = typeof graceDays === 'object' ? [graceDays.column] : [];
@@ -152,7 +152,7 @@ const MOST_EVENTS = 20;
 
 export type BookingExplained = Awaited<ReturnType<typeof explainBooking>>;
 
-/** Explains a booking: its reservations and cancellations. `name`: its key, external id, or the service's number. */
+/** Explains a booking. `name`: its key, its external id, or the service's number of its reservation. */
 export async function explainBooking(
   { mirror, destination, state, signal }: ExplainDeps,
   { bookings }: ReservationConfig,
@@ -187,7 +187,7 @@ export async function explainBooking(
   const cancellations = await ask('cancellations', destination.findCancellations, [...byName, ...around]);
   return {
     key,
-    /** Booking in the mirror. Undefined if no booking has this key. */
+    /** Booking in the mirror. Undefined if the mirror has no booking with this key. */
     here,
     reservations,
     cancellations: cancellations.filter(
@@ -196,7 +196,7 @@ export async function explainBooking(
     known,
     /** Events of the booking, latest first. */
     events: await readBookingEvents(state.db, key, MOST_EVENTS),
-    /** Requests to the service, with the number of results of each. */
+    /** Requests sent to the service, each with the number of results. */
     requests,
   };
 }
@@ -204,14 +204,14 @@ export async function explainBooking(
 type NameDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'>;
 
 /**
- * `key`: a row or record of the stream. `object`: an object at the service that nobody in the stream owns. Undefined if
- * nothing has the name.
+ * `key`: key of a row or record. `object`: an object at the service that has no record or row in the stream. Undefined
+ * if nothing has the given name.
  */
 type NamedRecord = { key: string } | { object: FoundObject } | undefined;
 
 /**
- * Finds the record that an operator named. A key takes precedence, even a key that only other records wait for. So a
- * key that looks like a number or an external id is a key. Throws UsageError if the number of parts is wrong.
+ * Finds the record that an operator has named. Tries keys first, even keys that only appear in references, because a
+ * key may look like a number or an external id. Throws UsageError if a composite key has the wrong number of parts.
  */
 export async function findRecordByName(
   deps: NameDeps,
@@ -245,7 +245,7 @@ async function isKey(
 async function findByExternalId(deps: NameDeps, stream: Stream, named: string): Promise<NamedRecord> {
   const extId = keyOf(stream.externalId.rule, named);
   const { record, link, rows } = (await whoHas(deps, [extId], { rows: 'all' }))(extId);
-  // The record of a former object belongs to the key that owned the object before.
+  // A former object's record has a reserved key. `formerKey` is the key of the record that owned the object.
   const ownRecord = record && { ...record, localKey: record.formerKey ?? record.localKey };
   const owner = [ownRecord, link, ...rows].find((holder) => holder?.stream === stream.name);
   if (owner) return { key: owner.localKey };
@@ -263,7 +263,7 @@ async function findByNumber(deps: NameDeps, stream: Stream, named: string): Prom
   return (await findByExternalId(deps, stream, object.extId)) ?? { object };
 }
 
-/** Returns the object with this number. A service with numeric ids may refuse other text; then there is no object. */
+/** Returns the object with this number. If the service refuses the text as a number, there is no such object. */
 async function readByNumber({ destination }: NameDeps, stream: Stream, number: string) {
   try {
     return (await destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);

@@ -1,10 +1,10 @@
-// Finds frozen streams for a command. Freezes of the configuration count too: they are stored in the state only when a
-// process starts to work.
+// Finds the streams that are frozen when a command runs. Includes freezes declared in the command's configuration,
+// which the state only knows after a process has started with it.
 import { readClock, type Queries } from '../../state/database.js';
 import { listFrozen, type FrozenStream } from '../../state/freezes.js';
 import type { Freeze } from '../../streams/freezes.js';
 
-/** Returns the named streams that are frozen now, each with the freeze that ends last. */
+/** Returns those of the named streams that are frozen now, each with the freeze that ends last. */
 export async function findFrozen(
   db: Queries,
   streams: readonly string[],

@@ -1,5 +1,5 @@
-// Checks assumptions about the service without writing. docs/service-contract.md has the same list, with the settings
-// that change each assumption.
+// Checks assumptions about the service without writing anything. docs/service-contract.md lists the assumptions, and
+// the setting to change if one is wrong.
 import { randomUUID } from 'node:crypto';
 import type { Destination, Probed, Unreadable } from '../../destination/destination.js';
 import { readExpiry } from '../../destination/access-token.js';
@@ -9,17 +9,17 @@ import { describeRule, findRule, type ExternalIdRule } from '../../streams/exter
 export interface Assumption {
   /** Name of the assumption in docs/service-contract.md. */
   name: string;
-  /** `unknown`: the service has no data that shows it, or only a write would show it. */
+  /** `unknown`: the service has no data by which to judge, or only a write would show it. */
   held: 'yes' | 'no' | 'unknown';
   found: string;
-  /** True if nothing may be written while the assumption is wrong. */
+  /** True if nothing may be written unless the assumption is right. */
   needed?: boolean;
 }
 
 const CONTEXT = { lane: 'incremental' } as const;
 const DAY_SECONDS = 24 * 60 * 60;
 
-/** Assumptions that only a write can test. */
+/** Assumptions that only a write could test, reported as unknown. */
 const UNWRITTEN: readonly Assumption[] = [
   {
     name: 'write',
@@ -43,8 +43,8 @@ const UNWRITTEN: readonly Assumption[] = [
 const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({ name, held, found });
 
 /**
- * Runs the probes in a fixed order. A failing probe is reported as a wrong assumption, not thrown. `written`: results
- * of a write probe.
+ * Checks the assumptions in a fixed order. An error is reported as a wrong assumption. `written`: results of a test
+ * write.
  */
 export async function probeAssumptions(
   destination: Destination,
@@ -74,7 +74,7 @@ export async function probeAssumptions(
   ];
 }
 
-/** Checks that reservations name booked objects by external ids, as slotsync's bookings do. */
+/** Checks that the service names the objects of reservations by external id, as slotsync compares them. */
 function judgeBookedObjects(reservations: readonly Probed['reservations'][]): Assumption {
   const name = 'booked-objects';
   const booked = reservations.flatMap(({ objects }) => objects ?? []);
@@ -147,7 +147,7 @@ async function probeObjects(
   ];
 }
 
-/** Searches for an object with its external id in other spellings. If found, the service ignores the difference. */
+/** Searches for an object by variants of its external id. If one finds it, the service ignores the difference. */
 async function probeExternalIds(destination: Destination, object: object): Promise<Assumption> {
   const name = 'external-ids';
   const { extId, typeId } = object as { extId?: string | null; typeId?: string | null };
@@ -175,7 +175,7 @@ async function probeExternalIds(destination: Destination, object: object): Promi
   );
 }
 
-/** Searches for an object by a value just read, and then by a value that no object has. */
+/** Searches for an object by a value that it has, and by a value that no object has. */
 async function probeFieldSearch(
   destination: Destination,
   { typeId, fields }: Probed['objects'],

@@ -1,14 +1,12 @@
-// Calls each endpoint once that can be called without writing. Keeps the request, the answer, and how the dialect
-// understood it. A recorded contract is a file of such exchanges without their values.
+// Calls each endpoint that does not write once, and keeps the request, the answer and its meaning. `check --record`
+// saves such exchanges without their values, as a contract to compare with later.
 import { z } from 'zod';
 import type { Destination } from '../../destination/destination.js';
 import { messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { plural } from '../../text/format.js';
 import { compareShapes, shapeOf } from '../../text/json-shape.js';
 
-/**
- * A request and its answer. Bodies that are not JSON are texts. The token request's body may be a secret: left out.
- */
+/** A request and its answer. A body that is not JSON is a string. The token request's body is secret: left out. */
 export const wireExchange = z.strictObject({
   endpoint: z.string(),
   method: z.string(),
@@ -19,14 +17,14 @@ export const wireExchange = z.strictObject({
 });
 export type WireExchange = z.output<typeof wireExchange>;
 
-/** File format of `slotsync check --record`. In paths, `{}` replaces the organization's id. */
+/** File that `slotsync check --record` writes. In its paths, `{}` replaces the organization's id. */
 export const contractSchema = z.strictObject({ version: z.literal(1), exchanges: z.array(wireExchange) });
 
-/** Result of calling one endpoint. Without an answer, `exchange` is undefined. */
+/** Result of calling an endpoint. `exchange` is undefined if there was no answer. */
 export interface Probed {
   endpoint: string;
   exchange?: WireExchange;
-  /** How the dialect understood the answer, as a sentence. */
+  /** Meaning of the answer, in words. */
   understood?: string;
   fault?: { text: string; remedy: string };
 }
@@ -34,7 +32,7 @@ export interface Probed {
 const CONTEXT = { lane: 'incremental' } as const;
 const HALF_WINDOW_SECONDS = 30 * 24 * 60 * 60;
 
-/** Functions of a dialect that build each endpoint's request and read its answer. */
+/** Functions of the dialect that make the request and read the answer, for each endpoint. */
 export const READERS: Readonly<Record<string, string>> = {
   authenticate: 'authenticate.ask and authenticate.read',
   findTypes: 'find.ask, find.read and type.read',
@@ -44,7 +42,7 @@ export const READERS: Readonly<Record<string, string>> = {
   findCancellations: 'find.ask, find.read and cancellation.read',
 };
 
-/** Calls the endpoints, and yields each result at once. Stops if no token is issued. `now`: milliseconds. */
+/** Calls all endpoints and yields each result. Stops if the service issues no token. `now`: milliseconds. */
 export async function* probeWire(destination: Destination, now = Date.now()): AsyncGenerator<Probed> {
   const today = Math.floor(now / 1000);
   const window = { from: today - HALF_WINDOW_SECONDS, to: today + HALF_WINDOW_SECONDS };
@@ -104,15 +102,15 @@ export async function* probeWire(destination: Destination, now = Date.now()): As
   }
 }
 
-/** Returns how an exchange differs in shape from a recorded one. Empty if it does not. */
+/** Compares an exchange with a recorded one. Returns the differences in status and in the shape of the answer. */
 export function compareExchange(was: WireExchange, is: WireExchange): string[] {
   const status = was.status === is.status ? [] : [`the status was ${was.status}, is ${is.status}`];
   return [...status, ...compareShapes(shapeOf(was.answered), shapeOf(is.answered))];
 }
 
 /**
- * Replaces the values in exchanges by placeholders: equal texts by equal texts, numbers by others of the same length
- * and order, dates by the same dates of another year. Keeps `names` and numbers below 1000.
+ * Replaces values by placeholders, so that exchanges can be published. Equal texts stay equal, numbers keep their
+ * length and order, and dates get another year. Keeps `names` and numbers below 1000.
  */
 export function withoutValues(
   exchanges: readonly WireExchange[],

@@ -1,4 +1,4 @@
-// Adds keys that an operator reports as changed to the inbox, if the mirror or the state knows them.
+// Puts keys that an operator names as changed into the inbox, if the mirror or the state has them.
 import { addChanges } from '../../state/inbox/add-changes.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';

@@ -1,5 +1,5 @@
-// Moves an object to its row's new key, instead of deactivating it and creating another. The object keeps its number,
-// bookings and external id. This module checks both rows in the mirror; state/records/move-record.ts moves the object.
+// Lets an object follow its row to another key, so that it keeps its number, bookings and external id. Otherwise it
+// would be deactivated and created again. Checks the rows; state/records/move-record.ts changes the records.
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
 import { whileClaimed } from '../../state/records/claim-objects.js';
 import { moveRecord, type Renamed, type RenameRefusal } from '../../state/records/move-record.js';
@@ -11,7 +11,7 @@ import { externalIdOfRow, type IdentityDeps } from '../identity/row-ids.js';
 
 const AGAIN = 'Run the command again when that batch has ended: slotsync status';
 
-/** Moves the object of one key to another. Throws UsageError if it may not. Then nothing has changed. */
+/** Moves an object from one key to another. Throws UsageError if it must not be moved; then nothing has changed. */
 export async function renameKey(
   deps: IdentityDeps,
   stream: Stream,

@@ -1,5 +1,5 @@
-// Tests writing with one object that an operator names. Writes it back unchanged, then without one field, then
-// unchanged again. So unknown behaviour of PUT /objects shows on this object before a sync writes thousands.
+// Tests how the service writes, with one object that an operator names. Writes the object back unchanged, then without
+// one field, and then unchanged again. So surprises occur with this object, and not when a sync writes thousands.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Destination, FoundObject } from '../../destination/destination.js';
@@ -19,7 +19,7 @@ const WRITE = 'write';
 const REPLACE = 'replace';
 const ASSIGN = 'assign-external-ids';
 const PUT_BACK = '; it was put back';
-/** Seconds between reads, because a find may still return the object's former state after a write. */
+/** Seconds between two reads of an object that may still be shown as before the write. */
 const READ_AGAIN_SECONDS = 1;
 
 /**
@@ -58,14 +58,14 @@ export async function probeWrite(
 
   const isAssigned = before.extId === undefined;
   const { id, ...whole } = { ...before, extId };
-  /** Returns the names of fields that differ from the first read. Undefined if the object is not found. */
+  /** Returns the names of fields that differ from the object as first read. Undefined if the object is not found. */
   const readDifferences = async () => {
     const now = await readObject();
     if (!now) return undefined;
     const is = { ...now, extId };
     return [...diffObjects(whole, is).map(({ field }) => field), ...diffCarried(whole, is)];
   };
-  /** Reads the differences until they are as expected, at most for the time that a find may lag behind. */
+  /** Reads the object until it differs as expected, at most for the time by which search results may lag behind. */
   const readUntil = async (expected: readonly string[]) => {
     let differing = await readDifferences();
     for (let waited = 0; waited < destination.findLagSeconds; waited += READ_AGAIN_SECONDS) {
@@ -81,7 +81,7 @@ export async function probeWrite(
     found: `object ${number}: ${found}`,
     needed: name !== ASSIGN || destination.assignsExternalIds,
   });
-  /** Restores the object as first read. Returns the result as the end of a sentence, with fields that still differ. */
+  /** Writes the object as it was first read. Returns the end of a sentence that says whether this worked. */
   const putBack = async (): Promise<string> => {
     const refusal = await write(destination, whole);
     const left = await readUntil([]);
@@ -151,7 +151,7 @@ export async function probeWrite(
   return [written, await judgeReplaced(written.held === 'yes'), await judgeAssigned()];
 }
 
-/** Writes one object. Returns why the service did not accept it, or undefined if it did. */
+/** Writes an object. Returns the reason if the service did not accept it. */
 async function write(
   destination: Destination,
   object: Parameters<Destination['putObjects']>[0][number],

@@ -1,6 +1,5 @@
-// Makes records again after the state was lost, from mirror and service, without writing at the service. An object with
-// a row's external id becomes the row's record, unless a record has the id. If the object differs from its row, the
-// next sync plans an update.
+// Makes records again after the state was lost, without writing at the service. If an object has a row's external id,
+// it becomes the object of the row's record. If the object differs from the row, the next sync will update it.
 import type { FoundObject } from '../../destination/destination.js';
 import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
 import { hashObject } from '../../streams/destination-object.js';
@@ -10,22 +9,22 @@ import { differencesOf, readBeside, type Owner } from '../object/compare-objects
 import { endOf } from '../object/retire.js';
 import type { Pass } from './read-back.js';
 
-/** Number of objects of one stream by the result of adopting them. */
+/** Numbers of objects of one stream. */
 export interface Adopted {
-  /** Records made for objects that equal their row. */
+  /** Number of records made whose object equals the row. */
   equal: number;
-  /** Records made for objects that the next sync compares and sends. */
+  /** Number of records made whose object differs from the row, so that the next sync sends it. */
   differing: number;
-  /** Objects whose external id several rows have. */
+  /** Number of objects whose external id several rows have. They get no record. */
   ambiguous: number;
-  /** Objects without a row. If several streams have the type, they count for the first. */
+  /** Number of objects without a row. If several streams have the type, the first one counts them. */
   unowned: number;
 }
 
-/** Hashes of a record of which nothing was accepted. No row or object has these hashes. */
+/** Hashes of a record whose object must be sent. No row and no object has these hashes. */
 const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
 
-/** Adopts the objects of these streams. Parents come first, because comparing references needs their records. */
+/** Makes records for streams. Streams that others refer to come first, since references need their records. */
 export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Promise<Map<string, Adopted>> {
   const adopted = new Map<string, Adopted>();
   const counted = new Set<string>();
@@ -37,7 +36,7 @@ export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Prom
   return adopted;
 }
 
-/** Adopts the objects of some types. `counted`: types whose objects without a row were counted before. */
+/** Makes records for some types. `counted`: types whose objects without a row were already counted. */
 async function adoptTypes(
   pass: Pass,
   { types, streams, counted }: ReturnType<typeof groupByTypes>[number] & { counted: ReadonlySet<string> },
@@ -50,7 +49,7 @@ async function adoptTypes(
     pass,
     { types, context: { lane: 'verify', signal }, pace: () => pace(signal) },
     () => {
-      // Records made so far are kept if the types must be read again, so their counts stay.
+      // If the reading restarts, records that were made remain, so their counts remain too.
       for (const { name } of streams) {
         const { equal = 0, differing = 0 } = adopted.get(name) ?? {};
         adopted.set(name, { equal, differing, ambiguous: 0, unowned: 0 });
@@ -63,7 +62,7 @@ async function adoptTypes(
         if (!owner && ofFirst && !counted.has(object.typeId)) ofFirst.unowned++;
         const counts = countsOf(owner?.stream);
         const { extId } = object;
-        // An object without an external id needs no record: a link leads to it, and the next sync assigns the id.
+        // An object without an external id gets no record here. A link assigns it to a row.
         if (!owner || !counts || owner.record || extId === undefined) continue;
         if (owner.others.length > 0) counts.ambiguous++;
         else records.push(recordOf({ ...object, extId }, owner));

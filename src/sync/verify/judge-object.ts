@@ -1,7 +1,7 @@
-// Judges one object of a record for `verify`. Pure.
+// Judges whether an object at the service has drifted from its record. Pure.
 //
-// An unsent change is no drift. So a difference counts only if the row still renders the object that was accepted last.
-// Other records wait for a sync, and are counted separately. Records that no sync would check are put in doubt.
+// A change that was not sent yet is no drift. So an object is compared only if its row still renders the accepted
+// object. Other records wait for a sync. If no sync would notice the record, it is put in doubt.
 import type { FoundObject } from '../../destination/destination.js';
 import type { DriftingObject } from '../../state/drift/write-drift.js';
 import type { OwnerRecord } from '../../state/records/read/owners.js';
@@ -9,10 +9,10 @@ import { hashObject, type DestinationObject } from '../../streams/destination-ob
 import { differencesOf, type Owner } from '../object/compare-objects.js';
 
 /**
- * `doubtful`: the row is unchanged, but renders another object than was accepted, and no sync would notice. `waiting`:
- * not comparable, because the record needs a sync or its row was deleted. `abandoned`: row deleted from a stream with
- * `retire: 'keep'`, so the object does not matter. `unsure`: drifts, but the answer may be older than the record.
- * `unreadable`: the service cannot return the object.
+ * `doubtful`: the unchanged row renders another object than was accepted, which no sync would notice. `waiting`: not
+ * compared, since a sync will handle the record, or its row was deleted. `abandoned`: its row was deleted from a stream
+ * that never deactivates. `unsure`: differs, but the record may be newer than the answer. `unreadable`: the service
+ * cannot return the object.
  */
 export type Judgement =
   | 'fine'
@@ -23,14 +23,14 @@ export type Judgement =
   | 'unreadable'
   | Pick<DriftingObject, 'kind' | 'fields'>;
 
-/** A record with the current row of its key. */
+/** A record with its current row and the object made from the row. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
   record: OwnerRecord;
 }
 
 /**
- * Judges one object. `object`: as read from the service; undefined if it does not exist. `isAnswerOutdated`: the record
- * may have been written after the answer.
+ * Judges the object of a record. `object`: undefined if the service has no such object. `isAnswerOutdated`: the record
+ * may be newer than the service's answer.
  */
 export function judgeObject(
   compared: Compared,
@@ -64,7 +64,7 @@ function isAbandoned({ stream, row, unreadable }: Compared): boolean {
   return !row && !unreadable && stream.retire === 'keep';
 }
 
-/** Returns the object that the row renders. Undefined if the row has changed since the last acceptance. */
+/** Returns the object made from the row. Undefined if the row is not the one that was accepted. */
 function unchangedObject({ record, row, rendered }: Compared): DestinationObject | undefined {
   if (row?.hash !== record.sourceHash || !rendered || !('object' in rendered)) return undefined;
   return rendered.object;
@@ -89,7 +89,7 @@ function judgeActive(
   return { kind: object.active ? 'changed' : 'inactive', fields };
 }
 
-/** Judges a deactivated object. It must not be active, unless it belongs to another type. */
+/** Judges the object of a deactivated record. It drifts if it is active. A missing object is fine. */
 function judgeRetired({ stream, row }: Compared, object: FoundObject | undefined): Judgement {
   if (row) return 'waiting';
   if (!object?.active || !stream.objectTypes.has(object.typeId) || stream.retire !== 'deactivate')

@@ -1,6 +1,6 @@
-// Reads types back whole for `verify`: all objects with their owning records, then records without such an object, by
-// external id. Memory holds only external ids, 56 MB for a million objects. Judges the objects, stores the drift and
-// counts the results, also for samples.
+// Reads all objects of some types for `verify` and compares them with their records. Then searches for records whose
+// objects were not among them. Keeps only external ids in memory, 56 MB for a million. Stores objects that drift, and
+// counts the results.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { listExceptions } from '../../state/exceptions.js';
@@ -23,25 +23,25 @@ export interface Pass extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' 
   signal: AbortSignal | undefined;
   /** Returns milliseconds of a monotonic clock. */
   clock: () => number;
-  /** Called with the number of further objects checked. Throws if the run was cancelled meanwhile. */
+  /** Called with the number of objects checked since the last call. Throws if the run was cancelled. */
   progress: (objects: number) => Promise<void>;
 }
 
-/** Number of objects of one stream by result. */
+/** Number of objects of one stream by result of the comparison. */
 export interface Tally extends Partial<Record<DriftKind, number>> {
-  /** Objects compared, with or without drift. */
+  /** Number of objects that were compared, whether or not they drift. */
   compared: number;
-  /** Objects not compared, because the record needs a sync or its row was deleted. */
+  /** Number of objects that were not compared, because a sync will handle the record, or its row was deleted. */
   waiting: number;
-  /** Records put in doubt: their unchanged row renders another object than was accepted. The next sync checks it. */
+  /** Number of records put in doubt: the unchanged row renders another object than was accepted. */
   inDoubt: number;
-  /** Objects not compared, because an operator's exception protects the record. */
+  /** Number of objects that were not compared, because an operator excepted their records. */
   excepted?: number;
 }
 
 export type Tallies = Map<string, Tally>;
 
-/** Adds counts to a stream's tally. */
+/** Adds numbers to the counts of a stream. */
 export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>): void {
   const tally = tallies.get(name) ?? { compared: 0, waiting: 0, inDoubt: 0 };
   for (const [kind, objects] of Object.entries(seen) as [keyof Tally, number][])
@@ -49,23 +49,23 @@ export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>):
   tallies.set(name, tally);
 }
 
-/** A record with the judgement of its object. If `unsure`, the object is read again by external id. */
+/** A record, and the result for its object. If `unsure`, the object must be read again. */
 interface Judged {
   record: OwnerRecord;
   judgement: Judgement;
 }
 
-/** Safety margin in seconds. A record written within it may have been written after the request. */
+/** Seconds. If a record was written this shortly before a request, the answer may be older than the record. */
 const MARGIN_SECONDS = 2;
 
-/** True if a page may be older than the record's last write. `askedAt`: clock time of the page's request. */
+/** Returns true if the answer may be older than the record. `askedAt`: clock time of the request. */
 function isOutdated({ clock }: Pass, { quietSeconds }: OwnerRecord, askedAt: number): boolean {
   return quietSeconds <= (clock() - askedAt) / 1000 + MARGIN_SECONDS;
 }
 
 /**
- * Reads at most 1,000 objects by external id and judges them. Waits first until no record was written just now. Records
- * that are written meanwhile count as `waiting`.
+ * Reads objects by external id, at most 1,000, and judges them. Waits until none of the records was written just now. A
+ * record written during the request counts as `waiting`.
  */
 async function judgeByExternalId(
   pass: Pass,
@@ -77,7 +77,7 @@ async function judgeByExternalId(
   const asked = new Map(records.map(({ localKey, externalId }) => [localKey, externalId]));
   await untilQuiet(records, signal);
   await pace(signal);
-  // Uses the database's clock, which also dates the records, so a delay in this process does not matter.
+  // Uses the database's clock, by which records are dated. A busy process might be late.
   const askedSeconds = (await readClock(state.db)).getTime() / 1000;
   const unreadable: Unreadable = new Map();
   const context = { lane: 'verify', signal } as const;
@@ -94,7 +94,7 @@ async function judgeByExternalId(
   });
 }
 
-/** Waits until these records were written longer ago than the margin. Later writes do not extend the wait. */
+/** Waits until all records were written long enough ago. Does not wait longer if they are written again. */
 async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal | undefined): Promise<void> {
   const youngest = records.reduce((least, { quietSeconds }) => Math.min(least, quietSeconds), Infinity);
   const seconds = MARGIN_SECONDS + 0.1 - Math.max(0, youngest);
@@ -102,8 +102,8 @@ async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal |
 }
 
 /**
- * Stores the drift of a stream's objects, and counts all objects. Reads `unsure` objects again. Puts records in doubt
- * that no sync would check.
+ * Stores which objects of a stream drift, and counts all. Reads objects that are `unsure` again. Puts records in doubt
+ * that no sync would notice.
  */
 export async function record(
   pass: Pass,
@@ -139,21 +139,21 @@ export async function record(
   count(tallies, stream, { ...written, compared, waiting: judged.length - compared - inDoubt, inDoubt });
 }
 
-/** Number of records read from the state at once, and searched for in one request. */
+/** Number of records read from the state, or searched for at the service, at once. */
 const AT_ONCE = 1000;
 
-/** Types that are read back together, because streams share them. */
+/** Types to read back together, because they belong to the same streams. */
 interface TypeRequest {
   types: ReadonlySet<string>;
-  /** Streams of these types to verify. */
+  /** Streams with these types that are verified. */
   streams: readonly Stream[];
-  /** If true, objects without a record are stored as drift. They are counted in any case. */
+  /** If true, also stores objects that belong to no record. They are always counted. */
   extras: boolean;
 }
 
 /**
- * Reads types back, compares the objects and stores the drift. Objects without a record count for the first configured
- * stream of these types, if it is verified. Throws errors of mirror, state and service, or the signal's reason.
+ * Reads all objects of some types, compares them with their records, and stores the drift. Objects without a record are
+ * counted for the first stream with these types. Throws errors of mirror, state and service, or the signal's reason.
  */
 export async function readTypesBack(pass: Pass, request: TypeRequest): Promise<Tallies> {
   const { clock, signal } = pass;
@@ -185,7 +185,7 @@ async function comparePage(
       continue;
     }
     const { stream } = owner;
-    // An object with another type than its record's is judged later, when the record is searched for by external id.
+    // An object whose type is not its record's is judged later, when the record's object is searched for.
     const into = types.has(stream.type) ? seen.get(stream) : undefined;
     if (!into) continue;
     if (!owner.record) {
@@ -201,7 +201,7 @@ async function comparePage(
   if (!first || !streams.includes(first) || unowned.length === 0) return;
   count(tallies, first, { extra: unowned.length });
   const source = { runId: pass.runId, stream: first.name };
-  // Without `extras`, objects without a record are not added, but those stored before stay.
+  // Objects without a record are stored if `extras` is set, or if an earlier verify has stored them.
   const known = extras ? undefined : await readDriftingKeys(pass.state.db, first.name, unowned.map(extraKey));
   const said = unowned.filter((object) => known?.has(extraKey(object)) ?? true);
   const drifting = said.map((object) => ({
@@ -216,7 +216,7 @@ async function comparePage(
 
 const extraKey = ({ id }: FoundObject) => `#${id}`;
 
-/** Searches by external id for the objects of records that were not among the types' objects. */
+/** Searches for the objects of records that were not among the objects read. */
 async function lookForUnmet(
   pass: Pass,
   stream: Stream,
@@ -235,7 +235,7 @@ async function lookForUnmet(
     const fine: string[] = [];
     for (const standing of block) {
       if (met.has(standing.externalId)) continue;
-      // A deactivated record's object may be absent. A record that needs a sync is not judged.
+      // For a deactivated record, an absent object is fine. A record that a sync must send is not judged.
       if (standing.status === 'retired') fine.push(standing.localKey);
       else if (standing.status !== 'synced' || !standing.isSettled) count(tallies, stream, { waiting: 1 });
       else if (unmet.push({ record: standing, judgement: 'unsure' }) >= AT_ONCE) await look();

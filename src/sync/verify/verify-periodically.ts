@@ -1,5 +1,5 @@
-// Verifies in a worker, after each nightly sync or by a schedule of its own. Each due time is verified once, by any
-// worker. An interrupted verify starts again from the beginning.
+// Runs `verify` in workers, after each nightly sync or at scheduled times. For each scheduled time, only one worker
+// verifies. An interrupted verify is repeated.
 import { startedUntil, unstartedDue } from '../../time/cron-schedule.js';
 import { AFTER_SYNC } from '../../time/schedule.js';
 import type { Stoppable, Turns } from '../../process/lifecycle.js';
@@ -25,21 +25,21 @@ import {
 } from './verify.js';
 
 export interface PeriodicVerifyDeps extends VerifyDeps {
-  /** If true, bookings are reconciled after a nightly sync, before the verify. */
+  /** If true, a verify after a nightly sync waits until bookings were reconciled. */
   isReconciled: boolean;
-  /** If true, drifting objects are sent again, within limits. */
+  /** If true, a repair run sends drifting objects again, within limits. */
   repairs: boolean;
-  /** Queues the run of a repair. */
+  /** Puts a repair run into the queue. */
   startRepair: (run: Run) => Promise<void>;
 }
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const LOOK_EVERY_MS = 15 * SECOND;
-/** Pause after a failure, in milliseconds, because a verify reads whole types. */
+/** Milliseconds to wait after a failed verify, because a verify reads all objects. */
 const AFTER_FAILURE_MS = 15 * MINUTE;
 
-/** Runs until stopped. Takes one of `turns` for a verify, which holds one of the state's few connections. */
+/** Verifies periodically until stopped. Waits for one of `turns`, because a verify holds a database connection. */
 export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stoppable {
   const pauses = { everyMs: LOOK_EVERY_MS, afterFailureMs: AFTER_FAILURE_MS };
   return readPeriodically('verify', deps.log, pauses, async (stopping) => {
@@ -48,8 +48,8 @@ export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stop
 }
 
 /**
- * Verifies once for each due time, and starts a repair of the drift if configured. Returns undefined if nothing is due,
- * or another process is verifying. `now`: by default, the database's time.
+ * Verifies if a scheduled time is due, and starts a repair if configured. Returns undefined if nothing is due, or
+ * another process is verifying. `now`: by default, the time of the database.
  */
 export async function verifyWhenDue(
   deps: PeriodicVerifyDeps,
@@ -68,7 +68,7 @@ export async function verifyWhenDue(
   return alone?.result;
 }
 
-/** Returns the due time that was not verified yet. */
+/** Returns the scheduled time that is due and was not verified yet. */
 async function findDue(
   db: Queries,
   { isReconciled }: Pick<PeriodicVerifyDeps, 'isReconciled'>,
@@ -84,12 +84,12 @@ async function findDue(
   return due && due > startedUntil(schedule) ? { schedule, due } : undefined;
 }
 
-/** Starts a repair run of the drifting streams that no unfinished run covers. The next verify repairs the others. */
+/** Starts a repair of drifting streams. Streams with an unfinished run are left to the next verify. */
 async function repair(
   { state, streams: declared, startRepair, log }: PeriodicVerifyDeps,
   { streams }: VerifyResult,
 ): Promise<void> {
-  // A frozen stream is left out. Otherwise each verify would start another repair, which the freeze would hold.
+  // Frozen streams are left out. Otherwise each verify would start another repair that cannot send.
   const frozen = new Set((await listFrozen(state.db, [...declared.keys()])).map(({ stream }) => stream));
   const drifting = streams
     .filter((one) => countRepairable(one) > 0 && !frozen.has(one.stream))

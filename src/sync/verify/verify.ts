@@ -1,5 +1,5 @@
-// Reads objects back from the service, compares them with the accepted objects whose rows are unchanged, and stores the
-// drift. A verify only reads; a repair run sends drifting objects again.
+// Reads objects from the service, compares them with what was accepted last, and stores which of them drift. Only
+// reads; a separate run repairs.
 import { settleRestored } from '../../state/restored-databases.js';
 import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
@@ -25,49 +25,49 @@ export interface VerifyDeps extends Pick<SyncDeps, 'mirror' | 'destination' | 's
   pace: Pace;
   /** Returns milliseconds of a monotonic clock. */
   clock?: () => number;
-  /** Called with the number of objects checked so far, and their approximate total. */
+  /** Called with the number of objects checked so far, and the approximate total. */
   onProgress?: (done: number, total: number) => void;
 }
 
 export interface VerifyRequest {
   /** Streams to verify; by default all. */
   streams?: readonly Stream[];
-  /** Number of records of each stream to choose at random; by default all records. */
+  /** Number of records to check in each stream, chosen at random. By default, all are checked. */
   sample?: number | undefined;
-  /** If true, objects without a record are listed too. */
+  /** If true, objects that belong to no record are stored too. */
   extras?: boolean | undefined;
 }
 
 export interface VerifyResult {
   runId: number;
-  /** Results by stream, parents first. */
+  /** Counts of each stream, parents first. */
   streams: ({ stream: string; type: string } & Tally)[];
-  /** Number of drifting objects. */
+  /** Number of objects that drift. */
   drifting: number;
-  /** Number of objects of these types without a record. They are no drift, because slotsync does not own them. */
+  /** Number of objects of these types without a record. They are no drift, since slotsync does not own them. */
   extra: number;
-  /** Number of objects sent again that still differ in the same values. A repair leaves them out. */
+  /** Number of objects that still differ after they were sent again. A repair does not send them once more. */
   storedOtherwise: number;
-  /** Number of objects that differ only in fields whose rules keep the service's values. They are no drift. */
+  /** Number of objects that differ only in values that field rules keep. They do not count as drift. */
   kept: number;
-  /** Number of drifting objects of an earlier verify that this verify could not compare. 0 for a sample. */
+  /** Number of objects that drifted earlier and could not be compared now. 0 if only a sample was checked. */
   notComparedAgain: number;
   requests: number;
 }
 
 export interface AdoptResult {
   runId: number;
-  /** Results by stream, parents first. */
+  /** Counts of each stream, parents first. */
   streams: ({ stream: string; type: string } & Adopted)[];
   requests: number;
 }
 
-/** Number of records in one search request. */
+/** Number of records whose objects are searched for in one request. */
 const AT_ONCE = 1000;
 
 /**
- * Verifies streams. Throws SlotsyncError `verify_running` if another verify is running, errors of mirror, state and
- * service, or the signal's reason. Results stored before an error stay stored.
+ * Verifies streams. Throws SlotsyncError `verify_running` if another verify is running, other errors of mirror, state
+ * and service, or the signal's reason. Results up to the error stay stored.
  */
 export function verify(
   deps: VerifyDeps,
@@ -77,7 +77,7 @@ export function verify(
   return readAlone(deps.state, 'verify', () => verifyAlone(deps, request, signal));
 }
 
-/** Makes records for objects whose rows have no record. Throws as `verify` does. */
+/** Makes records for objects that have a row but no record. Throws the same errors as `verify`. */
 export function adopt(
   deps: VerifyDeps,
   streams: readonly Stream[] = [...deps.streams.values()],
@@ -90,7 +90,7 @@ export function adopt(
   });
 }
 
-/** Verifies streams. The caller must hold the lock of all verifies. */
+/** Verifies streams. The caller holds the lock that only one verify can have. */
 export async function verifyAlone(
   deps: VerifyDeps,
   request: VerifyRequest = {},
@@ -115,11 +115,11 @@ export async function verifyAlone(
   return { runId, streams: result.streams, ...counts, requests };
 }
 
-/** Returns the number of a stream's objects whose drift a repair can correct. */
+/** Returns how many drifting objects of a stream a repair can send. */
 export const countRepairable = ({ changed = 0, missing = 0, inactive = 0 }: Partial<Tally>): number =>
   changed + missing + inactive;
 
-/** Starts a repair run of the streams that no unfinished run covers. Returns undefined if all are covered. */
+/** Starts a run that repairs streams, without streams of unfinished runs. Undefined if no stream is left. */
 export async function startRepairRun(
   db: Queries,
   { streams, ...started }: Pick<RunRequest, 'streams' | 'startedBy' | 'fingerprints'>,
@@ -159,7 +159,7 @@ async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: num
   return tallies;
 }
 
-/** Runs `work` as a run of kind `verify`. `work` returns results by stream. */
+/** Runs `work` as a run of kind `verify`, and returns the counts by stream. */
 async function inRun<T extends object>(
   deps: VerifyDeps,
   streams: readonly Stream[],
@@ -187,7 +187,7 @@ async function inRun<T extends object>(
       deps.onProgress?.(Math.min(done, total), total);
       await requireUnended();
     };
-    // Reads the lookup tables now, because rows are mapped with their current content.
+    // Reads the lookup tables now, because mapping uses their current content.
     const current = await readLookupTables(mirror, [...deps.streams.values()]);
     const selected = current.filter(({ name }) => streams.some((stream) => stream.name === name));
     selected.forEach(requireLookups);
