@@ -1,6 +1,5 @@
-// Polls streams for changes: compares rows at or after the stream's watermark with the accepted rows, and puts
-// differing keys into the inbox. The watermark only passes settled rows. So the next poll finds unsettled rows again,
-// even if the inbox was lost.
+// Polls streams for changed rows by a cursor column, such as the time of the last change. Puts the keys of changed rows
+// into the inbox. The watermark only moves past rows that are settled, so that the next poll finds the others again.
 import { codeOf, messageOf } from '../../errors/errors.js';
 import type { CursorRow } from '../../mirror/read-by-cursor.js';
 import type { Queries } from '../../state/database.js';
@@ -28,56 +27,57 @@ interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
 }
 
 export interface Polled {
-  /** Number of rows read. */
+  /** Number of rows that were read. */
   rows: number;
-  /** Number of keys added to the inbox. */
+  /** Number of keys that were put into the inbox. */
   put: number;
-  /** True if the poll stopped before the last row, because the inbox has enough keys. */
+  /** True if the poll stopped before the last row, because enough keys are in the inbox. */
   more: boolean;
-  /** Reason why the stream is polled from its first row again. */
+  /** Why the stream is polled from its first row again. */
   anew?: 'other_column' | 'other_type' | 'values_went_back';
-  /** Rows never polled, because no clock or sequence makes their cursor value. Counted once an hour. */
+  /** Number of rows that no poll finds, because their cursor value is impossible. Only counted once an hour. */
   impossible?: number;
 }
 
-/** Maximum number of a stream's polled keys that wait in the inbox. */
+/** Maximum number of keys of a stream that polls put into the inbox. */
 const KEYS_AT_ONCE = 10_000;
 
 /**
- * Number of newest rows that stay beyond a watermark that is not a time, and are read again by each poll. A time too
- * far ahead is recognized by the clock. But with other cursors, a mistakenly huge value would hide all later rows. Up
- * to this many mistakes hide nothing.
+ * For cursors that are not times, the watermark stays this many rows behind the newest row. Otherwise one row with a
+ * mistakenly huge value would move the watermark past all later rows. A time cursor needs no such rule, since rows in
+ * the future are not read.
  */
 const ROWS_READ_AGAIN = 100;
 
-/** Milliseconds between counts of rows with an impossible cursor. Without an index, a count reads the whole source. */
+/** Milliseconds between counts of rows with impossible values. Without an index, a count reads the whole table. */
 const COUNT_EVERY_MS = 60 * 60 * 1000;
 
 const FAILED = { status: 'failed', runId: null, runKind: null, isWhole: false, failed: 0, dead: 0 } as const;
 
-/** True if a person must correct the source or the mirror. An unreachable mirror is only retried. */
+/** Returns true if somebody must correct the source or the mirror. An unreachable mirror is only tried again. */
 const isOfSource = (error: unknown) => /^mirror_(?!unreachable)/.test(codeOf(error));
 
 export type Poll = ReturnType<typeof createPoll>;
 
-/** Creates the poll of one stream. Its memory between polls may be lost without harm. */
+/** Creates the poll of a stream. What the poll remembers between calls may be lost without harm. */
 export function createPoll(
   { mirror, state, polling, now = () => performance.now() }: PollDeps,
   declared: Stream,
 ) {
   const { name, cursor: column = '' } = declared;
-  // A cursor that is not a time has no overlap in seconds. Instead, the watermark moves to a position only when the
-  // overlap has passed since a poll reached it.
+  // If the cursor is not a time, the watermark moves to a position only some time after a poll has reached it, in case
+  // rows arrive late.
   let reached: { place: CursorPosition; at: number } | undefined;
   let countedAt: number | undefined;
 
   /**
-   * Polls the stream once, until the inbox has enough keys. Returns `busy` if another process polls, undefined if the
-   * stream was never synced. Throws errors of mirror and state. Stores a failure of the source as the stream's problem.
+   * Polls a stream once, until the inbox has enough keys. Returns `busy` if another process polls, undefined if the
+   * stream was never synced. Throws errors of mirror and state. A fault of the source is also stored as a problem of
+   * the stream.
    */
   return async function poll(signal?: AbortSignal): Promise<Polled | 'busy' | undefined> {
     try {
-      // Takes the turn before the transaction. A transaction that waits for the turn would hold a connection.
+      // Waits for the turn before the transaction begins, so that no connection is held while waiting.
       const [stream = declared] = await readLookupTables(mirror, [declared]);
       requireLookups(stream);
       return await mirror.takeTurn(() =>
@@ -118,7 +118,7 @@ export function createPoll(
       const putting = new Set<string>();
       for (const { key, hash, cursor, isAhead } of rows) {
         const standing = standings.get(key);
-        // Plans refuse a key that is too long, so the row needs no check before the next sync.
+        // A plan refuses a row whose key is too long. Until then the poll ignores it.
         const verdict = isShortenedKey(key) ? 'settled' : classifyPolled(hash, standing);
         if (verdict === 'open') isSettled = false;
         if (isSettled && isAhead && newest.push({ cursor, localKey: key }) > trailing)
@@ -139,13 +139,13 @@ export function createPoll(
     }
     if (polled.anew) reached = undefined;
     const place = settledTo && (isTime ? settledTo : passOverlap(settledTo));
-    // Moves the watermark last, because runs of the stream wait for its locked row until the transaction ends.
+    // Moves the watermark last, because other runs wait for this row's lock until the transaction ends.
     if (place || polled.anew) await setWatermark(tx, name, place && { ...place, column, type });
     if (hasFailed) await endPartialProblems(tx, [name]);
     return polled;
   }
 
-  /** Returns the position to which the watermark may move. All rows up to `settledTo` are settled. */
+  /** Returns the position to which the watermark may move. Rows up to `settledTo` are settled. */
   function passOverlap(settledTo: CursorPosition): CursorPosition | undefined {
     const due = reached && now() - reached.at >= polling.overlapSeconds * 1000 ? reached.place : undefined;
     if (!reached || due) reached = { place: settledTo, at: now() };
@@ -153,12 +153,12 @@ export function createPoll(
   }
 }
 
-/** Statuses of records that wait for another record. They go to the inbox, but do not stop the watermark. */
+/** Records in these statuses wait for another record. Their keys go to the inbox, but the watermark may pass them. */
 const WAITS_FOR_OTHERS = new Set(['deferred', 'reserved', 'shared']);
 
 /**
- * `settled`: nothing to do. `again`: put into the inbox, and the watermark may pass. `open`: put into the inbox, and
- * the watermark must not pass.
+ * `settled`: nothing to do. `again`: the key goes to the inbox, and the watermark may pass. `open`: the key goes to the
+ * inbox, but the watermark must not pass.
  */
 export function classifyPolled(
   hash: CursorRow['hash'],
@@ -169,7 +169,7 @@ export function classifyPolled(
   const mark = parseMark(record.mark);
   if (mark.rowWasGone) return 'open';
   if (['unchanged', 'dead'].includes(decideOperation(hash, mark))) return 'settled';
-  // The service refused this row. It is sent again when its check is due.
+  // The service has refused this row. It is sent a second time when its check is due.
   if (mark.status === 'failed' && mark.hash === hash) return 'settled';
   return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';
 }

@@ -1,5 +1,5 @@
-// Renders the TypeScript files of `init` and `discover --types`: a proposed `sync.config.ts`, whose doubtful parts have
-// comments that begin with "unsure", and the names of the service's types and fields for `defineConfig<Service>`.
+// Writes TypeScript files: `init` proposes a `sync.config.ts`, in which comments beginning with "unsure" mark doubtful
+// parts, and `discover --types` lists the names of the service's types and fields.
 import { isDraft, type ProposedConfiguration, type ProposedStream } from './propose-configuration.js';
 import { looksSecret, type NamedField } from './match-names.js';
 import { plural } from '../../text/format.js';
@@ -9,10 +9,10 @@ import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
 
 interface FileFacts {
-  /** Name of the service as messages show it. */
+  /** Name of the service, for a comment in the file. */
   service: string;
   database: string;
-  /** Import path of the generated module with the service's names. Undefined if no module was written. */
+  /** Import path of the file with the service's names. Undefined if that file was not written. */
   types: string | undefined;
 }
 
@@ -79,17 +79,17 @@ function renderStream(stream: ProposedStream): string[] {
   ];
 }
 
-/** Limits to write for each stream. Deactivations get the default; updates have no limit by default. */
+/** Limits that the file proposes for each stream. The default has no limit for updates. */
 const LIMITS = 'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },';
 
-/** Renders the source: the table, or only the needed columns. Then changes of other columns cause no sync. */
+/** Renders a stream's source: the table, and its columns if not all are needed. Other columns then cause no sync. */
 function renderSource({ table, columns }: ProposedStream, size: string): string[] {
   const name = quote(toSource(table));
   if (columns === undefined) return [`from: ${name}, ${size}`];
   return ['from: {', `  table: ${name}, ${size}`, `  columns: [${columns.map(quote).join(', ')}],`, '},'];
 }
 
-/** Lists columns that may mark current rows, and a WHERE condition for a query of current rows. */
+/** Renders comments about columns that may mark current rows, with a condition that selects these rows. */
 function renderCurrency({ currency }: ProposedStream): string[] {
   if (currency.length === 0) return [];
   const columns = currency.map(({ column }) => column).join(', ');
@@ -100,7 +100,7 @@ function renderCurrency({ currency }: ProposedStream): string[] {
   ];
 }
 
-/** Renders another source with its fields as a comment, which a person may use instead. */
+/** Renders a comment with an alternative source, which joins another table to fill more fields. */
 function renderJoin({ table, columns, join }: ProposedStream): string[] {
   if (!join) return [];
   const isTaken = (name: string) => table.columns.some((column) => column.name === name);
@@ -124,7 +124,7 @@ function renderJoin({ table, columns, join }: ProposedStream): string[] {
   ];
 }
 
-/** Lists in one line the fields for which no similar column exists. */
+/** Renders a comment with all fields for which no column has a similar name. */
 const withoutColumn = (fields: readonly NamedField[]) =>
   fields.length === 0 ? [] : [comment(`no column is like ${fields.map(nameOf).join(', ')}`)];
 
@@ -170,14 +170,14 @@ function renderReferences({ references, unplaced }: ProposedStream): string[] {
   ];
 }
 
-/** Returns a table name as `from` expects it. A part is quoted if it could be misread. */
+/** Returns a table's name for the configuration. Schema or name are quoted if they contain dots, quotes or spaces. */
 export function toSource({ schema, name }: { schema: string; name: string }): string {
   return [schema, name]
     .map((part) => (/^[^".\s]+$/.test(part) ? part : `"${part.replaceAll('"', '""')}"`))
     .join('.');
 }
 
-/** Renders a column name, or a function that joins several columns. */
+/** Renders the value of a field: a column name, or a function that joins several columns. */
 function toValue(columns: readonly string[]): string {
   const [column = ''] = columns;
   if (columns.length === 1) return quote(column);
@@ -191,7 +191,7 @@ function toKey(columns: readonly string[]): string {
 }
 
 const isIdentifier = (name: string) => /^[a-z_$][\w$]*$/i.test(name);
-/** Writes `__proto__` in brackets, because `__proto__: …` would set the object's prototype. */
+/** Renders a property name. `__proto__` needs brackets, since without them it would set the object's prototype. */
 const toProperty = (name: string) =>
   name === '__proto__' ? `[${quote(name)}]` : isIdentifier(name) ? name : quote(name);
 const nameOf = ({ extId, name }: { extId: string; name: string | undefined }) =>
@@ -200,7 +200,7 @@ const unsure = (reason: string | undefined) => (reason === undefined ? [] : [com
 const comment = (text: string) => `// ${visibleInLine(text)}`;
 const indent = (line: string, by: number) => `${' '.repeat(by)}${line}`;
 
-/** Returns the counts of the summary as a text. */
+/** Returns the number of fields and references as a text. */
 const countsOf = (fields: number, references: number) =>
   `${plural(fields, 'field')}, ${plural(references, 'reference')}`;
 
@@ -222,10 +222,10 @@ export function describeProposal({ streams, leftOut, typesWithoutTable }: Propos
   ];
 }
 
-/** First line of a generated file of names. Only files that begin with this line may be overwritten. */
+/** First line of a file that slotsync generated. Only a file with this line may be overwritten. */
 export const TYPES_MARKER = '// Written by slotsync discover --types.';
 
-/** Renders the service's type and field names as a module with the interface `Service`. */
+/** Renders a file with the service's type and field names, for typed configurations. */
 export function renderServiceTypes({ types, fields }: ServiceSurvey, service: string): string {
   const union = (definitions: ServiceSurvey['types'] | ServiceSurvey['fields']) => {
     const named = definitions.flatMap(({ extId, name }) => (extId === undefined ? [] : [{ extId, name }]));
@@ -250,7 +250,6 @@ export function renderServiceTypes({ types, fields }: ServiceSurvey, service: st
   ].join('\n');
 }
 
-/** Renders a text as a TypeScript string literal. */
 export function quote(text: string): string {
   const escaped = JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'");
   return `'${escaped.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')}'`;

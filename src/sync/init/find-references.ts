@@ -1,4 +1,4 @@
-// Finds which columns of a table refer to which other table: by foreign keys, otherwise by names and values.
+// Finds columns of a table that refer to another table, by foreign keys, names or values, to propose references.
 import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
 import {
@@ -9,33 +9,33 @@ import {
   tokensOf,
 } from './match-names.js';
 
-/** A table that becomes a stream, with its key columns. */
+/** A table for which a stream is proposed, with its key columns. */
 export interface KeyedTable {
   table: CatalogueTable;
   key: readonly string[];
-  /** External id of the type at the service. */
+  /** External id of the object type that the table is matched with. */
   type: string;
 }
 
-/** Columns that refer to a stream, but cannot become a reference, with the reason. */
+/** Columns that refer to another stream's table, but not by its key, so that no reference can be proposed. */
 export interface UnusableReference {
   columns: readonly string[];
   stream: string;
   why: string;
 }
 
-/** Minimum share of a column's values that must be the other table's keys, if the column's name suggests it. */
+/** If a column is named after a table, this share of its values must be keys of that table. */
 const LEAST_SHARE = 0.8;
-/** Minimum share, and number of distinct values, if only the values suggest a reference. */
+/** If a column's name says nothing, this share of at least so many values must be keys of the other table. */
 const TELLING_SHARE = 0.95;
 const TELLING_VALUES = 10;
-/** Small numbers, as they occur in counts. If any is a key, values that equal keys prove no reference. */
+/** Small numbers. If they are keys of a table, any column with numbers would seem to refer to the table. */
 const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
 const SIMILAR = 0.6;
 
 /**
- * Finds references from one table to others, or to itself by a foreign key. `isWanted`: returns true for columns whose
- * values alone may prove a reference. Without a field of a similar name, small numbers would match any table.
+ * Finds the references of a table to other tables, and to itself by a foreign key. `isWanted`: returns true for columns
+ * that may be proposed because of their values alone. If no field has a similar name, matching numbers may be chance.
  */
 export async function findReferences(
   catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
@@ -54,7 +54,7 @@ export async function findReferences(
     const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
     const isByKey =
       parent.key.length === targets.length && inKeyOrder.every((column) => column !== undefined);
-    // A table's own name says nothing about a reference to itself, since many of its fields contain it.
+    // For a reference to the same table, the table's name proves nothing: all its fields may contain the name.
     const isOwn = parent.table === child.table;
     if (isByKey) found.push({ ...candidate(parent, inKeyOrder), ...(isOwn && { words: [] }) });
     else
@@ -100,15 +100,15 @@ export async function findReferences(
   return { candidates: found, otherwise };
 }
 
-/** A table with a row for the same key. Its columns fill fields that the stream's own table cannot fill. */
+/** A second table with a row for the same key, and the fields that its columns can fill. */
 export interface ProposedJoin {
   table: CatalogueTable;
-  /** Column of the joined table that holds the key, and the key column of the stream's own table. */
+  /** Key column of the second table, and key column of the stream's table. */
   on: readonly [string, string];
   fields: ProposedField[];
 }
 
-/** Finds the table that shares the key and fills most fields. `fill`: matches a table's columns with fields. */
+/** Finds a second table with the same keys that fills the most fields. `fill`: matches a table with fields. */
 export async function findJoin(
   catalogue: Pick<Catalogue, 'findKnown' | 'sampleValues'>,
   { table: own, key: [key = '', ...more] }: KeyedTable,
@@ -125,7 +125,7 @@ export async function findJoin(
   for (const { table, fields } of joins) {
     const declared = columnOfForeignKey(own, key, table) ?? columnOfOwnKey(table, own, key);
     if (declared !== undefined) return { table, on: [declared, key], fields };
-    // Key names such as `id` or `code` also occur in unrelated tables, so they prove no shared key.
+    // A key called only id or code has the same name in unrelated tables. So the name proves nothing.
     const isSameKey =
       table.primaryKey?.length === 1 && table.primaryKey[0] === key && tokensOf(key).length > 1;
     if (!isSameKey || !keyColumn) continue;
@@ -137,7 +137,7 @@ export async function findJoin(
   return undefined;
 }
 
-/** Returns the column of `to` that a single-column foreign key refers to. */
+/** Returns the column of table `to` to which a foreign key of one column refers. */
 function columnOfForeignKey(from: CatalogueTable, column: string, to: CatalogueTable): string | undefined {
   return from.foreignKeys.find(
     ({ columns, of }) =>
@@ -145,7 +145,7 @@ function columnOfForeignKey(from: CatalogueTable, column: string, to: CatalogueT
   )?.targets[0];
 }
 
-/** Returns the primary key column of a table that extends the rows of another table, if it does. */
+/** If each row of a table extends a row of another table, returns the column that refers to that row. */
 function columnOfOwnKey(from: CatalogueTable, to: CatalogueTable, key: string): string | undefined {
   const [column, ...more] = from.primaryKey ?? [];
   if (column === undefined || more.length > 0) return undefined;
@@ -157,7 +157,7 @@ function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCan
   return { columns, to: parent, words };
 }
 
-/** Returns true if a column is named after a table, its type or its key. */
+/** Returns true if a column's name resembles another table's name, its type or its key. */
 function isNamedAfter({ name }: CatalogueColumn, { table, type, key }: KeyedTable): boolean {
   const words = tokensOf(name);
   const context = new Set(['id', 'code', 'key']);
@@ -167,7 +167,7 @@ function isNamedAfter({ name }: CatalogueColumn, { table, type, key }: KeyedTabl
   return tokensOf(column).length > 1 && compareNames(words, tokensOf(column)) >= 0.9;
 }
 
-/** Returns true if values of both types can be equal. A text may hold any value. */
+/** Returns true if a column may contain keys of a table. Numbers only equal numbers; texts may equal anything. */
 function isComparable({ type }: CatalogueColumn, { table, key }: KeyedTable): boolean {
   const own = kindOf(type.replace(/\[\]$/, ''));
   const theirs = kindOf(table.columns.find(({ name }) => name === key[0])?.type ?? '');
@@ -179,7 +179,7 @@ function kindOf(type: string): string {
   return isTextual({ type }) ? 'text' : type;
 }
 
-/** Awaits a query of the catalogue. Returns undefined if its table or view cannot be read. */
+/** Returns the result of a query. Undefined if the table or view cannot be read, for example for lack of rights. */
 export async function readable<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;

@@ -1,23 +1,23 @@
-// Matches by name: tables with the service's types, columns with fields, and references with fields.
+// Compares names of tables with types of the service, and names of columns with fields, to propose a configuration.
 import type { CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
 import type { SurveyedField, SurveyedType } from '../run/survey-service.js';
 import { distance } from 'fastest-levenshtein';
 
-/** A field with an external id, so that a configuration can name the field. */
+/** A field of the service that has an external id. A configuration needs the id to name the field. */
 export type NamedField = SurveyedField & { extId: string };
 
 export interface ProposedField {
   field: NamedField;
-  /** A column, or several columns whose texts are joined by spaces. */
+  /** A column that fills the field, or several columns to join with spaces. */
   columns: string[];
   unsure?: string | undefined;
 }
 
-/** Columns of one table that may refer to another table. */
+/** Columns of a table that refer to another table. */
 export interface ReferenceCandidate<T> {
   columns: readonly string[];
   to: T;
-  /** Names of the other table and its type, each split into words. */
+  /** Names of the other table and its type, as lists of words. */
   words: readonly (readonly string[])[];
   unsure?: string | undefined;
 }
@@ -31,33 +31,33 @@ export interface ProposedReference<T> {
 
 interface FieldMatch<T> {
   fields: ProposedField[];
-  /** Columns for fields that any type may have. They are written as comments. */
+  /** Columns for fields that any type may have. The proposed configuration has them only as comments. */
   offers: ProposedField[];
   references: ProposedReference<T>[];
-  /** Candidates without a matching field. */
+  /** References for which no field has a similar name. */
   unplaced: ReferenceCandidate<T>[];
 }
 
-/** Minimum likeness of names, from 0 to 1, for which a column is mapped to a field. */
+/** Minimum likeness, from 0 to 1, of a column's and a field's name. Otherwise the column is not proposed. */
 const LEAST_OF_FIELD = 0.5;
-/** Likeness from which names count as equal. Below, a proposal gets a comment, and a table is not preselected. */
+/** Names of less likeness are proposed with a comment, and tables are not selected by default. */
 const SURE = 0.75;
-/** Minimum likeness for a field that any type may have. It practically needs an equal name. */
+/** Minimum likeness for a field that any type may have: practically the same name. */
 const LEAST_OF_ANY_TYPE = 0.95;
-/** Patterns of columns that make up a person's name, in the order in which they are joined. */
+/** Names of columns with the parts of a person's name, in order. */
 const NAME_PARTS = [
   /^(given|first|fore|christian)_?names?$/i,
   /^(middle)_?names?$/i,
   /^(family|last|sur)_?names?$/i,
 ];
 
-/** Matches columns and references with fields, best first. Each column and field is used once. References win ties. */
+/** Assigns columns and references to fields, the most similar names first. Nothing is assigned twice. */
 export function matchFields<T>(
   table: CatalogueTable,
   type: NamedType,
   fields: readonly NamedField[],
   candidates: readonly ReferenceCandidate<T>[],
-  /** Columns that must not fill a field. */
+  /** Columns that must not be assigned, for example secrets. */
   without: ReadonlySet<string> = new Set(),
 ): FieldMatch<T> {
   const context = new Set([...tokensOf(table.name), ...tokensOf(type.extId)]);
@@ -106,7 +106,7 @@ export function matchFields<T>(
   }
   for (const { field, columns, candidate, likeness } of options.toSorted((a, b) => b.likeness - a.likeness)) {
     if (usedFields.has(field.extId) || columns.some((column) => usedColumns.has(column))) continue;
-    // A referring column holds a key. It is mapped as text only to a field of nearly the same name.
+    // A column that refers to another table contains a key. As a text it only fills a field of nearly the same name.
     if (!candidate && columns.some((column) => referring.has(column)) && likeness < SURE) continue;
     usedFields.add(field.extId);
     for (const column of columns) usedColumns.add(column);
@@ -121,7 +121,7 @@ export function matchFields<T>(
   return result;
 }
 
-/** Returns the column whose name is similar to the field's, whatever its type. */
+/** Returns a column with a name similar to the field's, even if the column's values are unusable. */
 export function columnLike(
   field: NamedField,
   type: NamedType,
@@ -132,7 +132,7 @@ export function columnLike(
   );
 }
 
-/** Returns a type's fields: those seen on its objects, named after it, or named after no type. */
+/** Returns the fields that a type may have: seen on its objects, named after the type, or named after no type. */
 export function fieldsOf(
   type: NamedType,
   fields: readonly NamedField[],
@@ -146,7 +146,7 @@ export function fieldsOf(
   );
 }
 
-/** True if a field is named after the type: `room.name` after `room`, `person.name` after `person.staff`. */
+/** Returns true if the type's name contains the field's first word: `room.name` and `room`. */
 function belongsTo({ extId }: NamedField, type: NamedType): boolean {
   const [first = ''] = tokensOf(extId);
   return tokensOf(extId).length > 1 && tokensOf(type.extId).includes(first);
@@ -156,12 +156,12 @@ function leastLikeness(field: NamedField, type: NamedType): number {
   return belongsTo(field, type) || field.types.includes(type.extId) ? LEAST_OF_FIELD : LEAST_OF_ANY_TYPE;
 }
 
-/** True if nothing shows that the type has the field, as for `comment`. A field called name belongs to every type. */
+/** Returns true if nothing connects the field with the type, as for `comment`. Exception: fields called name. */
 export function isOfAnyType(field: NamedField, type: NamedType): boolean {
   return leastLikeness(field, type) === LEAST_OF_ANY_TYPE && !isName(namesOf(field, type));
 }
 
-/** Returns the words of the field's external id, without its type's words, and the words of its display name. */
+/** Returns the words of a field's external id without those of the type, and the words of its display name. */
 function namesOf(field: NamedField, type: NamedType): string[][] {
   const words = tokensOf(field.extId);
   const ofType = new Set(tokensOf(type.extId));
@@ -172,7 +172,7 @@ function namesOf(field: NamedField, type: NamedType): string[][] {
 const isName = (names: readonly (readonly string[])[]) =>
   names.some((words) => ['name', 'full name'].includes(words.join(' ')));
 
-/** Proposes the only text column outside `others` for the object's name. */
+/** Proposes the only text column that is not in `others` for the field with the object's name. */
 export function nameFromOnlyText(
   { columns }: CatalogueTable,
   type: NamedType,
@@ -185,14 +185,14 @@ export function nameFromOnlyText(
   return { field, columns: [only.name], unsure: 'the only text column beside the key' };
 }
 
-/** True if a column's name suggests a secret. Such columns fill no field. */
+/** Returns true if the column's name suggests a secret, for example a password. Such columns are never proposed. */
 export const looksSecret = (name: string): boolean =>
   tokensOf(name).some((word) => /passw(or)?d|personnummer|secret|token|^(pwd|ssn)$/.test(word));
 
 export const isTextual = ({ type }: Pick<CatalogueColumn, 'type'>): boolean =>
   /^(text|character|character varying|bpchar|citext)$/.test(type);
 
-/** Returns the columns of given and family name. Empty unless both exist, and no column has the full name. */
+/** Returns the columns of given and family name. Empty if one is missing, or another column has the whole name. */
 function namePartsOf(columns: readonly CatalogueColumn[]): string[] {
   if (columns.some(({ name }) => /^(full_?)?name$/i.test(name))) return [];
   const [given, middle, family] = NAME_PARTS.map(
@@ -202,30 +202,30 @@ function namePartsOf(columns: readonly CatalogueColumn[]): string[] {
   return [given, middle, family].filter((name) => name !== undefined);
 }
 
-/** A type with an external id, so that a configuration can name the type. */
+/** A type of the service that has an external id. A configuration needs the id to name the type. */
 export type NamedType = SurveyedType & { extId: string };
 
 export interface TableOfType {
   table: CatalogueTable;
   type: NamedType;
   likeness: number;
-  /** Share of the type's external ids that a template can make from the table. Only set if tables compete. */
+  /** Share of the type's existing external ids that can be made from the table. Only set if tables compete. */
   made?: number | undefined;
-  /** True if a foreign key of another table refers to the table. */
+  /** True if another table refers to the table by a foreign key. */
   isReferenced?: boolean;
   /** Another table that matches the type equally well. */
   rival?: CatalogueTable | undefined;
 }
 
-/** Minimum likeness of a table's and a type's name to be paired. */
+/** Minimum likeness, from 0 to 1, of a table's and a type's name. */
 const LEAST_OF_TABLE = 0.6;
-/** Ranks a view below a table of equal likeness, and a table that others refer to above. */
+/** Adjusts the likeness: tables come before similar views, and tables that others refer to come first. */
 const VIEW_HANDICAP = 0.01;
 const REFERENCED_BONUS = 0.1;
-/** Share of the external ids from which a table counts as the type's source, whatever its name. */
+/** If at least this share of the existing external ids can be made from a table, its name does not matter. */
 const LEAST_MADE = 0.5;
 
-/** Pairs each table with each type of a similar name. A chosen table may state its type, which overrides names. */
+/** Combines each table with each type of a similar name. If a type was stated for a table, names do not matter. */
 export function pairTables(
   tables: readonly CatalogueTable[],
   types: readonly NamedType[],
@@ -253,8 +253,8 @@ export function pairTables(
 }
 
 /**
- * Assigns each table and each type at most once. Chosen tables come first, then the best match of external ids, names
- * and references, and finally the table with more rows.
+ * Assigns a table to each type, each at most once. Tables that a person has chosen come first, followed by the best
+ * matches of external ids, names and references. If equal, the table with more rows wins.
  */
 export function matchTables(
   pairs: readonly TableOfType[],
@@ -279,14 +279,14 @@ export function matchTables(
 
 const isMade = ({ made = 0 }: TableOfType) => made >= LEAST_MADE;
 
-/** Returns why a table may not contain the type's records. Undefined if there is no doubt. */
+/** Returns why a proposed table may be the wrong one for its type. Undefined without doubt. */
 export function doubtOf(pair: TableOfType): string | undefined {
   const { table, type, likeness, rival } = pair;
   if (!isMade(pair) && likeness < SURE) return `${table.name} and ${type.extId} are only similar`;
   return rival && `${rival.schema}.${rival.name} is as much like ${type.extId}`;
 }
 
-/** Returns the likeness of a table's name to a type: its external id, the last part of it, or its display name. */
+/** Returns how similar the names of a table and a type are, from 0 to 1. Compares the type's id and display name. */
 function compareTable({ name, schema }: CatalogueTable, { extId, name: title }: NamedType): number {
   const words = tokensOf(name);
   const context = new Set(tokensOf(schema));
@@ -295,12 +295,12 @@ function compareTable({ name, schema }: CatalogueTable, { extId, name: title }: 
     .reduce((most, one) => Math.max(most, compareNames(words, one, context), compareJoined(words, one)), 0);
 }
 
-/** Parts of a table name that do not describe its rows. */
+/** Parts of table names that say nothing about the rows. */
 const AFFIXES = /^(tbl?|t|tab|table|vw?|view|info|data|list|master|record|entity|obj|all)$/;
-/** Minimum share of a joined name that the type's name must make up. */
+/** If a table's name has no word boundaries, the type's name must be at least this share of it. */
 const LEAST_SHARE = 0.6;
 
-/** Returns the likeness of names with joined words. `meetingroominfo` begins with `Meeting room`, so it is similar. */
+/** Compares names without word boundaries. `meetingroominfo` begins with `Meeting room`, so both are similar. */
 function compareJoined(words: readonly string[], type: readonly string[]): number {
   const [long, short] = [words.join(''), type.join('')];
   if (short.length < LEAST_STEM || !(long.startsWith(short) || long.endsWith(short))) return 0;
@@ -311,24 +311,24 @@ function compareJoined(words: readonly string[], type: readonly string[]): numbe
   return isSimilar ? LEAST_OF_TABLE + (SURE - LEAST_OF_TABLE) * share : 0;
 }
 
-// Names are compared word by word, in the singular: `wheelchairAccess`, `course_codes`, `Number of places`. So small
-// differences are tolerated, and the table's own name has little weight.
+// Names are compared by words in the singular, since people and databases write `wheelchairAccess`, `course_codes` or
+// `Number of places`. Words from the table's own name count less.
 
-/** Words that get little weight in a comparison. */
+/** Words that count less in a comparison of names. */
 const FILLERS = new Set(
   'of the a an and in on at is has by for to with from number num nr no fk pk ref'.split(' '),
 );
 const FILLER_WEIGHT = 0.25;
-/** Minimum length of a word that counts as nearly equal to a longer word that it begins: access, accessible. */
+/** Minimum length of a word that another word may begin with, such as access and accessible. Both count as similar. */
 const LEAST_STEM = 4;
 const STEM_LIKENESS = 0.85;
 const LEAST_LIKENESS = 0.8;
 
-/** Words for identifiers, which count as nearly equal to each other. */
+/** Words that all mean an identifier, and so are similar to each other. */
 const IDENTIFIERS = new Set(['id', 'code', 'key', 'number', 'nr', 'no', 'identifier']);
 const IDENTIFIER_LIKENESS = 0.7;
 
-/** Splits a name into words, in lower case and in the singular. */
+/** Returns the words of a name, in lower case and in the singular. */
 export function tokensOf(name: string): string[] {
   return name
     .normalize('NFKC')
@@ -345,7 +345,7 @@ function singular(word: string): string {
   return word.length > 3 && /[^sui]s$/.test(word) ? word.slice(0, -1) : word;
 }
 
-/** Returns the likeness of two words, from 0 to 1. Returns 0 if they differ by more than a typo. */
+/** Returns how similar two words are, from 0 to 1. Returns 0 if they differ by more than a typing error. */
 function likeness(a: string, b: string): number {
   if (a === b) return 1;
   if (IDENTIFIERS.has(a) && IDENTIFIERS.has(b)) return IDENTIFIER_LIKENESS;
@@ -356,7 +356,7 @@ function likeness(a: string, b: string): number {
   return likeness >= LEAST_LIKENESS ? likeness : 0;
 }
 
-/** Returns the likeness of two names, from 0 to 1. Words of `context`, such as the table's name, get little weight. */
+/** Returns how similar two names are, from 0 to 1. Words in `context`, such as the table's name, count less. */
 export function compareNames(
   one: readonly string[],
   other: readonly string[],

@@ -1,5 +1,5 @@
-// Proposes a first configuration from mirror and service: the table of each type, keys, fields and references. Marks
-// what names and values leave open. Writes nothing.
+// Proposes a first configuration by comparing the mirror's tables with the service's types: streams, keys, fields and
+// references. Doubts are stated in comments. Writes nothing.
 import type {
   Catalogue,
   CatalogueColumn,
@@ -48,48 +48,48 @@ export interface ProposedStream {
   name: string;
   table: CatalogueTable;
   type: NamedType;
-  /** Reason why table and type may not belong together. */
+  /** Doubt whether the table belongs to the type. */
   unsure: string | undefined;
   key: ProposedKey;
   externalId: ProposedExternalId;
   fields: ProposedField[];
-  /** Fields that any type may have, with a column of the same name. */
+  /** Columns with the name of a field that any type may have. */
   offers: ProposedField[];
   references: (ProposedReference<KeyedTable> & { stream: string })[];
   cursor: string | undefined;
-  /** Another table whose columns fill fields that the stream's own table cannot fill. */
+  /** A second table whose columns fill further fields. */
   join: ProposedJoin | undefined;
-  /** Columns that may mark current rows, with the SQL condition of a current row if the column's type allows one. */
+  /** Columns that may mark current rows, with an SQL condition for current rows if the column's type allows one. */
   currency: { column: string; condition: string | undefined }[];
-  /** Columns that refer to a stream, but cannot become a reference. */
+  /** Columns that refer to another stream, but for which no reference can be proposed. */
   unplaced: UnusableReference[];
-  /** Columns that the stream needs; for a draft, all but secrets. If undefined, all columns of the table. */
+  /** Columns that the stream needs. Undefined if it needs all columns of the table. */
   columns: string[] | undefined;
-  /** Columns that fill nothing. */
+  /** Columns that fill no field. */
   unusedColumns: string[];
-  /** Columns left out, because their names suggest secrets. */
+  /** Columns that are left out because they seem to contain secrets. */
   secrets: string[];
-  /** Fields of the type that nothing fills, with a column of similar name that cannot fill them. */
+  /** Fields of the type without a value. `column`: a column of a similar name that cannot fill the field. */
   emptyFields: { field: NamedField; column: CatalogueColumn | undefined }[];
 }
 
-/** True for a stream without an external id template. It is written as a comment for a person to complete. */
+/** Returns true if the proposal is incomplete, because no template for external ids was found. */
 export const isDraft = ({ externalId }: ProposedStream): boolean => externalId.template === undefined;
 
 export interface ProposedConfiguration {
-  /** Proposed streams, parents first. */
+  /** Proposed streams. Streams that others refer to come first. */
   streams: ProposedStream[];
-  /** Chosen tables that could not become streams, with the reason. */
+  /** Tables chosen by a person for which no stream can be proposed, with the reason. */
   leftOut: { table: RelationName; why: string }[];
-  /** Types of the service without a stream. */
+  /** Types of the service for which no table was found. */
   typesWithoutTable: NamedType[];
-  /** Fields that any type may have, but for which no table has a column. */
+  /** Fields that any type may have, and for which no table has a column. */
   fieldsWithoutColumn: NamedField[];
 }
 
 /**
- * Chooses the table of each type. If tables or types compete, it looks for the service's external ids in the tables.
- * Tables in `chosen` come first, with the type stated for them.
+ * Chooses a table for each type of the service. If several are possible, looks for the type's existing external ids in
+ * the tables. `chosen`: tables chosen by a person, possibly with a type.
  */
 export async function chooseTables(
   catalogue: Catalogue,
@@ -108,8 +108,8 @@ export async function chooseTables(
 }
 
 /**
- * Proposes streams for the chosen tables and the tables that they refer to. `matched`: all tables that resemble a type.
- * `tables`: all tables of the mirror. Leaves out unreadable views. Throws other errors of the mirror.
+ * Proposes streams for the chosen tables, and for tables to which they refer. `matched`: all tables that match a type.
+ * `tables`: all tables of the mirror. Views that cannot be read are left out. Throws other errors of the mirror.
  */
 export async function proposeConfiguration(
   catalogue: Catalogue,
@@ -195,7 +195,7 @@ export async function proposeConfiguration(
   return { streams: sorted, leftOut, typesWithoutTable, fieldsWithoutColumn: [...unfilled] };
 }
 
-/** Finds everything that fills the fields of a type from a table, and the fields left empty. */
+/** Finds columns and references that fill the fields of a type. Returns also the fields that nothing fills. */
 async function fillFields(
   catalogue: Catalogue,
   own: KeyedTable,
@@ -267,7 +267,7 @@ async function proposeKey(catalogue: Catalogue, table: CatalogueTable): Promise<
       };
 }
 
-/** Makes unique stream names of letters, digits and `_`, beginning with a letter. */
+/** Returns a function that makes unique stream names of letters, digits and `_`. */
 function createNames(): (table: CatalogueTable, type: NamedType) => string {
   const used = new Set<string>();
   return (table, type) => {
@@ -281,7 +281,7 @@ function createNames(): (table: CatalogueTable, type: NamedType) => string {
   };
 }
 
-/** Returns a column with the time of the last change. */
+/** Returns a column that contains the time of the last change, by which rows can be polled. */
 function findCursor({ columns }: CatalogueTable): string | undefined {
   return columns.find(
     ({ name, type }) =>
@@ -291,7 +291,7 @@ function findCursor({ columns }: CatalogueTable): string | undefined {
   )?.name;
 }
 
-/** True for columns such as `left_on`, `deleted_at` or `valid_to`, by which a query may have to filter. */
+/** Returns true for columns such as `left_on` or `valid_to`, which show that a row is no longer current. */
 function isCurrency({ name }: CatalogueColumn): boolean {
   return /\b(left|deleted|removed|archived|retired|active|inactive|obsolete|(valid|effective|employed) (from|to|until|through|since))\b/.test(
     tokensOf(name).join(' '),
@@ -300,7 +300,7 @@ function isCurrency({ name }: CatalogueColumn): boolean {
 
 const secretsOf = ({ columns }: CatalogueTable) => columns.map(({ name }) => name).filter(looksSecret);
 
-/** Returns the SQL condition of a current row. A null value counts as current. */
+/** Returns an SQL condition that selects current rows. A null in the column means that the row is current. */
 function conditionOf({ name, type }: CatalogueColumn): string | undefined {
   const column = quoteIdentifier(name);
   const words = tokensOf(name);
@@ -315,7 +315,7 @@ function inOrderOf({ columns }: CatalogueTable, fields: ProposedField[]): Propos
   return fields.toSorted((a, b) => place(a) - place(b));
 }
 
-/** Sorts streams, parents first, and names the parents. Drops references in a cycle, or to a draft. */
+/** Sorts streams so that others refer only to earlier streams. Removes references in a cycle, or to a draft. */
 function parentsFirst(
   streams: readonly ProposedStream[],
   byTable: ReadonlyMap<CatalogueTable, ProposedStream>,
@@ -346,10 +346,10 @@ function parentsFirst(
   return sorted;
 }
 
-/** Minimum likeness of a table's name to a mistyped name. */
+/** Minimum likeness, from 0 to 1, of the names of two tables. */
 const LEAST_LIKENESS = 0.5;
 
-/** Returns the table that a nonexistent name probably means: compares words first, then letters. */
+/** Returns the existing table that a wrong name probably means. Compares words, and then letters. */
 export function nearestTable(name: string, tables: readonly RelationName[]): RelationName | undefined {
   const words = tokensOf(name);
   const ranked = tables.map((table) => ({ table, likeness: compareNames(words, tokensOf(table.name)) }));

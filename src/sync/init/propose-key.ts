@@ -1,25 +1,25 @@
-// Proposes the key columns of a table, and the external id template of a type.
+// Proposes key columns for a table, and a template for the external ids of its objects.
 import type { Catalogue, CatalogueTable } from '../../mirror/read-catalogue.js';
 import { type NamedType, tokensOf } from './match-names.js';
 
 export interface ProposedExternalId {
-  /** Undefined if no column produces the external ids of the existing objects. The stream is then a draft. */
+  /** Template of external ids. Undefined if no column fits the external ids that exist at the service. */
   template: string | undefined;
   unsure?: string | undefined;
 }
 
-/** Maximum number of external ids to look for in the mirror. */
+/** Maximum number of existing external ids that are looked for in the mirror. */
 const MOST_LOOKED_FOR = 200;
-/** Maximum number of common prefixes to try as the constant part of a template. */
+/** Maximum number of beginnings of external ids that are tried as the fixed part of a template. */
 const MOST_PREFIXES = 8;
-/** Minimum shares of external ids that a template must produce, to be proposed at all, and without a comment. */
+/** A template must produce this share of the existing external ids. Less than the sure share needs a comment. */
 const LEAST_SHARE = 0.5;
 const SURE_SHARE = 0.9;
 const SEPARATORS = ['_', '-', '.', ':', '/', '|', ''];
 
 /**
- * Returns the template that produces most external ids of existing objects. Without objects, combines type name and
- * key. Undefined if no template can name the key. Throws errors of the mirror.
+ * Returns the template that produces the most existing external ids. If no objects exist, makes one of the type's name
+ * and the key. Undefined if the key cannot be used in a template. Throws errors of the mirror.
  */
 export async function proposeExternalId(
   catalogue: Pick<Catalogue, 'findKnown'>,
@@ -48,7 +48,7 @@ export async function proposeExternalId(
   };
 }
 
-/** Returns the share of a type's external ids that the best template produces. Throws errors of the mirror. */
+/** Returns the share of existing external ids that the best template produces. Throws errors of the mirror. */
 export async function shareMade(
   catalogue: Pick<Catalogue, 'findKnown'>,
   table: CatalogueTable,
@@ -61,8 +61,9 @@ export async function shareMade(
 }
 
 /**
- * Returns templates by the share of external ids that they produce, best first. Tries each column with each prefix,
- * because a common prefix may belong to the column's values. Among certain templates, a shorter prefix comes first.
+ * Tries templates, and returns them with the share of existing external ids that they produce, best first. Each column
+ * is tried with each beginning, since a common beginning may be part of the column's values. If equal, the shorter
+ * beginning wins.
  */
 async function tryTemplates(
   catalogue: Pick<Catalogue, 'findKnown'>,
@@ -96,13 +97,13 @@ async function tryTemplates(
 
 const isPlaceholder = (column: string) => !/[{}]/.test(column);
 
-/** Returns the rest of an external id after each prefix that it begins with. */
+/** Returns what remains of an external id without each of the beginnings that fit it. */
 const restsOf = (extId: string, prefixes: readonly string[]) =>
   prefixes
     .filter((prefix) => extId.length > prefix.length && extId.startsWith(prefix))
     .map((prefix) => extId.slice(prefix.length));
 
-/** Returns prefixes that many external ids share, up to a separator or digit, shortest first. The first is empty. */
+/** Returns beginnings that many external ids have in common, up to a separator or digit. The first is empty. */
 function prefixesOf(extIds: readonly string[]): string[] {
   const counts = new Map<string, number>([['', extIds.length]]);
   for (const extId of extIds) {
@@ -123,7 +124,7 @@ export interface ProposedKey {
   unsure?: string | undefined;
 }
 
-/** Returns the primary key, or else a unique index. Returns undefined if none is usable as a key. */
+/** Returns the primary key, or else a unique index. Undefined if the mirror declares no usable key. */
 export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable): ProposedKey | undefined {
   const isUsable = (key: readonly string[]) =>
     key.every((name) => columns.some((column) => column.name === name && isKeyColumn(column)));
@@ -138,7 +139,7 @@ export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable)
   return { columns: declared, unsure };
 }
 
-/** Returns columns that may be the key of a table without a declared key, most likely first. */
+/** Returns columns that may be the key, most likely first, for a table that declares no key. */
 export function guessKeys(table: CatalogueTable): string[] {
   const own = new Set(tokensOf(table.name));
   const rank = (name: string): number => {

@@ -1,19 +1,19 @@
-// Decides the verdict on one booking from the mirror's booking (`here`) and the service's reservation (`there`). Pure.
-// Each combination has exactly one verdict in docs/reconcile.md, or none if the booking is on neither side. A missing
-// side was confirmed before by a search for this booking.
+// Compares one booking of the mirror (`here`) with its reservation at the service (`there`), and returns the verdict.
+// Pure. Each combination has one verdict in docs/reconcile.md, or none if both sides are missing. A missing side was
+// confirmed by a search before.
 import type { Reservation } from '../../destination/destination.js';
 import type { Differences, Verdict } from '../../state/schema.js';
 import type { FieldValues } from '../../streams/destination-object.js';
 import type { CompareRules } from '../../streams/bookings.js';
 
-/** A booking of the mirror with the external ids of its objects. Times in milliseconds since 1970. */
+/** A booking of the mirror, with the external ids of the booked objects. Times are milliseconds since 1970. */
 export interface ResolvedBooking {
   begin: number | undefined;
   end: number | undefined;
   isCancelled: boolean;
-  /** External ids of the booked objects. */
+  /** External ids of the booked objects that the service has accepted. */
   objects: readonly string[];
-  /** Descriptions of booked objects that the service has not accepted. Such a booking cannot agree. */
+  /** Names of booked objects that the service has not accepted. The booking then differs from any reservation. */
   unknownObjects: readonly string[];
   fields: readonly FieldValues[];
 }
@@ -21,16 +21,16 @@ export interface ResolvedBooking {
 export type ReservationState = { is: 'standing'; reservation: Reservation } | { is: 'cancelled' | 'absent' };
 
 export interface Sides {
-  /** Undefined if the mirror has no such booking. `unasked` if no bookings are configured. */
+  /** Undefined if the mirror has no such booking. `unasked` if the configuration has no bookings. */
   here: ResolvedBooking | 'unasked' | undefined;
   there: ReservationState;
-  /** Verdict of the previous reconcile. */
+  /** Verdict of the previous comparison. */
   before: Verdict | undefined;
-  /** True if a known cancellation of the booking no longer exists at the service. */
+  /** True if the booking was known to be cancelled, but the service has no such cancellation any more. */
   isCancellationGone: boolean;
 }
 
-/** Returns the verdict on a booking. Returns undefined if it is on neither side. */
+/** Returns the verdict on a booking. Undefined if neither side has the booking. */
 export function compareBooking(
   { here, there, before, isCancellationGone }: Sides,
   rules: CompareRules,
@@ -46,21 +46,21 @@ export function compareBooking(
       if (here.isCancelled) return only('cancelled_here');
       const differs = findDifferences(here, there.reservation, rules);
       if (differs) return { verdict: 'differs', differs };
-      // The verdict stays `restored_there` until one side changes, so that a second reconcile creates no new event.
+      // A restored booking keeps this verdict until one side changes. Otherwise each comparison would report an event.
       const isRestored = isCancellationGone || before === 'cancelled_there' || before === 'restored_there';
       return only(isRestored ? 'restored_there' : 'agrees');
     }
   }
 }
 
-/** Returns true if the booking needs no repair. */
+/** Returns true if nobody has to act on the booking. */
 export function agrees(verdict: Verdict): boolean {
   return ['agrees', 'agrees_cancelled', 'restored_there', 'not_compared'].includes(verdict);
 }
 
 const only = (verdict: Verdict) => ({ verdict, differs: undefined });
 
-/** Returns the differences between booking and reservation. Returns undefined if they agree. */
+/** Returns how booking and reservation differ. Undefined if they agree. */
 export function findDifferences(
   here: ResolvedBooking,
   there: Reservation,
@@ -88,7 +88,7 @@ export function findDifferences(
   return Object.keys(differs).length === 0 ? undefined : differs;
 }
 
-/** Returns external ids of those objects of a reservation that the configuration compares. */
+/** Returns the external ids of a reservation's objects, without types that bookings do not contain. */
 function comparedObjects({ objects }: Reservation, { types }: CompareRules): string[] {
   return toSet(objects.filter(({ typeId }) => types.has(typeId)).map(({ objectId }) => objectId));
 }

@@ -1,5 +1,5 @@
-// Matches the mirror's bookings with the service's reservations, and stores all verdicts in one step. Searches for
-// missing counterparts by name first, because they may lie outside the period that was read.
+// Matches bookings of the mirror with reservations at the service, and stores the verdicts in one transaction. Searches
+// for missing ones by id before, because they may only lie outside the period that was read.
 import type { Cancellation, Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Queries } from '../../state/database.js';
@@ -18,20 +18,20 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   /** Throws `run_cancelled` if an operator has cancelled the run. */
   requireUnended: () => Promise<void>;
   lane: Lane;
-  /** External ids that several bookings have. */
+  /** External ids that several bookings of the mirror have. */
   shared: ReadonlySet<string>;
 }
 
 interface Matching {
   bookings: readonly Booking[];
   reservations: readonly Reservation[];
-  /** Keys of bookings known from earlier runs. Those found on neither side are deleted. */
+  /** Keys of bookings from earlier comparisons. A key is deleted if neither side has the booking any more. */
   known?: readonly string[];
-  /** Reads cancellations again, to include those made since the run read them. */
+  /** Reads the cancellations of this period again, because some may be newer than the first reading. */
   readNewCancellations?: () => Promise<readonly Cancellation[]>;
 }
 
-/** Matches bookings and stores the verdicts. Throws errors of mirror, service and state; then no verdict is stored. */
+/** Matches bookings with reservations and stores the verdicts. If an error is thrown, nothing is stored. */
 export async function matchBookings(deps: MatchDeps, given: Matching, signal?: AbortSignal): Promise<void> {
   const pairs = await pair(deps, given, signal);
   const { cancelled, gone, goneIds, seen } = await findCancellations(deps, given, pairs, signal);
@@ -83,7 +83,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   for (const booking of pairs.bookings.values()) {
     const reservation = pairs.byExtId.get(booking.externalId);
     add(booking.key, booking, reservation);
-    // Keys under which only the reservation was known are replaced by the booking's key.
+    // The reservation was known under another key, without a booking. Now it has the booking's key.
     if (reservation)
       for (const key of pairs.namesOf(reservation.id))
         if (isOnlyAtService(pairs.known.get(key))) superseded.add(key);
@@ -95,7 +95,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   await deps.verdicts.keep({ seen, goneIds: [...goneIds], forgotten, matched });
 }
 
-/** Searches each side for counterparts of the other side's bookings. Reads what the state knows of them. */
+/** Searches each side for bookings that only the other side has, and reads what earlier comparisons found. */
 async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined) {
   const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
@@ -106,7 +106,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
     new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
   const matched = extIdsOfBookings();
   const strays = given.reservations.flatMap(({ extId = [] }) => extId).filter((extId) => !matched.has(extId));
-  // A booking of another slice is matched here too. Its own slice yields the same verdict.
+  // The booking lies in another slice of the period, where it is matched again with the same verdict.
   for (const booking of await mirror.bookings.readByExternalIds(source, strays))
     bookings.set(booking.key, booking);
 
@@ -123,11 +123,11 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const names = new Map<string, string[]>();
   for (const { key, destinationId } of rows)
     if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
-  /** Returns the keys under which the state knows a reservation, by the service's number. */
+  /** Returns the keys under which a reservation was known, by its number at the service. */
   const namesOf = (id: string) => names.get(id) ?? [];
 
   const byExtId = new Map<string | undefined, Reservation>();
-  /** External ids that several reservations have. */
+  /** External ids that several reservations of the service have. */
   const sharedThere = new Set<string | undefined>();
   for (const there of [...met.values()].toSorted(byNumber)) {
     if (there.extId === undefined) continue;
@@ -142,7 +142,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   return { bookings, byExtId, sharedThere, withoutBooking, known, namesOf };
 }
 
-/** Names reservations without a booking: by the key of their former booking, unless another booking has that key. */
+/** Chooses keys for reservations without a booking: the key of the former booking, unless another booking has it. */
 async function nameWithoutBooking(
   { mirror, reservations: { bookings } }: MatchDeps,
   alone: readonly Reservation[],
@@ -155,18 +155,18 @@ async function nameWithoutBooking(
   );
 }
 
-/** Compares numbers as text: by length, then by characters. */
+/** Sorts numbers as text: shorter texts first, then by character. */
 const byNumber = (a: Reservation, b: Reservation) => a.id.length - b.id.length || (a.id < b.id ? -1 : 1);
 
-/** Returns the key of a reservation without a booking. */
+/** Returns the key of a reservation that has never had a booking. */
 const nameOf = (id: string) => `#${id}`;
 
 const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
 /**
- * Finds cancellations of bookings without a reservation. `gone`: known cancellations deleted at the service, because
- * the reservation was restored. `seen`: cancellations just found, to be stored.
+ * Finds which bookings without a reservation were cancelled. `gone`: known cancellations that the service no longer
+ * has, so that the reservation exists again. `seen`: cancellations found now.
  */
 async function findCancellations(
   { destination, verdicts, lane }: MatchDeps,
@@ -187,7 +187,7 @@ async function findCancellations(
     (key) => known.get(key)?.destinationId ?? [],
   );
   const rows = await verdicts.readCancellations({ reservationIds: [...standingIds, ...absentIds], extIds });
-  // Cancellations that this run has read exist. Those known from earlier runs must be confirmed.
+  // Cancellations that this run has read exist. Older ones may have been removed, so they are searched for again.
   const doubtful = rows.filter(({ id, isMet }) => !isMet && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
   const { results: found } = await destination.findCancellations({ ids }, { lane, signal });
@@ -207,7 +207,7 @@ async function findCancellations(
     return id !== undefined && !isCancelled(cancelled, booking, id);
   });
   if (vanished && given.readNewCancellations) {
-    // A known reservation has disappeared. It may have been cancelled after this run read the cancellations.
+    // The reservation has disappeared since the last comparison. It may have been cancelled only just now.
     const again = await given.readNewCancellations();
     see(again);
     for (const { reservationId } of again) cancelled.reservations.add(reservationId);
@@ -225,7 +225,7 @@ function isCancelled(
   return extId !== undefined && extIds.has(extId);
 }
 
-/** Looks up the external ids of booked objects, to make bookings comparable with reservations. */
+/** Returns a function that looks up the external ids of the objects that a booking contains. */
 async function createResolver(
   { db }: MatchDeps,
   bookings: Iterable<Booking>,

@@ -1,22 +1,22 @@
-// Reads a time window on both sides, or the service's changes of a period, slice by slice, and matches the bookings.
-// Reads the window's cancellations first, because a booking that was moved and then cancelled lies in different slices
-// on the two sides. Finally searches by name for known bookings that no slice contained.
+// Reads bookings of a period from both sides in slices, and matches them. Cancellations of the whole period are read
+// first: a booking that was moved and then cancelled lies in different slices on both sides. At the end, searches by id
+// for known bookings that were in no slice.
 import type { Found, Period, Reservation } from '../../destination/destination.js';
 import { matchBookings, type MatchDeps } from './match-bookings.js';
 
 export interface ReadOptions {
-  /** Maximum number of bookings in a slice. It determines the memory use. */
+  /** Maximum number of bookings in a slice, to limit memory. */
   sliceSize: number;
-  /** Called with the seconds of the window that are done, and its total seconds. */
+  /** Called with the seconds of the period that are done, and with its total seconds. */
   onProgress?: ((done: number, total: number) => void) | undefined;
   signal: AbortSignal | undefined;
 }
 
-/** Minimum length of a slice, in seconds. */
+/** Minimum length of a slice in seconds. */
 const SHORTEST_SLICE = 60 * 60;
 const UNMET_AT_ONCE = 1000;
 
-/** Matches all bookings of the window (Unix seconds), and bookings without a time. */
+/** Matches all bookings of a period (Unix seconds), and also bookings without a time. */
 export async function readWindow(deps: MatchDeps, window: Period, options: ReadOptions): Promise<void> {
   const { destination, verdicts, lane } = deps;
   const size = { most: options.sliceSize, least: SHORTEST_SLICE };
@@ -41,7 +41,7 @@ async function readSlicesOfBookings(
   const source = deps.reservations.bookings;
   const sliceOf = (slice: Period) => ({ ...slice, isFirst: slice.from === window.from });
 
-  /** Reads a slice if it is small enough on both sides. Counts in the mirror first, which needs no request. */
+  /** Reads a slice unless it has too many bookings. Counts in the mirror first, since this needs no request. */
   const read = async (slice: Period, most: number | undefined): Promise<Found<Reservation>> => {
     const inMirror = source && most ? await mirror.bookings.count(source, sliceOf(slice)) : 0;
     if (most !== undefined && inMirror > most) return { results: [], tooMany: inMirror };
@@ -53,7 +53,7 @@ async function readSlicesOfBookings(
     signal?.throwIfAborted();
     await deps.requireUnended();
     const bookings = await mirror.bookings.readSlice(source, sliceOf(slice));
-    // A reservation that begins before the slice was matched in the previous slice.
+    // A reservation that began earlier was matched in the slice before.
     const reservations = results.filter(
       ({ begin }) => slice.from === window.from || begin >= slice.from * 1000,
     );
@@ -64,7 +64,7 @@ async function readSlicesOfBookings(
   }
 }
 
-/** Matches known bookings of the window that no slice contained, because they were moved or deleted on one side. */
+/** Matches known bookings of the period that were in no slice, because they were moved or deleted on one side. */
 async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | undefined): Promise<void> {
   const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
@@ -90,7 +90,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
   }
 }
 
-/** Matches bookings changed at the service in the period (Unix seconds). Returns the number of changes. */
+/** Matches bookings that were changed at the service in a period (Unix seconds). Returns how many were changed. */
 export async function readChanges(
   deps: MatchDeps,
   period: Period,
@@ -101,7 +101,7 @@ export async function readChanges(
   const context = { lane, signal };
   const size = { most: sliceSize, least: 1 };
   let changes = 0;
-  // `modified` includes its end, so consecutive slices share a second. It is read twice, and no change is missed.
+  // A slice of changes includes its last second. This second is read twice, so that no change is missed.
   const cancellations = readSlices(period, size, (modified, most) =>
     destination.findCancellations({ modified, most }, context),
   );
@@ -130,16 +130,16 @@ export async function readChanges(
   return changes;
 }
 
-// A period is read in slices of limited size. The length of a slice is derived from the number of bookings in the
-// previous one, so quiet periods need few requests, and busy periods fit in memory.
+// Periods are read in slices that fit in memory. The number of bookings in one slice determines the length of the next,
+// so that quiet periods need few requests.
 
-/** Share of `most` to aim for, because the next slice may be fuller than the last. */
+/** Share of the maximum number of results to aim for, since the next slice may be fuller. */
 const AIM = 0.8;
 const MOST_GROWTH = 8;
 
 /**
- * Yields a period in consecutive slices with at most `most` results. A slice of `least` seconds may have more. `read`:
- * reads a slice, or returns only the count if it exceeds `most`; without `most` it reads everything.
+ * Reads a period in consecutive slices of at most `most` results. A slice of `least` seconds may have more. `read`
+ * returns the results, or only their number if there are more than `most`; without `most`, it returns all.
  */
 export async function* readSlices<B>(
   { from, to }: Period,
@@ -161,7 +161,7 @@ export async function* readSlices<B>(
   }
 }
 
-/** Returns the slice length in seconds that should contain about `most` results. `held`: results of the last slice. */
+/** Returns the seconds that a slice may last to have about `most` results. `held`: results of the last slice. */
 function fit(seconds: number, held: number, most: number): number {
   return Math.floor(seconds * Math.min(MOST_GROWTH, (AIM * most) / Math.max(1, held)));
 }

@@ -1,5 +1,5 @@
-// Compares the mirror's bookings with the service's reservations and cancellations, and stores verdicts. Reads the
-// whole window after each nightly sync, and changes at the service every few minutes.
+// Compares the mirror's bookings with reservations and cancellations at the service, and stores a verdict on each.
+// Reads a whole period after each nightly sync, and every few minutes what was changed at the service.
 import type { Period } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
 import type { Stoppable, Turns } from '../../process/lifecycle.js';
@@ -29,10 +29,10 @@ export interface ReconcileDeps
 }
 
 export interface ReconcileRange {
-  /** Begin of the window in milliseconds since 1970. By default, the configured window around now. */
+  /** Period in milliseconds since 1970. By default, the configured days before and after now. */
   from?: number | undefined;
   to?: number | undefined;
-  /** Maximum number of discrepancies in the result. */
+  /** Maximum number of discrepancies that the result names. */
   named?: number | undefined;
 }
 
@@ -43,22 +43,21 @@ const LANE = 'sync';
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const DAY_MS = 24 * 60 * MINUTE;
-/** Maximum number of bookings in a slice: five full pages. */
+/** Maximum number of bookings in a slice of the period: five full pages. */
 const SLICE_SIZE = 5000;
-/** Seconds. A reservation deleted within 5 minutes leaves no trace. So changes are read late, and twice. */
+/** Seconds. A reservation that is deleted within 5 minutes leaves no trace, so changes are read late, and twice. */
 const LAG = 5 * 60;
 const OVERLAP = 5 * 60;
 
 /**
- * Runs until stopped, in every worker; the state lets one process reconcile at a time. `everyMinutes`: period over all
- * processes; 0: only after nightly syncs. Takes one of `turns`, because a reconcile holds one of the state's few
- * connections.
+ * Reconciles periodically until stopped, in one worker at a time. `everyMinutes`: period for all workers together; 0:
+ * only after nightly syncs. Waits for one of `turns`, because reconciling holds a database connection.
  */
 export function reconcilePeriodically(
   deps: ReconcileDeps,
   { everyMinutes, turns }: { everyMinutes: number; turns: Turns },
 ): Stoppable {
-  // Checks more often than it reads, because other processes may have read meanwhile.
+  // Checks more often than every `everyMinutes`, because another worker may reconcile in between.
   const everyMs =
     everyMinutes === 0 ? MINUTE : Math.min(MINUTE, Math.max(SECOND, (everyMinutes * MINUTE) / 10));
   return readPeriodically('reconcile', deps.log, { everyMs }, (stopping) =>
@@ -70,8 +69,8 @@ export function reconcilePeriodically(
 }
 
 /**
- * Reconciles a window. Throws SlotsyncError `reconcile_running` if another reconcile is running, UsageError if the
- * window ends before it begins, and errors of both sides. Verdicts stored before an error stay stored.
+ * Reconciles a period. Throws SlotsyncError `reconcile_running` if another reconcile is running, UsageError if the
+ * period ends before it begins, and errors of both sides. Verdicts up to the error stay stored.
  */
 export async function reconcile(
   deps: ReconcileDeps,
@@ -82,9 +81,9 @@ export async function reconcile(
 }
 
 /**
- * Reconciles changes at the service since the last complete reconcile. Reads the whole window if that time is unknown,
- * or the service cannot filter by change time. Returns undefined if another process is reconciling, or has within
- * `everyMinutes`.
+ * Reconciles what was changed at the service since the last time. Reads the whole period if that time is unknown, or if
+ * the service cannot select changes. Returns undefined if another process reconciles, or has done so less than
+ * `everyMinutes` ago.
  */
 export async function reconcileModified(
   deps: ReconcileDeps,
@@ -95,7 +94,7 @@ export async function reconcileModified(
   const alone = await whileReadingAlone(state, 'reconcile', async () => {
     const now = await timeOf(deps);
     const noted = await readReservationsWatermark(state.db);
-    // Ignores a future time, which a wrong clock has stored.
+    // A time in the future comes from a wrong clock, and is ignored.
     const mark = noted && noted.readUpTo * 1000 <= now ? noted : undefined;
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
     if (!mark || !(await destination.honoursModified(now, { lane: LANE, signal })))
@@ -112,8 +111,8 @@ export async function reconcileModified(
 }
 
 /**
- * Reconciles the window once after each nightly sync has ended. Returns undefined if no reconcile is due, or another
- * process is reconciling.
+ * Reconciles the configured period after a nightly sync has ended. Returns undefined if this was done already, or
+ * another process is reconciling.
  */
 export async function reconcileNightly(
   deps: ReconcileDeps,
@@ -155,14 +154,14 @@ async function reconcileWindow(
 }
 
 interface ReadRequest extends Pick<ReconcileRange, 'named'> {
-  /** `window`: everything in a period. `changes`: only changes at the service since the last reconcile. */
+  /** `window`: all bookings of a period. `changes`: only bookings changed at the service since the last time. */
   read: 'window' | 'changes';
   signal: AbortSignal | undefined;
 }
 
 type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<'done' | 'nothing'>;
 
-/** Runs `work` as a run of kind `reconcile`. Returns its counts and discrepancies. */
+/** Executes `work` as a run of kind `reconcile`, and returns the counts. */
 async function inRun(
   { sliceSize = SLICE_SIZE, onProgress, ...deps }: ReconcileDeps,
   period: Period,

@@ -1,6 +1,6 @@
-// Provides streams with the content of their lookup tables. Lookup tables in the mirror may change while a worker runs
-// for weeks, so each process reads them anew for each run. Row hashes include the content, so a later plan detects rows
-// that were sent with other content.
+// Fills the streams' lookup tables with their current content in the mirror. A worker runs for weeks while these tables
+// change, so each run reads them again. The content is part of the row hashes, so a plan finds rows that were sent with
+// other content.
 import { SlotsyncError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import {
@@ -14,7 +14,7 @@ import type { Stream } from '../../streams/stream.js';
 type LookupMirror = Pick<Mirror, 'readLookup'>;
 type Streams = ReadonlyMap<string, Stream>;
 
-/** Maximum number of runs whose streams are kept in memory. */
+/** Maximum number of runs whose streams are kept. */
 const MOST_RUNS = 20;
 
 export type CurrentStreams = ReturnType<typeof createCurrentStreams>;
@@ -30,10 +30,10 @@ export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
   }
 
   return {
-    /** Returns the streams with the current lookup tables. */
+    /** Returns the streams with the lookup tables as they are now. */
     read,
 
-    /** Returns the streams with the lookup tables as of this process's first contact with the run. */
+    /** Returns the streams with the lookup tables as they were when this process first worked on the run. */
     async ofRun(runId: number): Promise<Streams> {
       const known = ofRuns.get(runId);
       if (known) return known;
@@ -44,7 +44,7 @@ export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
         (streams) => [...streams.values()].some(({ lookups }) => lookups.fault),
         () => true,
       );
-      // A failed reading is not cached, so that the next attempt reads again.
+      // If a table could not be read, the result is not kept, so that the next attempt reads again.
       if (isUnread) ofRuns.delete(runId);
       return reading;
     },
@@ -52,8 +52,8 @@ export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
 }
 
 /**
- * Returns the declarations with current lookup tables, reading each table once. If a table cannot be read, `fault` is
- * set on the declarations that use it. They cannot be mapped, but others can.
+ * Reads the lookup tables of these declarations from the mirror, each once. If a table cannot be read, `fault` is set
+ * on the declarations that use it, whose rows then cannot be mapped.
  */
 export async function readLookupTables<T extends { lookups: UsedLookups; fingerprint?: bigint }>(
   mirror: LookupMirror,
@@ -77,7 +77,7 @@ export async function readLookupTables<T extends { lookups: UsedLookups; fingerp
   });
 }
 
-/** Throws the error that occurred when the lookup tables were read. */
+/** Throws the error if the lookup tables of a stream could not be read. */
 export function requireLookups({ lookups }: Pick<Stream, 'lookups'>): void {
   if (lookups.fault) throw lookups.fault;
 }

@@ -1,5 +1,5 @@
-// Runs a reconcile, or a verify without repair. Such a run only reads, so it has no batches and no queue. The process
-// that starts it does all the work, one run of a kind at a time. An interrupted run starts again from the beginning.
+// Executes runs that only read: `reconcile`, and `verify` without repair. They need no batches and no queue. One
+// process does all the work, and only one such run of a kind exists at a time. An interrupted run is started again.
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { createStoppable, repeat, type Stoppable } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
@@ -17,7 +17,7 @@ import type { SyncDeps } from './sync-deps.js';
 
 type ReadingRequest = Parameters<typeof startReading>[1];
 
-/** Works under the lock of the run's kind. Throws `reconcile_running` or `verify_running` if it is taken. */
+/** Executes the work. Throws `reconcile_running` or `verify_running` if another process works on such a run. */
 export async function readAlone<T>(
   state: State,
   kind: ReadingRequest['kind'],
@@ -28,7 +28,7 @@ export async function readAlone<T>(
   throw await alreadyRunning(state, kind);
 }
 
-/** A run that only reads, as passed to its work. */
+/** The run, as passed to the function that does its work. */
 export interface ReadingRun {
   id: number;
   /** Throws `run_cancelled` if an operator has cancelled the run. */
@@ -36,8 +36,8 @@ export interface ReadingRun {
 }
 
 /**
- * Executes the work as a run, under the lock of its kind. If the work returns 'nothing', the run's row is deleted. If
- * it throws, the run fails with this error, which is thrown again.
+ * Executes work as a run. Needs the lock of the run's kind. If the work returns 'nothing', the run is deleted. If it
+ * throws, the run fails, and the error is thrown again.
  */
 export async function workReading<T>(
   { state: { db }, destination, log }: Pick<SyncDeps, 'state' | 'destination' | 'log'>,
@@ -72,7 +72,7 @@ export async function workReading<T>(
   }
 }
 
-/** Repeats `read` until stopped. A stop aborts the current reading at once. Failures are logged and retried. */
+/** Calls `read` repeatedly until stopped. A stop aborts a call in progress. Errors are logged and retried. */
 export function readPeriodically(
   kind: ReadingRequest['kind'],
   log: Logger,

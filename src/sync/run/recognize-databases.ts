@@ -1,4 +1,4 @@
-// Checks whether mirror and state are still the same databases, and were not restored.
+// Checks whether mirror and state are still the same databases as before, and not restored backups.
 import type { Recognition } from '../../connections/database-facts.js';
 import { remembered } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
@@ -8,7 +8,7 @@ import { noteDatabase, readStateFacts } from '../../state/restored-databases.js'
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 
-/** Creates the checks. They throw errors of mirror and state, and reuse a result younger than `withinMs`. */
+/** Creates the checks of both databases. A check by this process within the last `withinMs` milliseconds is reused. */
 export function createRecognizer({
   state: { db },
   mirror,

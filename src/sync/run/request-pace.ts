@@ -1,21 +1,21 @@
-// Spaces the requests of a verify or survey, which read whole types, so that other work gets most of the quota. Waits
-// before asking for a quota slot, so that no slot is held while waiting.
+// Limits the request rate of work that reads all objects of a type, so that other work can use the quota. A request
+// waits before it asks for a quota slot, so that it holds no slot meanwhile.
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves when the next request may ask for its slot. Rejects with the signal's reason. */
+/** Waits until the next request may be sent. Rejects with the signal's reason. */
 export type Pace = (signal?: AbortSignal) => Promise<void>;
 
 interface PaceOptions {
-  /** Quota of the organization. */
+  /** Requests per second that the organization may send. */
   requestsPerSecond: number;
-  /** Share of the quota for these requests, from 0 to 1. With 1, only the quota limits the rate. */
+  /** Share of these requests that may be used, from 0 to 1. With 1, requests are not delayed. */
   share: number;
   /** Returns milliseconds of a monotonic clock. */
   now?: () => number;
   wait?: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
 }
 
-/** Returns a function that spaces requests evenly, even if many wait at the same time. */
+/** Returns a function that delays requests to an even rate, even if many call it at once. */
 export function createPace({
   requestsPerSecond,
   share,

@@ -1,6 +1,6 @@
-// Starts whole syncs of due streams. A schedule makes its streams due and starts their run at once; other causes only
-// make streams due. Any process may start the run, but only once, because the transaction claims the schedule's due
-// time. A scheduled sync may wait for a newer load of the mirror, up to the configured time.
+// Starts whole syncs of streams that need one. At a scheduled time, the scheduled streams are marked as due and synced
+// at once. Any process may start the sync, but only one succeeds, because the scheduled time is claimed in the same
+// transaction. If configured, a scheduled sync waits until the mirror was loaded again.
 import { codeOf } from '../../errors/errors.js';
 import { readsSameLoad } from '../../streams/stream.js';
 import { listLoads } from '../../state/freshness.js';
@@ -23,19 +23,19 @@ import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { judgeLoad } from '../limits/load-age.js';
 
 export type LoadWaitDeps = Pick<SyncDeps, 'state' | 'streams' | 'mirror' | 'log'>;
-/** Returns true if a due schedule must still wait for a newer load of the mirror. */
+/** Returns true if a scheduled sync must wait, because the mirror was not loaded again yet. */
 type LoadWait = ReturnType<typeof createLoadWait>;
 
 const MINUTE = 60_000;
 
-/** `askEveryMs`: minimum time between two queries of the load's time. */
+/** Creates the check. `askEveryMs`: minimum milliseconds between two queries of the mirror. */
 export function createLoadWait(
   { state, streams, mirror, log }: LoadWaitDeps,
   { askEveryMs = MINUTE }: { askEveryMs?: number } = {},
 ) {
   let last: { due: number; askedAt: number } | undefined;
 
-  /** Returns streams whose load is no newer than at their last sync. */
+  /** Returns the streams whose mirror data was not loaded again since their last sync. */
   async function findNotReloaded(schedule: RegisteredSchedule): Promise<string[]> {
     const seen = new Map((await listLoads(state.db)).map((load) => [load.stream, load.syncedLoadAt]));
     const names = streamsOf(schedule, [...streams.keys()]);
@@ -55,7 +55,7 @@ export function createLoadWait(
     return waiting;
   }
 
-  /** Returns null if the time cannot be read. The wait ends in time nevertheless, and the run reports the error. */
+  /** Returns when the mirror was loaded. Null if this cannot be read; then the sync waits the whole time. */
   async function readLoadedAt(stream: Stream): Promise<Date | null> {
     try {
       const load = await mirror.readLoad(stream);
@@ -68,7 +68,7 @@ export function createLoadWait(
 
   return async (schedule: RegisteredSchedule, now: Date): Promise<boolean> => {
     if (schedule.waitMinutes === 0) return false;
-    // Counts from the first missed due time. Otherwise a later due time would prolong the wait.
+    // Waits from the first missed time on. Otherwise each further scheduled time would extend the wait.
     const due = firstUnstarted(schedule);
     const isFirst = last?.due !== due.getTime();
     if (now.getTime() >= due.getTime() + schedule.waitMinutes * MINUTE) {
@@ -90,13 +90,13 @@ export function createLoadWait(
 
 export type ScheduleDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
 
-/** Milliseconds after which a due time counts as missed. Until then, another process may be starting it. */
+/** Milliseconds after which a scheduled time is missed. Before, another process may be starting the sync. */
 const MISSED_AFTER_MS = 60 * 1000;
 
 /**
- * Starts runs of due schedules, and returns the runs to queue. Several missed due times of a schedule start one run.
- * Streams covered by an unfinished run stay due. `now`: by default, the database's time. `mustWait`: returns true to
- * postpone a start.
+ * Starts syncs for schedules whose time has come, and returns the runs to put into the queue. Several missed times
+ * start one run. Streams of an unfinished run stay due. `now`: by default, the time of the database. `mustWait`:
+ * returns true to start the sync later.
  */
 export async function startScheduled(
   { mustWait, ...deps }: ScheduleDeps & { mustWait?: LoadWait },
@@ -136,7 +136,7 @@ async function startOccurrence(
 ): Promise<Run | undefined> {
   const log = parent.child({ schedule: schedule.name, due });
   const names = streamsOf(schedule, [...streams.keys()]);
-  // The schedule's streams belong to another configuration, whose worker starts the run.
+  // The schedule belongs to another configuration. A worker with that configuration starts the sync.
   if (names.length === 0) return undefined;
   const started = await state.db.transaction(async (tx) => {
     if (!(await claimOccurrence(tx, schedule, due))) return undefined;
@@ -154,18 +154,18 @@ async function startOccurrence(
   return started.run;
 }
 
-/** Starts a whole sync of streams that are due for other reasons than a schedule. Returns the run to queue. */
+/** Starts a whole sync of streams that are due for a reason other than a schedule. Returns the run to queue. */
 export async function startDue({ state, streams, log }: ScheduleDeps): Promise<Run[]> {
   const names = await listStartable(state.db, [...streams.keys()]);
   if (names.length === 0) return [];
-  // Not marked as started by a schedule, because it would count as a nightly sync.
+  // Not started by `schedule`, since this run would then count as a nightly sync.
   const { run } = await startFreeRun(state.db, { ...requestOf({ streams }, names), startedBy: 'change' });
   if (!run) return [];
   log.info({ runId: run.id, streams: run.streams }, 'sync of due streams started');
   return [run];
 }
 
-/** Makes streams due that wait for a newer load of the mirror, once the load has arrived. */
+/** Marks streams as due whose records are held until the mirror is loaded again, if it was. */
 export async function noticeLoads({
   state,
   streams,
@@ -183,7 +183,7 @@ export async function noticeLoads({
   }
 }
 
-/** Marks missed due times as handled, without starting a run. A due time that waits for a load is not missed. */
+/** Skips scheduled times that were missed. A time at which the sync still waits for the mirror is not missed. */
 export async function skipMissedOccurrences(
   { state, log }: Pick<ScheduleDeps, 'state' | 'log'>,
   now?: Date,

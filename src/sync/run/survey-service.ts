@@ -1,20 +1,20 @@
-// Surveys a service: its types, its fields, and the objects of each type. No request tells which fields a type has, so
-// the objects show it.
+// Surveys what a service contains: types, fields, and number and shape of the objects. The service does not say which
+// fields a type has, so this is inferred from its objects.
 import type { Definition, Destination, FoundObject } from '../../destination/destination.js';
 
 export interface SurveyedType extends Definition {
-  /** Number of objects. Undefined if the type has no external id, so that its objects cannot be read. */
+  /** Number of objects of the type. Undefined if the type has no external id, so that it cannot be read. */
   objects: number | undefined;
   /** Number of objects without an external id. */
   withoutExtId: number | undefined;
-  /** External ids of the first objects. */
+  /** External ids of some objects of the type. */
   extIds: readonly string[];
 }
 
 export interface SurveyedField extends Definition {
-  /** External ids of the types whose objects have a value in the field. */
+  /** External ids of types that have a value in this field. */
   types: readonly string[];
-  /** Number of objects that have a value in the field. */
+  /** Number of objects that have a value in this field. */
   filled: number;
 }
 
@@ -24,7 +24,7 @@ export interface ServiceSurvey {
 }
 
 interface SurveyOptions {
-  /** If true, reads every type completely; otherwise only the first page of each. */
+  /** If true, reads all objects; otherwise only the first page of each type. */
   isWhole: boolean;
   /** Awaited before each request for objects, to limit the request rate. */
   pace?: () => Promise<void>;
@@ -35,7 +35,7 @@ interface SurveyOptions {
 /** Maximum number of external ids kept for each type. */
 const MOST_EXT_IDS = 1000;
 
-/** Reads types, fields and objects in the lane `verify`. Throws errors of the destination. */
+/** Reads types, fields and objects, with the low priority of `verify`. Throws errors of the service. */
 export async function surveyService(
   destination: Destination,
   { isWhole, pace = async () => undefined, onProgress, signal }: SurveyOptions,
@@ -50,7 +50,7 @@ export async function surveyService(
     total += (await destination.countObjects([extId], context)) ?? 0;
   }
 
-  /** Number of objects with a value, by type and field. */
+  /** Number of objects with a value, for each type and field. */
   const filled = new Map<string, Map<string, number>>();
   const surveyed: SurveyedType[] = [];
   let readBefore = 0;

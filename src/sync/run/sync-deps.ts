@@ -1,4 +1,4 @@
-// Dependencies of the use cases. A function that needs fewer picks them.
+// Connections and settings that the use cases need. A function that needs fewer picks them from this type.
 import type { Destination } from '../../destination/destination.js';
 import type { Logger } from '../../process/logger.js';
 import type { Meter } from '../../process/meter.js';
@@ -14,13 +14,13 @@ export interface SyncDeps extends HistoryRule {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
   meter?: Meter;
-  /** Returns milliseconds since 1970. By default, the database's time is used. */
+  /** Returns milliseconds since 1970. By default, the database's clock is used. */
   now?: (() => number) | undefined;
   /** Time zone of the times in messages, UTC by default. */
   timeZone?: () => Promise<string>;
 }
 
-/** Returns milliseconds since 1970 by the database's clock, since clocks of hosts differ between processes. */
+/** Returns milliseconds since 1970 from the database's clock, which all processes share. */
 export async function timeOf({ state, now }: Pick<SyncDeps, 'state' | 'now'>): Promise<number> {
   return now?.() ?? (await readClock(state.db)).getTime();
 }
