@@ -167,7 +167,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
   const isStopped = () => refusals.count(deps.state.db, stream, batch.runId, answers);
   const attempt: BatchAttempt = { earlier: deps.earlier ?? NO_FAILURES, isAnswered: false };
   let { writes: rest, seen } = await matchObjects(deps, work, await prepareBatch(deps, work));
-  /** How many times in a row the objects were read too long before their writes got slots. */
+  /** Number of times in a row that the writes got their slots too late, so that objects had to be read again. */
   let late = 0;
   /** Milliseconds that it took to choose the last writes, including searches for reservations. */
   let choosing = 0;
@@ -178,7 +178,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     const { isRead, readable: writes, ...standing } = await readObjectsThere(deps, work, asked);
     const { unnamed } = standing;
     const readAt = clock();
-    // After each late reading, objects may be older. Otherwise nothing would ever be sent while slots are scarce.
+    // Objects may be older after each late slot. Otherwise nothing would be sent while slots are scarce.
     const goodFor = Math.max(READING_GOOD_FOR_MS * 2 ** late, late > 0 ? 2 * choosing : 0);
     const goodUntil = isRead ? readAt + goodFor : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
@@ -261,7 +261,7 @@ function noteWritten(
   }
 }
 
-/** Returns the records that lose their object by these outcomes, or whose object belongs to another row. */
+/** Returns the records that lose their object by these outcomes. Records that refer to these are then checked. */
 function listChanged({ name }: Stream, outcomes: ReadonlyMap<string, Outcome>): RecordKey[] {
   return [...outcomes.values()].flatMap((one) => {
     const isLost =

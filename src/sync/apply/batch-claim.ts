@@ -57,7 +57,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch):
   const wanted = { ...right, keys, runId, binding: destination.binding };
   const claimed = await claimRecords(state.db, { ...wanted, externalIds: idsOfKeys }).catch(
     (error: unknown) => {
-      // Another batch took one of the objects at the same time. Claims without external ids; owners are checked later.
+      // Another batch just took one of these objects. Claims the records without the objects; owners are checked later.
       if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
       return claimRecords(state.db, wanted);
     },
@@ -203,8 +203,8 @@ export class BatchClaim {
   }
 
   /**
-   * Stops renewing the claim, and waits for a renewal in progress. If the claim is not released, it expires. The batch
-   * that claims its records next puts them in doubt.
+   * Stops renewing the claim, and waits for a renewal in progress. A claim that is not released expires. Its records
+   * are then in doubt.
    */
   async stopRenewing(): Promise<void> {
     this.closing.abort();
@@ -275,7 +275,7 @@ const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, Clai
     ]),
   );
 
-/** Returns true if the record must be sent even if its object is unchanged. */
+/** Returns true if an operator ordered to send the record even if its object is unchanged. */
 export const isWanted = ({ resend }: Pick<ClaimedRecord, 'resend'>): boolean => resend === 'forced';
 
 /** Returns the error for a claim that another batch has taken over. */

@@ -59,7 +59,7 @@ export async function readObjectsThere(
   const unreadableNumbers: Unreadable = new Map();
   const readsAll =
     readsFirst(stream, destination) || stream.objectTypes.size > 1 || stream.operations !== undefined;
-  /** If the record is not in sync, the object may still have field values that its deactivation set. */
+  /** Objects of records not in sync are read too, because they may still have values that a deactivation set. */
   const reads = ({ status }: Write['record']) =>
     readsAll || (stream.retireFields.size > 0 && status !== 'synced');
   const toRead = writes.filter(
@@ -91,7 +91,7 @@ export async function readObjectsThere(
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
   const renamed = await findRenamedThere(deps, work, absent, unreadableNumbers);
-  // An accepted object has lost its external id. The write assigns it again, if it is certainly the same object.
+  // Assigns a lost external id again if the object is certainly the accepted one: the hashes are equal.
   const absentBy = new Map(absent.map((write) => [write.object.extId, write]));
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
@@ -229,7 +229,7 @@ export function chooseWrites(
     const standing = found.get(write.object.extId);
     const elsewhere = renamed.get(write.object.extId);
     if (elsewhere) return note(externalIdChangedThere(write, elsewhere));
-    // If a search result contradicts a recent acceptance, it may be outdated. Then the object is written again.
+    // A search result that contradicts a recent acceptance may be outdated. The object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return note(linkBroken(write, link));
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;

@@ -10,9 +10,9 @@ import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-claim.js';
 
 /**
- * Turns an acceptance into a refusal if its number belongs to another external id, or to a record whose row still
- * exists. Puts that record in doubt. If that record's row was deleted, or has another external id, it only had the
- * object before, so the acceptance stays.
+ * Treats a write as refused if the service answered with the number of another record's object. The other record is put
+ * in doubt, because the write may have changed its object. Exception: if the other record's row no longer has the
+ * object, the number is right.
  */
 export async function refuseForeignNumbers(
   deps: SyncDeps,
@@ -60,8 +60,8 @@ export async function refuseForeignNumbers(
 }
 
 /**
- * Puts records in doubt if two batches of this process got the same number at the same time. Call it when a batch is
- * settled, because only then both numbers are known. `verify` finds the same fault between two processes.
+ * Puts records in doubt that got the same number in two batches of this process. Call it after a batch is settled:
+ * while both batches run, neither sees the number of the other. `verify` finds such records of two processes.
  */
 export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise<void> {
   const { holdersOf, answeredTo } = answersOf(deps.state);

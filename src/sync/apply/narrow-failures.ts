@@ -17,7 +17,6 @@ export interface EarlierFailures {
   areAlone: boolean;
 }
 
-/** An attempt to send a batch. */
 export interface BatchAttempt {
   readonly earlier: EarlierFailures;
   /** Set to true when any request of this attempt is answered. */

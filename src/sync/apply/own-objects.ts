@@ -56,7 +56,7 @@ export async function ownObjects(
     owner !== undefined && exceptions.has(recordName(owner));
   const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
   const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf, isExcepted);
-  // An object whose type the stream cannot have stays with its record. The service may show another type now.
+  // Searches for objects whose type the stream may not have. Such an object stays with its record.
   const foreign = wanting.flatMap(({ result: { extId }, isWritten }) => {
     const { record: owner } = holderOf(extId);
     if (!isWritten || !owner?.mayBeAtService) return [];
@@ -94,7 +94,7 @@ export async function ownObjects(
   return obstacles;
 }
 
-/** Returns true if the record owns an object with another external id, which the service has accepted or may have. */
+/** Returns true if the service may have accepted an object of this record under another external id. */
 export function ownsAnother(
   { externalId, objectHash, inDoubt }: ClaimedRecord,
   { extId, link }: Identified,

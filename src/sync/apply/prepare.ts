@@ -118,8 +118,8 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
 }
 
 /**
- * Finds rows of the batch with the same external id, and returns one of the others for each key. Neither row is sent. A
- * linked row does not count. Plans check the whole stream (plan/shared-ids.ts).
+ * Returns, for each row with a shared external id, another row of the batch that has it too. Neither is sent. Linked
+ * rows do not count. Plans search the whole stream for such rows (plan/shared-ids.ts).
  */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
   if (stream.ownsIds) return new Map();

@@ -64,7 +64,7 @@ const NOT_CARRIED_OUT = new Set([
 const FAILED = new Set(['answer_lost', 'gateway_answered', 'service_failed']);
 /** HTTP statuses by which a gateway reports a timeout. */
 const GATEWAY_TIMEOUTS: readonly unknown[] = [408, 504];
-/** Sends a request that has its slot already (`first`). If refused, sends its halves, each with a new slot. */
+/** Sends a request; its first slot is already taken (`first`). If refused, sends the halves, each with a new slot. */
 export async function sendRequest(
   parts: readonly Part[],
   first: Put,
@@ -150,7 +150,7 @@ function noteSent(parts: readonly Part[], objects: readonly PutObject[]): void {
     for (const object of taken) if (sent.has(object)) written.sent.add(object.extId);
 }
 
-/** Returns what the error says about the request size. Undefined if it says nothing. */
+/** Returns what an error shows about the size of requests. Undefined for errors that show nothing. */
 function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
   if (!(error instanceof SlotsyncError)) return undefined;
   const { status, reason } = error.facts;

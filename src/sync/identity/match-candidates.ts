@@ -94,7 +94,7 @@ function groupByValues<T extends { object: Pick<DestinationObject, 'fields'> }>(
   return groups;
 }
 
-/** Returns objects of the service with the values of any row, grouped by these values. */
+/** Returns the service's objects that have the same values as a row, grouped by these values. */
 async function findCandidates(
   deps: MatchDeps,
   stream: Stream,

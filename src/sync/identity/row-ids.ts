@@ -31,7 +31,7 @@ export async function idsOf(
   );
 }
 
-/** Renders a row's external id from the stream's template, ignoring links. Undefined if it is too long or fails. */
+/** Renders a row's external id from the stream's template, ignoring links. Undefined if the result is invalid. */
 export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
   try {
     const externalId = renderExternalId(stream.externalId, row);

@@ -25,7 +25,7 @@ interface Asked {
   /** If true, reads the rows of owning records, to determine `ownerRow`. Otherwise `ownerRow` is always `gone`. */
   ownerRows?: boolean;
   /**
-   * If set, finds rows with these external ids: for `all` ids, or only for ids without a record of a configured stream.
+   * If set, finds rows with these external ids: for `all`, or only for ids that no record of a configured stream owns.
    */
   rows?: 'all' | 'where unowned';
 }
@@ -92,7 +92,7 @@ export async function whoHasObjects(
   };
 }
 
-/** Returns records that have the same number at the service as another record whose row still exists. */
+/** Returns the records whose number at the service is also the number of another record with an existing row. */
 export async function readOtherOwners<T extends RecordKey & { destinationId: string | null }>(
   deps: IdentityDeps,
   records: readonly T[],

@@ -29,7 +29,7 @@ const LEAST_SHARE = 0.8;
 /** If a column's name says nothing, this share of at least so many values must be keys of the other table. */
 const TELLING_SHARE = 0.95;
 const TELLING_VALUES = 10;
-/** Small numbers. If they are keys of a table, any column with numbers would seem to refer to the table. */
+/** Counts and other small numbers. A table whose keys include such numbers would match any numeric column. */
 const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
 const SIMILAR = 0.6;
 

@@ -315,7 +315,7 @@ function inOrderOf({ columns }: CatalogueTable, fields: ProposedField[]): Propos
   return fields.toSorted((a, b) => place(a) - place(b));
 }
 
-/** Sorts streams so that others refer only to earlier streams. Removes references in a cycle, or to a draft. */
+/** Sorts streams so that each refers only to earlier streams. Removes references in a cycle, or to a draft. */
 function parentsFirst(
   streams: readonly ProposedStream[],
   byTable: ReadonlyMap<CatalogueTable, ProposedStream>,

@@ -8,9 +8,9 @@ export interface Weighed {
   operation: LimitedOperation;
   /** Number of records that the plan would send for the operation. */
   count: number;
-  /** Number of records in `count` that an earlier plan released for deactivation. No limit counts them again. */
+  /** Number of records in `count` that an earlier plan already released. The limit does not count released records. */
   released?: number;
-  /** Number of objects that the service is believed to hold. For `overwrite`: number of creates compared. */
+  /** Number of objects that the service is believed to hold. For `overwrite`: number of creates searched for there. */
   accepted: number;
   /** Number of records that other runs have sent for this operation within 23 hours, or are still to send. */
   earlier: number;
@@ -23,13 +23,13 @@ export interface Weighed {
   isSourceEmpty?: boolean;
   /** True if creates or updates of the stream are held. Then deactivations must wait. Only for `retire`. */
   hasUnsentWrites?: boolean;
-  /** Number of affected objects by the stream that owns them but left the configuration. Only for `overwrite`. */
+  /** Number of objects that streams no longer configured own, by stream. Only for `overwrite`. */
   formerStreams?: Readonly<Record<string, number>>;
   /** True if an operator froze a stream of `formerStreams`. The objects of a frozen stream must not change. */
   isFormerFrozen?: boolean;
   /** Number and kind of the objects that drift. Only for `repair`. */
   drift?: DriftSummary;
-  /** Digest of the planned keys. An approval for exactly certain keys is valid only if its digest is equal. */
+  /** Digest of the planned keys. If an approval was given for exactly certain keys, their digest must be equal. */
   digest?: string | undefined;
 }
 
@@ -48,8 +48,8 @@ export type Verdict =
 const NONE = { count: 0, percent: 0 };
 
 /**
- * Gates that a batch closes when the service refuses records. A whole sync ignores such a gate, unless an operator
- * rejected it. A run of single keys never sends records past it.
+ * Gates that a batch closes when the service refuses records. A whole sync ignores such a gate unless an operator
+ * rejected it. A run of single keys is always stopped by it.
  */
 const MET_WHILE_SENDING: ReadonlySet<GateReason> = new Set(['refused', 'forbidden']);
 /** Gates that only a whole sync can open. A run of single keys adds its records to the held records. */
@@ -83,7 +83,7 @@ export function decide({ limits }: Pick<Stream, 'limits'>, weighed: Weighed): Ve
   }
   if (isSourceEmpty) return keep('empty_source', { accepted });
 
-  // The mirror may be a restored, older copy, or its load outdated. So the limit is 0 until an operator approves.
+  // The mirror may be a restored copy, or not loaded recently. So the limit is 0 until an operator approves.
   const isDoubtful = standing.mirrorChange !== null || load !== undefined || weighed.isFormerFrozen === true;
   const limit = isDoubtful ? NONE : limits[operation];
   if (limit === undefined || count === released || isFirstFilling(weighed))
@@ -153,7 +153,7 @@ export function findApproval(
   return all && { allowed: all.facts.byOperation?.[operation] ?? 0, digest: null };
 }
 
-/** Returns the base of the limit's percentage. Objects deactivated today are no longer in `accepted`. */
+/** Returns the number of which the limit's percentage is taken. Objects deactivated today are added again. */
 const baseOf = ({ operation, accepted, earlier }: Weighed): number =>
   operation === 'retire' || operation === 'overwrite' ? accepted + earlier : accepted;
 

@@ -9,7 +9,7 @@ import { formatDuration } from '../../text/format.js';
 type Freshness = NonNullable<Stream['freshness']>;
 
 const HOUR = 60 * 60 * 1000;
-/** Tolerated difference between the clocks of two servers. A load time beyond it counts as in the future. */
+/** Tolerated difference between two servers' clocks. A load time further ahead is reported as in the future. */
 const FUTURE_MS = 5 * 60 * 1000;
 
 /** Judges when the mirror was loaded. A time before the one in `noted` suggests that a backup was restored. */

@@ -86,7 +86,6 @@ const toLink = ({ stream, key, id, object }: FoundLink): NewLink => ({
   fields: null,
 });
 
-/** Throws UsageError with the faults, if there are any. */
 function refuse(faults: readonly LineFault[]): void {
   if (faults.length === 0) return;
   // Keeps only the first fault of each line.

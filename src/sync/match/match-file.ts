@@ -96,7 +96,7 @@ function readLink(line: number, values: CsvRow['values'], streams: readonly stri
   };
 }
 
-/** Returns a fault for each line with the same name as an earlier line. */
+/** Returns a fault for each line that names something that an earlier line has named already. */
 export function findRepeated<T extends { line: number }>(
   lines: readonly T[],
   nameOf: (line: T) => string,

@@ -78,7 +78,7 @@ export interface StreamMatches {
   unnamed: number;
   /** Number of objects whose records have no row any more. */
   rowGone: number;
-  /** Number of these rows with a reference that was not compared, because its record is not at the service yet. */
+  /** Number of rows whose reference was not compared, because its record is not at the service yet. */
   incomplete: number;
 }
 
@@ -253,8 +253,8 @@ function toLine(found: JoinedLine, streams: readonly MatchedStream[], only: stri
 
 const parse = (json: string | null): unknown => (json === null ? undefined : JSON.parse(json));
 
-// A type is compared in three steps: objects whose external id a row or record has, rows without such an object, and
-// then the rest of both by the values of fields.
+// A type is compared in three steps. First, objects with the external id of a row or record. Second, rows without such
+// an object. Third, the remaining rows and objects, by the values of fields.
 
 /** Returns the placeholder for a reference to a record that is not at the service yet. */
 const placeholder = () => NOT_THERE_YET;

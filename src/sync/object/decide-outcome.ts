@@ -62,7 +62,7 @@ const LOOKED_AT_AGAIN =
 /** Maximum number of reservations that an error message names. */
 const NAMED = 3;
 
-/** Outcome of an object that the service already has as it should be, so that nothing is sent. */
+/** Outcome of an object that already has the right values at the service, so that nothing is sent. */
 export function unchanged(write: Write, destinationId?: string): Outcome {
   return acceptance(write, 'unchanged', destinationId);
 }
@@ -273,8 +273,7 @@ export function linkBroken(write: Write, link: Link): Outcome {
 }
 
 /**
- * Outcome of a record that refers to a record not at the service yet: it waits up to `waitDays`. `now`: milliseconds
- * since 1970.
+ * Outcome of a record that waits for a referenced record, which is not at the service. After `waitDays`, it is `dead`.
  */
 export function referenceMissing(
   { localKey, waitsSince }: ClaimedRecord,
@@ -316,7 +315,7 @@ export function retirementPostponed(write: Write): Outcome {
 export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
   const message = messageWithDetail(error);
   const { hash } = error.facts;
-  // A row with a hash is too large. It stays too large until it changes, so the record is given up with this hash.
+  // The hash is set if the row is too large. The record is then given up until its row changes.
   if (typeof hash === 'string') return { localKey, ...dead(error.code, message, hash) };
   return { localKey, outcome: 'failed', code: error.code, message };
 }

@@ -22,14 +22,14 @@ import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 // Steps 1 and 2 belong to the plan.
 
 /**
- * 1. Returns true if the run can tell that a row was deleted, because it reads the whole stream or single keys. A run over a part cannot:
- * the row may lie outside the part. A backfill never deactivates.
+ * Step 1: Returns true if the run can tell that a row was deleted, because it reads the whole stream or single keys. In
+ * a run over a part, a missing row may lie outside the part. A backfill never deactivates.
  */
 export function maySeeGone({ kind, range }: { kind: RunKind; range: RunRange | null }): boolean {
   return range === null && kind !== 'backfill';
 }
 
-/** 2. Returns the deleted rows for which the stream's `graceDays` have passed. */
+/** Step 2: Returns the deleted rows for which the stream's `graceDays` have passed. */
 export async function chooseDue<T extends { key: string }>(
   { db }: State,
   stream: Stream,
@@ -65,20 +65,20 @@ export async function startRetirements(
 ): Promise<Write[]> {
   const retirements = gone.flatMap((record): Write[] => {
     const { externalId, sourceHash } = record;
-    // 5. The service never had the object, so the record is deleted.
+    // Step 5: The service never had the object, so the record is deleted.
     if (!wasSent(record) || externalId === null) return note(outcome.forgotten(record));
     const object = createObject(externalId, stream.type, false, []);
     return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
   });
-  // 6. Only records that a plan chose are deactivated. The table may be empty only while it is reloaded. A repair also repeats
-  // earlier deactivations.
+  // Step 6: Only records that a plan chose are deactivated. Otherwise a table that is just being reloaded would look
+  // empty. A repair also repeats earlier deactivations.
   const isChosen = ({ record }: Write) =>
     stream.retire === 'deactivate' &&
     (operation === 'retire' || (record.resend === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
   for (const { record } of await leaveToRows(deps, others, note)) note(outcome.skipped(record));
   const chosen = retirements.filter(isChosen);
-  // 7. Somebody may have changed the object's external id, so that another row has the object now.
+  // Step 7: Somebody may have changed the object's external id, so that another row has the object now.
   const numbered = chosen.map(({ record }) => ({ stream: stream.name, ...record }));
   const renamed = new Set((await readOtherOwners(deps, numbered)).map(({ localKey }) => localKey));
   return chosen.map((write) => ({ ...write, hasNumberOfRow: renamed.has(write.record.localKey) }));
@@ -105,19 +105,19 @@ export async function chooseRetirements(
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
-    // 8. An object of another type does not belong to this record.
+    // Step 8: An object of a type that the stream cannot have does not belong to this record.
     if (standing && !stream.objectTypes.has(standing.typeId))
       return note(outcome.externalIdTaken(retirement, standing.typeId));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return note(outcome.externalIdChangedThere(retirement, elsewhere));
-    // 9. The object is absent or another row's, and no late write can create it. A restored service may have assigned the record's
-    // number to another object.
+    // Step 9: There is no object to deactivate, or it belongs to another row, and no late write can create it. A
+    // restored service may have assigned the record's number to another object.
     if (!standing || (retirement.hasNumberOfRow && standing.id === record.destinationId))
       return note(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const inactive = deactivate(stream, standing);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
-  // 10. The object may belong to a row of this stream whose create or update was not accepted yet.
+  // Step 10: The object may belong to a row of this stream whose create or update was not accepted yet.
   if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
     for (const retirement of open) note(outcome.retirementPostponed(retirement));
     return [];
@@ -125,11 +125,11 @@ export async function chooseRetirements(
   const isInactive = ({ standing, record, object }: (typeof open)[number]) =>
     !standing.active && isSameObject(object, standing) && !mayBecomeActive(record);
   const free = await deferReserved(deps, stream, open, isInactive, context, note);
-  // 12. Checks again that no row has the object now, because the requests before may have taken long. The record of such a row may
-  // not be accepted yet.
+  // Step 12: Checks once more that no row has the object now, since the requests may have taken long. The row's record
+  // need not be accepted yet.
   const unowned = await leaveToRows(deps, free, note);
   return unowned.flatMap((write) =>
-    // 13. The object is already inactive, so nothing is sent.
+    // Step 13: The object is already inactive, so nothing is sent.
     isInactive(write) ? note(outcome.unchanged(write, write.standing.id)) : [write],
   );
 }
@@ -167,8 +167,8 @@ async function leaveToRows<T extends Write>(
 }
 
 /**
- * 11. Postpones the deactivation of objects with future reservations, because people have booked them. One search for each
- * type covers the whole batch.
+ * Step 11: Postpones the deactivation of objects with future reservations, because people have booked them. Sends one
+ * search for each type.
  */
 async function deferReserved<T extends Write>(
   deps: SyncDeps,

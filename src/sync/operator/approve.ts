@@ -1,4 +1,4 @@
-// Approves closed gates for an operator: stores the approved number of records, and starts a whole sync for it.
+// Approves closed gates: stores how many records an operator permits, and starts a whole sync for them.
 import { selectStreams, type Configuration } from '../../config/config-file.js';
 import { UsageError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';

@@ -49,7 +49,7 @@ export interface WriteQuestion {
   leftOut: string | undefined;
 }
 
-/** Objects to check. Functions open a connection only when it is checked, so that a failure becomes a finding. */
+/** Objects to check. A function opens its connection during the check, so that a failure becomes a finding. */
 interface CheckDeps {
   configuration: Configuration;
   confirmedState: () => Promise<State>;

@@ -80,7 +80,7 @@ export async function explainRecord(
   const changes = written ? diffObjects(there, written) : [];
   return {
     ...known,
-    /** Columns of the row. Those that the mapping does not read are hidden, because they may be personal. */
+    /** Columns of the row. Columns that the mapping does not read may hold personal data, and are hidden. */
     row: found && Object.fromEntries(shown),
     hiddenColumns: all.length - shown.length,
     readFrom: describeSource(stream),

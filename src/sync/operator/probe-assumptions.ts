@@ -147,7 +147,7 @@ async function probeObjects(
   ];
 }
 
-/** Searches for an object by variants of its external id. If one finds it, the service ignores the difference. */
+/** Searches for an object by variants of its external id. A variant that finds it shows what the service ignores. */
 async function probeExternalIds(destination: Destination, object: object): Promise<Assumption> {
   const name = 'external-ids';
   const { extId, typeId } = object as { extId?: string | null; typeId?: string | null };

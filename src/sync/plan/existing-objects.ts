@@ -173,7 +173,7 @@ type TypeObjects = ReturnType<typeof createTypeObjects>;
  */
 function createTypeObjects(destination: TypeDestination, stream: Stream, context: Context) {
   const { type, objectTypes } = stream;
-  /** Number of lists searched, and the external ids found in them. A reading of all objects must contain these ids. */
+  /** Number of lists searched, and the external ids found. A later reading of all objects must contain these ids. */
   let lists = 0;
   const found = new Set<string>();
   /** Number of objects of the stream's types. Infinity if the service returns no count, or a wrong one. */
@@ -182,7 +182,7 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
   let byExtId: ReadonlyMap<string, FoundObject> = new Map();
   let byNumber: ReadonlyMap<string, FoundObject> = new Map();
 
-  /** Returns undefined if the request fails. Searches in lists then replace it, and report errors. */
+  /** Returns undefined if the request fails. The search in lists that follows reports the error, if it persists. */
   async function unlessFailing<T>(answer: Promise<T>): Promise<T | undefined> {
     try {
       return await answer;

@@ -34,13 +34,13 @@ export interface RefusedEntry {
   sharedId: number | undefined;
   /** True if the row would not be sent anyway, because it has not changed. */
   isSettled: boolean;
-  /** Decision about the row if it were not refused. */
+  /** Decision about the row, as if it could be sent. */
   decision: Decision;
 }
 
 /**
- * A difference between mirror and state. `back`: a deleted row exists again. `unsettled`: a row was deleted while its
- * record was not in sync. A second entry with the same key may follow.
+ * A difference between mirror and state. `back`: a deleted row exists again. `unsettled`: the row of a record that is
+ * not in sync was deleted. Another entry with the same key may follow.
  */
 export type PlanEntry =
   WriteEntry | RefusedEntry | { operation: 'forget' | 'back' | 'unsettled'; key: string };

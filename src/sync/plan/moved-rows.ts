@@ -44,7 +44,7 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   }
 
   return {
-    /** Finds rows with other keys that now have the external ids of these records. The records' rows are deleted. */
+    /** Finds rows that now have the external ids of these records, but another key. The records' rows were deleted. */
     async findMoved(keys: readonly string[]): Promise<Map<string, RecordKey[]>> {
       const owners = await readOwnersByKey(state.db, stream.name, keys);
       const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
@@ -97,7 +97,7 @@ function isChanged({ objectHash }: OwnerRecord, rendered: Rendered | undefined):
   return !('object' in rendered) || hashObject(rendered.object) !== objectHash;
 }
 
-/** Maximum number of rows to compare, since each deleted row is compared with each new row. Beyond it, none is. */
+/** Maximum number of deleted or new rows. Every pair is compared, so with more rows no pair is. */
 export const MOST_COMPARED = 20;
 
 /**

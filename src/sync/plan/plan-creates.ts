@@ -17,7 +17,6 @@ import type { createMoves, Takeover } from './moved-rows.js';
 /** Number of overwrites whose changed fields are kept as examples. */
 const SAMPLES = 3;
 
-/** Plans creates as batches. Counts them in `planned`. */
 export function createCreates(
   deps: PlanDeps,
   stream: Stream,
@@ -51,7 +50,7 @@ export function createCreates(
   const leftOut = { create: 0, retry: 0, taken: 0 };
   /** Number of new rows in a stream without creates whose objects may exist. They count as updates. */
   const found = { create: 0, retry: 0 };
-  /** Number of creates searched for or not. `equal`: creates whose object exists and needs no change. */
+  /** Numbers of creates. `asked`: searched for at the service. `equal`: the existing object needs no change. */
   const counts = { asked: 0, unasked: 0, equal: 0 };
   const samples: HeldSample[] = [];
   /** Number of search requests that a run sends for the plan. */

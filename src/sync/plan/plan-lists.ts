@@ -66,7 +66,7 @@ export function createPlanLists(
     forget,
   });
   const updates = sends(stream, 'update');
-  /** Number of excluded updates of records not in sync. A batch settles these records without a write. */
+  /** Number of updates that `operations` exclude, but that a batch settles because their record is not in sync. */
   let unsent = 0;
   const lists = {
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
@@ -139,7 +139,6 @@ export function createPlanLists(
   }
 
   return {
-    /** Adds a difference to the list of its operation. */
     async add(entry: PlanEntry): Promise<void> {
       switch (entry.operation) {
         case 'retire':

@@ -59,7 +59,7 @@ type PlannedRun = Pick<Run, 'id' | 'kind' | 'range' | 'streams' | 'lane' | 'star
 };
 
 interface PlanningAttempt {
-  /** Unique token of this attempt. The state accepts writes only from the attempt whose token the run has. */
+  /** Unique token of this attempt. The run names the token of one attempt; only this attempt may write. */
   token?: string;
   /** Run over a few keys that this process has just taken from the inbox, together with the right to plan it. */
   taken?: TakenRun | undefined;

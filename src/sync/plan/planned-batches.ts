@@ -75,7 +75,7 @@ export interface PlanSink {
   noteRowsBack?(keys: readonly string[]): Promise<void>;
   /** Called with pairs of a deleted row and a new row that have equal values. */
   noteRenamed?(renamed: readonly RenamedRow[]): Promise<void>;
-  /** Called with records to send although nothing changed, until they are accepted or given up. */
+  /** Called with records to send although their rows have not changed, until they are accepted or given up. */
   wish?(reason: ResendReason, keys: readonly string[]): Promise<void>;
   /** Called with rows that take over an object. They go to the inbox. */
   follow?(rows: readonly RecordKey[]): Promise<void>;
@@ -106,7 +106,7 @@ export const KEYS_AT_ONCE = 1000;
 
 /** Maximum number of keys in an incremental batch. In small batches, a change waits for few other records. */
 export const KEYS_OF_A_CHANGE = 100;
-/** Maximum number of fixed-size requests in a batch. If a worker dies, all its keys wait for the claim to expire. */
+/** Maximum number of fixed-size requests in a batch. If a worker dies, the batch waits for its claim to expire. */
 const MOST_REQUESTS = 10;
 
 /** Returns how many keys a batch of the stream has, in a run of this lane. */

@@ -1,5 +1,5 @@
 // Matches bookings of the mirror with reservations at the service, and stores the verdicts in one transaction. Searches
-// for missing ones by id before, because they may only lie outside the period that was read.
+// for a missing booking or reservation by id first, because it may only lie outside the period that was read.
 import type { Cancellation, Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Queries } from '../../state/database.js';
@@ -187,7 +187,7 @@ async function findCancellations(
     (key) => known.get(key)?.destinationId ?? [],
   );
   const rows = await verdicts.readCancellations({ reservationIds: [...standingIds, ...absentIds], extIds });
-  // Cancellations that this run has read exist. Older ones may have been removed, so they are searched for again.
+  // Cancellations read by this run exist. Older ones may have been removed since, so they are read again.
   const doubtful = rows.filter(({ id, isMet }) => !isMet && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
   const { results: found } = await destination.findCancellations({ ids }, { lane, signal });

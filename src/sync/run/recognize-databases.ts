@@ -8,7 +8,7 @@ import { noteDatabase, readStateFacts } from '../../state/restored-databases.js'
 
 export type Recognizer = ReturnType<typeof createRecognizer>;
 
-/** Creates the checks of both databases. A check by this process within the last `withinMs` milliseconds is reused. */
+/** Creates the checks. A check that this process made within the last `withinMs` milliseconds is not repeated. */
 export function createRecognizer({
   state: { db },
   mirror,

@@ -15,7 +15,7 @@ interface PaceOptions {
   wait?: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
 }
 
-/** Returns a function that delays requests to an even rate, even if many call it at once. */
+/** Returns a function that delays each request, so that the rate is even although many requests wait. */
 export function createPace({
   requestsPerSecond,
   share,

@@ -23,12 +23,12 @@ import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { judgeLoad } from '../limits/load-age.js';
 
 export type LoadWaitDeps = Pick<SyncDeps, 'state' | 'streams' | 'mirror' | 'log'>;
-/** Returns true if a scheduled sync must wait, because the mirror was not loaded again yet. */
+/** Checks whether a scheduled sync must wait until the mirror has been loaded again. */
 type LoadWait = ReturnType<typeof createLoadWait>;
 
 const MINUTE = 60_000;
 
-/** Creates the check. `askEveryMs`: minimum milliseconds between two queries of the mirror. */
+/** Creates this check. `askEveryMs`: minimum milliseconds between two queries of the mirror. */
 export function createLoadWait(
   { state, streams, mirror, log }: LoadWaitDeps,
   { askEveryMs = MINUTE }: { askEveryMs?: number } = {},
@@ -165,7 +165,7 @@ export async function startDue({ state, streams, log }: ScheduleDeps): Promise<R
   return [run];
 }
 
-/** Marks streams as due whose records are held until the mirror is loaded again, if it was. */
+/** Marks streams as due if records were held for an outdated mirror, and the mirror has been loaded since. */
 export async function noticeLoads({
   state,
   streams,

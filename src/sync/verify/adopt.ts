@@ -21,7 +21,7 @@ export interface Adopted {
   unowned: number;
 }
 
-/** Hashes of a record whose object must be sent. No row and no object has these hashes. */
+/** Hashes of a record that the next sync must send. No row and no object has these hashes. */
 const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
 
 /** Makes records for streams. Streams that others refer to come first, since references need their records. */

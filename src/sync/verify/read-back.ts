@@ -41,7 +41,6 @@ export interface Tally extends Partial<Record<DriftKind, number>> {
 
 export type Tallies = Map<string, Tally>;
 
-/** Adds numbers to the counts of a stream. */
 export function count(tallies: Tallies, { name }: Stream, seen: Partial<Tally>): void {
   const tally = tallies.get(name) ?? { compared: 0, waiting: 0, inDoubt: 0 };
   for (const [kind, objects] of Object.entries(seen) as [keyof Tally, number][])
@@ -142,7 +141,7 @@ export async function record(
 /** Number of records read from the state, or searched for at the service, at once. */
 const AT_ONCE = 1000;
 
-/** Types to read back together, because they belong to the same streams. */
+/** Types to read back together, because the same streams have them. */
 interface TypeRequest {
   types: ReadonlySet<string>;
   /** Streams with these types that are verified. */
