@@ -197,7 +197,7 @@ export class BatchClaim {
       );
   }
 
-  /** Puts records in doubt whose write was sent, but whose answer is unknown. */
+  /** Puts records in doubt, because a write of their objects was sent and the answer is unknown. */
   doubt(keys: readonly string[]): Promise<void> {
     return doubtRecords(this.parts.db, this.right, keys);
   }

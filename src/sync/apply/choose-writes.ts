@@ -37,7 +37,9 @@ export interface ObjectsThere {
   found: ReadonlyMap<string, ServiceObject>;
   /** External ids that the writes assign to objects without one. */
   unnamed: ReadonlySet<string>;
-  /** Accepted objects whose external id was changed or removed at the service, by the former id. */
+  /**
+   * Accepted objects whose external id was changed or removed at the service. The keys are the former external ids.
+   */
   renamed: ReadonlyMap<string, FoundObject>;
 }
 
@@ -153,8 +155,9 @@ const keepsOfService = (
   rules.size > 0 && !isSameObject(applyRules(rules, object, there, record.acceptedFields).object, object);
 
 /**
- * Searches by number for accepted objects that are absent under their external id. Returns those with another external
- * id or none, by the former id. Leaves out objects with another owner, because the service has reused the number.
+ * Searches by number for accepted objects that are absent under their external id. Returns those that have another
+ * external id or none now; the keys are the former external ids. Leaves out objects of other owners, because the
+ * service has reused the number.
  */
 async function findRenamedThere(
   deps: SyncDeps,

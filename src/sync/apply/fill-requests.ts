@@ -31,7 +31,7 @@ const OF_THE_LATEST = 0.2;
 
 export type RequestFiller = ReturnType<typeof createRequestFiller>;
 
-/** Opens the lines of this process, which all its batches share. */
+/** Opens the lines in which objects wait to be sent. All batches of this process share these lines. */
 export function openLines({ destination, log, clock = () => performance.now() }: RequestDeps): RequestFiller {
   const sizes = createRequestSizes(log, destination.requestTimeoutMs, clock);
   return createRequestFiller({ destination, sizes, clock });

@@ -104,7 +104,7 @@ function larger(good: number, tooMany: number): number {
   return tooMany - good <= Math.max(1, good * CLOSE) ? good : Math.floor((good + tooMany) / 2);
 }
 
-/** Returns to the good size, or to half the size that was too large. */
+/** Reduces the size to the largest one that was good, or to half of the size that was too large. */
 function narrowed(size: RequestSize, objects: number, now: number): RequestSize {
   const tooMany = Math.min(size.tooMany, objects);
   const good = size.good < tooMany ? size.good : 0;

@@ -17,8 +17,8 @@ interface ChangedId {
 }
 
 /**
- * Returns keys whose records may give up their objects, although an external id changed: another row has the former
- * object now, or a record already owns the row's new object. In all other cases an operator must decide.
+ * Returns the keys whose records may give up their objects after a change of the external id. This is safe if another
+ * row has the old object now, or if a record already owns the new object. In all other cases an operator must decide.
  */
 export async function findLettingGo(
   deps: IdentityDeps,

@@ -124,7 +124,7 @@ async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]
   };
 }
 
-/** Returns the rows that have each external id now, by their template or by a link. `links`: links to these ids. */
+/** Returns the rows that have each external id now, by their template or by a link. `links`: all links to the ids. */
 async function findRows(
   { mirror, state, streams }: IdentityDeps,
   externalIds: readonly string[],

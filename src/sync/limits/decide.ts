@@ -10,7 +10,9 @@ export interface Weighed {
   count: number;
   /** Number of records in `count` that an earlier plan already released. The limit does not count released records. */
   released?: number;
-  /** Number of objects that the service is believed to hold. For `overwrite`: number of creates searched for there. */
+  /**
+   * Number of objects that the service is believed to hold. For `overwrite`: creates whose objects were searched for.
+   */
   accepted: number;
   /** Number of records that other runs have sent for this operation within 23 hours, or are still to send. */
   earlier: number;

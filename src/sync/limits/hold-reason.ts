@@ -4,7 +4,7 @@ import { isApprovable, nameOfGate } from '../../state/gates/gates.js';
 import { formatNumber, plural } from '../../text/format.js';
 import { describeWholeLoad } from './load-age.js';
 
-/** Facts about held records, from which the sentence is made: of a gate, or of an earlier run. */
+/** Facts about held records, from which the sentence is made. A gate has these facts, and so has a run's history. */
 export type Held = Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>;
 
 const DONE = {
@@ -13,7 +13,7 @@ const DONE = {
   retire: 'deactivated',
   repair: 'repaired',
 } as const;
-/** Minimum share of missing objects among drifting objects for which the sentence mentions a restored service. */
+/** If at least this share of the drifting objects is missing, the sentence suspects that a backup was restored. */
 const MOST = 0.5;
 
 /** Returns why records are held, such as `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */

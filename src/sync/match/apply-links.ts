@@ -17,7 +17,7 @@ export interface AppliedLinks {
   linked: { stream: string; key: string; externalId: string; number: string; assignsId: boolean }[];
   /** Number of lines whose record already has the object. */
   already: number;
-  /** Number of lines of other classes, which link nothing. */
+  /** Number of lines that are not of class `match` and so link nothing. */
   others: number;
 }
 

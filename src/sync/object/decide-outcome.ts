@@ -50,7 +50,9 @@ export interface Write {
   link?: Link | undefined;
   /** Reference that the write omits, because its record is not at the service yet. A later write adds it. */
   leftOut?: LeftOut | undefined;
-  /** Type that the write changes. If the service refuses the change, the object stays with stream `keptBy`. */
+  /**
+   * Present type of an object that gets another type. If the service refuses, the object stays with stream `keptBy`.
+   */
   former?: { typeId: string; keptBy: string | undefined } | undefined;
 }
 

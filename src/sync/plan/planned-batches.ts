@@ -158,7 +158,7 @@ export function collectBatches(size: number, { addBatch }: Pick<PlanSink, 'addBa
 /** Maximum numbers of batches, and of keys in them, in one INSERT statement. */
 const ROWS_AT_ONCE = 200;
 const KEYS_IN_ROWS = 100_000;
-/** Maximum number of keys that wait for the end of the plan to be written. Limited keys are written earlier. */
+/** Maximum number of keys to write together with the end of the plan. Keys that limits count are written before. */
 const KEYS_AT_END = 1000;
 
 /**

@@ -8,14 +8,14 @@ export type Pace = (signal?: AbortSignal) => Promise<void>;
 interface PaceOptions {
   /** Requests per second that the organization may send. */
   requestsPerSecond: number;
-  /** Share of these requests that may be used, from 0 to 1. With 1, requests are not delayed. */
+  /** Share of the quota that these requests may use, from 0 to 1. With 1, no request is delayed. */
   share: number;
   /** Returns milliseconds of a monotonic clock. */
   now?: () => number;
   wait?: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
 }
 
-/** Returns a function that delays each request, so that the rate is even although many requests wait. */
+/** Returns a function that delays requests so that they are sent at an even rate. */
 export function createPace({
   requestsPerSecond,
   share,

@@ -90,7 +90,7 @@ export function createLoadWait(
 
 export type ScheduleDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
 
-/** Milliseconds after which a scheduled time is missed. Before, another process may be starting the sync. */
+/** Milliseconds after which a scheduled time counts as missed. Until then, another process may start the sync. */
 const MISSED_AFTER_MS = 60 * 1000;
 
 /**

@@ -119,7 +119,7 @@ export async function verifyAlone(
 export const countRepairable = ({ changed = 0, missing = 0, inactive = 0 }: Partial<Tally>): number =>
   changed + missing + inactive;
 
-/** Starts a run that repairs streams, without streams of unfinished runs. Undefined if no stream is left. */
+/** Starts a repair run of those streams that no unfinished run covers. Undefined if all streams are covered. */
 export async function startRepairRun(
   db: Queries,
   { streams, ...started }: Pick<RunRequest, 'streams' | 'startedBy' | 'fingerprints'>,
