@@ -40,7 +40,7 @@ const MOST_FAILURES = { before: 2, after: 20 };
 const AT_ONCE = 4;
 /** Number of failed attempts before an object that fails alone is considered the cause. */
 const ATTEMPTS_BEFORE = 3;
-/** The same if no attempt had answered requests. The service may be down for some time. */
+/** Failed attempts before an object is considered the cause, if no other object of an attempt was answered. */
 const ATTEMPTS_WITHOUT_OTHERS = 5;
 
 export type Narrowing = ReturnType<typeof createNarrowing>;

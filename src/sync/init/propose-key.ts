@@ -12,7 +12,7 @@ export interface ProposedExternalId {
 const MOST_LOOKED_FOR = 200;
 /** Maximum number of beginnings of external ids that are tried as the fixed part of a template. */
 const MOST_PREFIXES = 8;
-/** A template must produce this share of the existing external ids. Less than the sure share needs a comment. */
+/** Shares of the existing external ids that a template must produce, to be proposed, and to need no comment. */
 const LEAST_SHARE = 0.5;
 const SURE_SHARE = 0.9;
 const SEPARATORS = ['_', '-', '.', ':', '/', '|', ''];

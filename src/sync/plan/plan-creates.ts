@@ -69,7 +69,7 @@ export function createCreates(
       takenOver.changed++;
       planned.update++;
     } else if (former.isChanged) leftOut.taken++;
-    // Counts the row as moved, unless the plan of deleted rows counts the former record.
+    // Counts the move here, unless the plan of deleted rows finds the former record and counts it.
     const isGone =
       former.stream === stream.name &&
       stream.retire === 'deactivate' &&

@@ -188,7 +188,7 @@ async function createLoadJudge(db: Queries, { name, freshness }: Pick<Stream, 'n
     note(reading: LoadReading | undefined): void {
       if (freshness && before && reading) load = judgeLoad(freshness, reading, before);
     },
-    /** Returns the judged load. Undefined if the stream's age is not configured, or nothing was read. */
+    /** Returns the judged load. Undefined if the configuration sets no maximum age, or no age was read. */
     load: () => load,
   };
 }

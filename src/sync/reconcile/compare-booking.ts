@@ -21,7 +21,7 @@ export interface ResolvedBooking {
 export type ReservationState = { is: 'standing'; reservation: Reservation } | { is: 'cancelled' | 'absent' };
 
 export interface Sides {
-  /** Undefined if the mirror has no such booking. `unasked` if the configuration has no bookings. */
+  /** Booking in the mirror, if there is one. `unasked` if the configuration has no bookings. */
   here: ResolvedBooking | 'unasked' | undefined;
   there: ReservationState;
   /** Verdict of the previous comparison. */
