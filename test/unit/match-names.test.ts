@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compareNames, tokensOf } from '../../src/sync/init/match-names.js';
+import { compareNames, looksSecret, tokensOf } from '../../src/sync/init/match-names.js';
 
 describe('words of a name', () => {
   it.each([
@@ -47,5 +47,14 @@ describe('likeness of names', () => {
   it('words of the context say little', () => {
     expect(compare('rooms_name', 'name', 'room')).toBeGreaterThan(0.85);
     expect(compare('rooms_name', 'rooms_area', 'room')).toBeLessThan(0.5);
+  });
+});
+
+describe('columns that look like secrets', () => {
+  it('are those whose last word names one', () => {
+    expect(['passwd', 'user_password', 'api_token', 'clientSecrets', 'ssn'].filter(looksSecret)).toHaveLength(
+      5,
+    );
+    expect(['secretary_name', 'tokenized_title', 'passage', 'session'].filter(looksSecret)).toEqual([]);
   });
 });

@@ -187,7 +187,7 @@ export function nameFromOnlyText(
 
 /** Returns true if the column's name suggests a secret, for example a password. Such columns are never proposed. */
 export const looksSecret = (name: string): boolean =>
-  tokensOf(name).some((word) => /passw(or)?d|personnummer|secret|token|^(pwd|ssn)$/.test(word));
+  tokensOf(name).some((word) => /passw(or)?d|personnummer|(secret|token)s?$|^(pwd|ssn)$/.test(word));
 
 export const isTextual = ({ type }: Pick<CatalogueColumn, 'type'>): boolean =>
   /^(text|character|character varying|bpchar|citext)$/.test(type);
