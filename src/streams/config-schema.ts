@@ -385,7 +385,7 @@ const faultless = (text: z.ZodString, findFault: (text: string) => string | unde
 
 export const PROTO_FAULT = '__proto__ has a meaning of its own in JavaScript; choose another name';
 
-/** Maximum number of characters of a name. Neither PostgreSQL nor the indexes of the state accept longer names. */
+/** Maximum number of characters of a name. The indexes of the state do not accept much longer names. */
 const LONGEST_NAME = 1024;
 
 /** Returns why a text cannot be a name, or undefined. Never repeats the name, which may be long. */

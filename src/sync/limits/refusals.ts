@@ -26,9 +26,6 @@ export function createRefusals() {
   const stopped = new Set<string>();
   const nameOf = (stream: Stream, runId: number) => `${runId} ${stream.name}`;
   return {
-    /** Returns true if this run sends no more records of the stream, because the service refused too many. */
-    isStopped: (stream: Stream, runId: number): boolean => stopped.has(nameOf(stream, runId)),
-
     /** Adds answers to the stream's totals. Closes a gate if too many are refusals. Returns true if stopped. */
     async count(db: Queries, stream: Stream, runId: number, answers: Answers): Promise<boolean> {
       if (answers.refused > 0) {
