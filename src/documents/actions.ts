@@ -1,4 +1,4 @@
-// The actions of operators: the whole list, and a section of a report or a run.
+// Document and section that list the actions of operators, such as approvals and retries.
 import type { NotedAction } from '../state/actions.js';
 import type { OperatorAction } from '../state/schema.js';
 import { linkToRun, text, type Document, type Point, type Section } from './document.js';
@@ -32,7 +32,7 @@ export function actionsDocument(actions: readonly NotedAction[]): Document {
   };
 }
 
-/** It is not shown without actions. */
+/** Section for a report or a run. Without actions the section has no points, and surfaces leave it out. */
 export function actionsSection(actions: readonly NotedAction[]): Section {
   return { id: 'actions', title: 'What operators did', points: actions.map(toPoint) };
 }

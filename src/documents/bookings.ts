@@ -1,4 +1,4 @@
-// Bookings: those on which the mirror and the service do not agree, what differs, and what an operator does about it.
+// Documents about bookings on which mirror and service disagree: the differences, and what an operator does about them.
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import type { BookingExplained } from '../sync/operator/explain.js';
 import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from '../text/format.js';
@@ -22,10 +22,9 @@ import {
 } from './document.js';
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** Bookings that are named one by one. */
 export const MOST_BOOKINGS = 20;
 
-/** The meaning of each verdict, in the order they are printed. */
+/** Meaning of each verdict. Tables show the verdicts in this order. */
 export const VERDICT_MEANINGS: Record<Verdict, string> = {
   agrees: 'both sides are equal',
   agrees_cancelled: 'cancelled in the mirror, and not at the service',
@@ -38,7 +37,7 @@ export const VERDICT_MEANINGS: Record<Verdict, string> = {
   not_compared: 'at the service; no bookings are configured',
 };
 
-/** The next step of a booking: its fault first, which no comparison mends. */
+/** Returns the next step. A fault in the mirror comes before the verdict, because only an operator can correct it. */
 function nextOfBooking({ verdict, problem }: Pick<ReservationRow, 'verdict' | 'problem'>): string {
   if (problem === null) return nextOfVerdict(verdict);
   switch (problem) {
@@ -56,7 +55,6 @@ function nextOfBooking({ verdict, problem }: Pick<ReservationRow, 'verdict' | 'p
   }
 }
 
-/** The next step of a booking with this verdict. */
 export function nextOfVerdict(verdict: Verdict): string {
   switch (verdict) {
     case 'agrees':
@@ -75,7 +73,7 @@ export function nextOfVerdict(verdict: Verdict): string {
   }
 }
 
-/** The answer of one reconcile. */
+/** Document of the result of one reconcile. `seconds` is the duration of the reconcile. */
 export function reconcileDocument(
   { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
   { timeZone, seconds }: { timeZone: string; seconds: number },
@@ -105,7 +103,7 @@ export function reconcileDocument(
   };
 }
 
-/** Bookings that do not agree, as the last reconcile saw them. */
+/** Document of the bookings that disagree, as of the last reconcile. `week` adds a calendar of one week. */
 export function bookingsDocument(
   counts: readonly { verdict: Verdict; count: number }[],
   listed: readonly ReservationRow[],
@@ -153,7 +151,7 @@ function verdictsSection(counts: readonly { verdict: Verdict; count: number }[])
 export const daysOfWeek = (monday: string): string[] =>
   Array.from({ length: 7 }, (_, at) => new Date(Date.parse(monday) + at * DAY_MS).toISOString().slice(0, 10));
 
-/** A booking is drawn where the mirror has it, and where the service has it, if that is another time. */
+/** Calendar section. If the times on both sides differ, a booking is drawn at both times. */
 function weekSection(
   { monday, rows }: { monday: string; rows: readonly ReservationRow[] },
   timeZone: string,
@@ -196,7 +194,7 @@ const bookingsSection = (listed: readonly ReservationRow[], timeZone: string): S
   })),
 });
 
-/** `booking 4: objects room_R1 → room_R4`. */
+/** Returns text such as `booking 4: objects room_R1 → room_R4`. */
 const describeBooking = (row: ReservationRow, timeZone: string): Text =>
   text`${linkToBooking(row.key)}: ${describeVerdictAndProblem(row, timeZone)}`;
 
@@ -228,7 +226,7 @@ function describeVerdict(row: ReservationRow, timeZone: string): string {
   }
 }
 
-/** `→` is from the mirror to the service. */
+/** Lists what differs. The arrow in `room_R1 → room_R4` leads from the mirror's value to the service's value. */
 function describeDifferences({ differs, ...row }: ReservationRow, timeZone: string): string {
   const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
   const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
@@ -243,7 +241,7 @@ function describeDifferences({ differs, ...row }: ReservationRow, timeZone: stri
   ).join(', ');
 }
 
-/** Only what is on one side. */
+/** Returns only the values that are on one side, as `room_R1 → room_R4` (mirror → service). */
 function describeLists({ here, there }: { here: unknown; there: unknown }): string {
   const [mirror, service] = [here as string[], there as string[]];
   const onlyMirror = mirror.filter((one) => !service.includes(one));
@@ -259,7 +257,7 @@ export function describePeriod(begin: Date | null, end: Date | null, timeZone: s
   return `${day(begin, timeZone)} ${clock(begin, timeZone)}${from === to ? '' : ` ${from}`} to ${clock(end, timeZone)} ${to}`;
 }
 
-/** `Fri 20 Nov 2026 09:00 CET`. */
+/** Formats a time as `Fri 20 Nov 2026 09:00 CET`. */
 function at(time: Date | null, timeZone: string): string {
   if (time === null) return 'no time';
   return `${day(time, timeZone)} ${clock(time, timeZone)} ${nameOfZone(time, timeZone)}`;
@@ -281,10 +279,12 @@ function clock(time: Date, timeZone: string): string {
   }).format(time);
 }
 
-/** A booking as the state knows it. `events`: changes of its verdict, latest first. */
+/** A booking as stored in the state. `events` are the changes of its verdict, latest first. */
 export type KnownBooking = Pick<BookingExplained, 'key' | 'known' | 'events'>;
 
-/** `sides`: the same booking as it was read in the mirror and at the service. */
+/**
+ * `sides` is the booking as just read from the mirror and the service. Without `sides`, the last comparison is shown.
+ */
 export function bookingDocument(
   { key, known, events }: KnownBooking,
   timeZone: string,
@@ -312,7 +312,6 @@ export function bookingDocument(
   };
 }
 
-/** Both sides as the last comparison saw them. */
 function asCompared(row: ReservationRow, timeZone: string): Section {
   const { externalId, destinationId, beginHere, endHere, beginThere, endThere, seenAt } = row;
   return {
@@ -328,7 +327,7 @@ function asCompared(row: ReservationRow, timeZone: string): Section {
   };
 }
 
-/** Both sides as they were read just now, and what was asked. */
+/** Sections with the booking as just read from the mirror and from the service, and the requests that read it. */
 function bookingSides(
   { here, reservations, cancellations, requests }: BookingExplained,
   timeZone: string,

@@ -1,5 +1,5 @@
-// Why records are not in sync, in words: for each status of a cause one entry with what the records are, why, the command that helps
-// and what happens next. A cause of many records, one record, and the end of a chain of waiting read the same table.
+// Sentences about why records are not in sync. A table has, for each status, the headline, the reason, the command that
+// helps and the next step. Causes, single records and ends of waiting chains use the same table.
 import { isGivenUpByCode, recordRemedy } from '../errors/error-catalogue.js';
 import { causeOf, type Cause } from '../situation/causes.js';
 import { heldBy, type CauseStatus, type Chain } from '../situation/chains.js';
@@ -21,10 +21,9 @@ import {
 import { endCommand } from './exceptions.js';
 import { describeHeld } from './holds.js';
 
-/** Keys named in one line. */
 const MOST_NAMED = 3;
 
-/** A status as people read it. JSON and the state have its name. */
+/** Returns the word that people read for a status, such as `given up` for `dead`. JSON has the status itself. */
 export const statusInWords = (status: CauseStatus | 'unchanged'): string =>
   WORDS_OF_STATUSES[status] ?? status;
 
@@ -32,13 +31,15 @@ export const recordsOf = (count: number, stream?: string) =>
   `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
 
 interface StatusInWords {
-  /** Nothing happens to the records until an operator acts. */
+  /** Returns true if the records stay as they are until an operator acts. */
   needsOperator?: (cause: Cause) => boolean;
-  /** The records of the cause, in its headline. Unset: `2 records of rooms given up (refused_400): '1', '2'`. */
+  /** Names the records in the headline. Default: `2 records of rooms given up (refused_400): '1', '2'`. */
   what?: (cause: Cause, words: ReturnType<typeof wordsOf>) => string;
-  /** The words for a record at the end of a chain of waiting, after "which". Unset: `is given up (refused_400): the name is too long`. */
+  /**
+   * Words for the last record of a chain, after "which". Default: `is given up (refused_400): the name is too long`.
+   */
   end?: (end: Chain['end']) => string;
-  /** Why it is so, where the records have no message. */
+  /** Returns why the records are not in sync. Used for statuses whose records have no error message. */
   reason?: (cause: Cause) => string;
   command: (cause: Cause) => string;
   next: (cause: Cause, command: string) => string;
@@ -47,7 +48,7 @@ interface StatusInWords {
 const explainFirst = ({ stream, keys: [key = ''] }: Cause) => commandFor('slotsync explain', stream, key);
 const syncStream = ({ stream }: Cause) => `slotsync sync ${stream}`;
 const themOf = ({ records }: Cause) => (records === 1 ? 'it' : 'them');
-/** Names a single record, also of a cause of many: an operator looks at each before it is linked. */
+/** Names only one record, even if the cause has many, because an operator checks each record before linking it. */
 const linkCommandOf = ({ stream, keys: [key = ''] }: Cause) =>
   commandFor('slotsync match --link', stream, key);
 const remedyOf = (cause: Cause) =>
@@ -66,7 +67,7 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
     end: (end) => `failed${whyOf(end)}`,
     command: syncStream,
     next: (cause, command) => {
-      // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
+      // A refused record is sent once more after an operator's retry, or if nothing was accepted together with it.
       if (cause.inInbox > 0) return nextInInbox(cause, command);
       return isGivenUpByCode(cause.code)
         ? `No action needed: the next sync sends ${themOf(cause)} again. To do it now: ${command}`
@@ -153,11 +154,10 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
   },
 };
 
-/** Nothing happens to it until an operator acts. */
+/** Returns true if the records of the cause stay as they are until an operator acts. */
 export const needsOperator = (cause: Cause): boolean =>
   cause.isConfigured === false || STATUSES[cause.status].needsOperator?.(cause) === true;
 
-/** The command that helps. */
 export const commandOfCause = (cause: Cause): string =>
   cause.isConfigured === false
     ? commandFor('slotsync forget', cause.stream, cause.keys[0] ?? '')
@@ -183,22 +183,22 @@ function nextInInbox(cause: Cause, command: string): string {
   return `No action needed: ${sent}. To do it now: ${command}`;
 }
 
-/** An operator's retry sends its records again. */
+/** Returns true if `slotsync retry` sends the records of the cause again. */
 const isRetryable = ({ status, isConfigured }: Cause): boolean =>
   isConfigured !== false && (status === 'dead' || status === 'failed');
 
-/** The command that sends the records of a cause again, all of them and no others. */
+/** Returns the `slotsync retry` command that covers exactly the records of the cause. */
 function retryCommandOf(
   { stream, status, code, records, keys: [localKey = ''] }: Cause,
   option?: string,
 ): string {
   if (records === 1) return retryCommand({ stream, localKey }, option);
-  // A retry with --retire-former chooses its records itself.
+  // `slotsync retry --retire-former` chooses its records itself, so the command names no status and no code.
   const choice = option ?? lines(`--status ${status}`, code !== null && `--code ${code}`).join(' ');
   return `slotsync retry ${stream} ${choice}`;
 }
 
-/** The words that headlines are made of. Without keys, the headline names none. */
+/** Returns the words that a headline is made of. If the cause has no keys, the headline names no key. */
 function wordsOf({ stream, status, code, records, keys }: Cause) {
   const isOne = records === 1 && keys.length > 0;
   const some = keys.slice(0, MOST_NAMED).map((name) => `'${name}'`);
@@ -210,7 +210,9 @@ function wordsOf({ stream, status, code, records, keys }: Cause) {
   return { subject, are: records === 1 ? 'is' : 'are', why, named, examples, usual };
 }
 
-/** `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`. */
+/**
+ * Headline, such as `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`.
+ */
 export function headlineOf(cause: Cause): string {
   const { status, records, waiting, waitingByStream } = cause;
   const words = wordsOf(cause);
@@ -233,7 +235,7 @@ export function reasonOf(cause: Cause): string | undefined {
   return `${formatNumber(messages)} different reasons; that of '${keys[0]}': ${message}`;
 }
 
-/** Causes, the first first, and how many are left out. */
+/** Section with the first `most` causes, and the number of causes that were left out. */
 export function causesSection(
   causes: readonly Cause[],
   { most = Infinity, now }: { most?: number; now: Date },
@@ -249,7 +251,7 @@ export function causesSection(
   };
 }
 
-/** A button sends its records again, where somebody may act. */
+/** List entry of a cause. The page shows a button that retries the records to users who may act. */
 export function causeToPoint(cause: Cause, now: Date): Point {
   const { stream, status, code, records, keys } = cause;
   const links = keys.map((key): Text => linkToRecord(stream, key));
@@ -257,7 +259,7 @@ export function causeToPoint(cause: Cause, now: Date): Point {
   const line = headlineOf(records > 1 ? { ...cause, keys: [] } : cause);
   return {
     status,
-    // Several keys are named below it, each with its link.
+    // If the cause has several records, the details below link each key, so the text names no key.
     text: text`${line}, ${sinceOf(cause, now)}`,
     line,
     details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),
@@ -275,15 +277,15 @@ export function causeToPoint(cause: Cause, now: Date): Point {
   };
 }
 
-/** `since 2026-11-22 07:12 CET (3 h)`. */
+/** Returns text such as `since 2026-11-22 07:12 CET (3 h)`. */
 function sinceOf({ since, status, attempts }: Cause, now: Date): Text {
   const ago = formatDuration(Math.max(1, (now.getTime() - since.getTime()) / 1000));
-  // Each attempt at a failed record notes its time anew.
+  // Each attempt overwrites the time of a failed record, so the record may have failed earlier.
   const tried = status === 'failed' && attempts > 1 && ` or earlier, ${plural(attempts, 'attempt')}`;
   return text`since ${{ minute: since }} (${ago})${tried}`;
 }
 
-/** `rooms 'A', which waits for departments '3', which is given up (refused_400): the name is too long`. */
+/** Example: `rooms 'A', which waits for departments '3', which is given up (refused_400): the name is too long`. */
 export function describeChain({ via, between, end }: Chain): string {
   const more = between - via.length;
   const on = via.map(({ stream, localKey }) => `${stream} '${localKey}', which waits for `).join('');
@@ -295,11 +297,10 @@ export function describeChain({ via, between, end }: Chain): string {
 const whyOf = ({ code, message }: Chain['end']) =>
   lines(code !== null && ` (${code})`, message !== null && `: ${message}`).join('');
 
-/** The next step of a record that a gate keeps back. */
 export const nextOfHeld = (gate: Gate, localKey: string): string =>
   nextOfCause(causeOf({ stream: gate.stream, gate, ...heldBy(gate), records: 1, keys: [localKey] }));
 
-/** A record that is not in sync. What was not looked up is undefined. */
+/** A record that is not in sync. A field is undefined if the caller did not look it up. */
 interface UnsettledRecord extends Pick<Cause, 'stream'> {
   localKey: string;
   errorCode: string | null;
@@ -309,7 +310,7 @@ interface UnsettledRecord extends Pick<Cause, 'stream'> {
   chain?: Chain | undefined;
 }
 
-/** The next step of a record: a run sends it, or an operator acts, and with which command. */
+/** Returns the next step for a record as a sentence: a run sends the record, or an operator runs the named command. */
 export function nextStep(record: UnsettledRecord): string {
   const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = record;
   const one = { records: 1, waitingByStream: { [stream]: 1 } };
@@ -325,6 +326,6 @@ export function nextStep(record: UnsettledRecord): string {
   return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
 }
 
-/** The next step of a key that records wait for, and that the state has no record of. */
+/** Returns the next step for a key that records wait for although the state has no record of the key. */
 export const nextOfAbsent = (stream: string, key: string): string =>
   nextOfCause(causeOf({ stream, status: 'absent', code: null, records: 1, keys: [key] }));

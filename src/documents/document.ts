@@ -1,145 +1,143 @@
-// A document: facts arranged to be read, as sections of paragraphs, facts, points and a table. A terminal, the page, a mail
-// and a ticket show the same document. Programs get the facts themselves.
+// Types of a document: facts arranged for reading, as sections of paragraphs, facts, points and tables. The terminal,
+// the page, mails and tickets show the same document. Programs get the facts as JSON instead.
 
 import { quote } from '../situation/commands.js';
 import { present } from '../text/format.js';
 import { nameOfRule, type KeptField } from '../streams/field-rules.js';
 
-/** A part of a sentence that a surface may show in its own way. A `Date` is shown to the second. */
+/** Part of a sentence that each surface formats in its own way. A plain `Date` is shown to the second. */
 export type Part =
   | string
   | Date
-  /** A time whose seconds don't matter. */
+  /** A time that is shown without seconds. */
   | { minute: Date }
-  /** A time in few characters: the clock of the same day as `now`, the day of another one. */
+  /** A short time: the time of day if `near` is on the day of `now`, otherwise the date. */
   | { near: Date; now: Date }
-  /** A command that an operator types. */
   | { command: string }
   /** The status of a run, a record or a process, as one word. */
   | { status: string }
-  /** `href`: an address of the operator's page. Other surfaces show the text alone. */
+  /** A link to an address of the operator's page. Other surfaces show only the text. */
   | { text: string | number; href: string };
 
-/** Words that people read in place of the names of statuses. */
+/** Words that people read instead of the status names of the state. */
 export const WORDS_OF_STATUSES: Readonly<Record<string, string>> = {
   dead: 'given up',
   retired: 'deactivated',
 };
 
-/** A sentence, in parts where one of them is more than characters. */
+/** A sentence: a plain string, or parts if the sentence has times, links, commands or statuses. */
 export type Text = string | { parts: readonly Part[] };
 
-/** A number is aligned to the right, and grouped by thousands. */
+/** Content of a table cell. Numbers are aligned to the right and grouped by thousands. */
 export type Cell = Text | number;
 
 export interface Table {
-  /** Says what the rows are, for whoever does not see the headings above them. The title of the section unless set. */
+  /** Description of the rows for screen readers. Default: the title of the section. */
   caption?: string | undefined;
   headings: readonly string[];
   rows: readonly (readonly Cell[])[];
 }
 
-/** Something that an operator may do: the page offers a button instead of the command, where somebody may act on it. */
+/** Something that an operator can do. The page shows a button instead of the command to users who may act. */
 export interface Action {
   command: string;
-  /** The address that is asked, or does it. */
+  /** Address on the operator's page that asks for confirmation, or performs the action at once. */
   href: string;
   label: string;
-  /** Names the object of the action, for whoever does not see the button's surroundings. */
+  /** Object of the action, such as `run 12`. Tells screen readers what the button is about. */
   about: string;
-  /** The page does it without asking once more. */
+  /** If true, the page performs the action without asking for confirmation. */
   isImmediate?: boolean | undefined;
 }
 
-/** A fact, its details line by line, and what an operator runs. */
+/** List entry: a fact, its details line by line, and the commands that an operator can run. */
 export interface Point {
-  /** On the page, a sign before the text. The text does not depend on it. */
+  /** Chooses the sign that the page draws before the text. The text is complete without the sign. */
   status?: string | undefined;
   text: Text;
-  /** The text where the point is one line, if that is another one. */
+  /** Replaces `text` on surfaces that show the point in one line. Default: `text`. */
   line?: Text | undefined;
-  /** Since when it is so, where the point is one line and does not say it. */
+  /** Time when the fact began. Shown only if the point is shown in one line. */
   since?: { near: Date; now: Date } | undefined;
-  /** The number of a concern, by which a command shows its details. */
+  /** Number of the concern in the list. `slotsync status <number>` shows the concern's details. */
   number?: number | undefined;
   details?: readonly Text[] | undefined;
-  /** Lines to be shown as they are, such as values side by side. */
+  /** Lines that are shown verbatim, such as old and new values side by side. */
   samples?: readonly string[] | undefined;
-  /** The next step, and what an operator does about it. */
+  /** Next step: what happens automatically, or what an operator has to do. */
   next?: Text | undefined;
-  /** The page draws it as a bar. The text names both numbers. */
+  /** Numbers of the progress bar that the page draws. The text names both numbers, too. */
   progress?: { done: number; total: number } | undefined;
-  /** A command that `next` names already is not shown again, except as the page's button. */
+  /** Commands for the operator. A command that `next` already names is shown only as a button on the page. */
   commands?: readonly (string | Action)[] | undefined;
 }
 
-/** A stream at a glance. */
+/** Card of the page that summarizes one stream. */
 export interface Card {
   stream: string;
   href: string;
   inSync: number;
   total: number;
-  /** The last whole sync; null: none has succeeded yet. */
+  /** Time of the last successful whole sync. Null if no whole sync has succeeded yet. */
   synced: { near: Date; now: Date } | null;
-  /** Notes such as `199 held` or `frozen`. The status decides the colour. */
+  /** Notes such as `199 held` or `frozen`. `status` chooses the color of the note. */
   badges: readonly { status: string; text: string }[];
-  /** A mark for each of the last nights, the oldest first. */
+  /** Marks of the last nights, oldest first. */
   nights: readonly Mark[];
 }
 
-/** `status`: of the run; `none`: there was none. */
+/** Mark for one night on a stream's card. `status` is the status of the run, or `none` if there was no run. */
 export interface Mark {
   status: string;
   label: string;
   href?: string | undefined;
 }
 
-/** Numbers over time. Only the page draws them. */
+/** Numbers over time. Only the page draws graphs. */
 export interface Graph {
   title: string;
-  /** The content of the graph in a sentence. */
+  /** Sentence that says what the graph shows, for surfaces that do not draw graphs. */
   says: Text;
   unit: string;
   points: readonly { label: Text; value: number }[];
-  /** A second, dotted line. */
+  /** Values of a second, dotted line. */
   peaks?: readonly number[] | undefined;
-  /** A line across, such as the quota. */
+  /** Horizontal line at a value, such as the quota. */
   limit?: { value: number; name: string } | undefined;
-  /** Names of the ends of the time axis. */
+  /** Labels of the left and the right end of the time axis. */
   ends: readonly [Text, Text];
-  /** Only the page shows the graph, because a table of the document has the same numbers. */
+  /** If true, only the page shows the graph, because a table of the document has the same numbers. */
   isOnlyDrawn?: boolean | undefined;
-  /** Bars where each point counts for itself, such as a day. */
+  /** If true, the graph draws one bar for each point instead of a line. Used for daily totals. */
   isBars?: boolean | undefined;
 }
 
-/** The bookings of a week. Only the page draws them. */
+/** Calendar of the bookings of one week. Only the page draws the calendar. */
 export interface Week {
-  /** Its days, such as `2026-11-23`, Monday first. */
+  /** Days of the week such as `2026-11-23`, Monday first. */
   days: readonly string[];
   bookings: readonly {
     key: string;
     href: string;
     status: string;
     label: string;
-    /** The period of the booking in the mirror. A second entry is its period at the service, where the two differ. */
+    /** Period of the booking in the mirror. If the period at the service differs, it follows as a second entry. */
     periods: readonly { begin: Date; end: Date }[];
   }[];
 }
 
-/** A name and its value. */
 export type Fact = readonly [name: string, value: Text];
 
-/** It is shown in this order: cards, graphs, paragraphs, facts, points, table. A section without any of them is not shown. */
+/** Part of a document. Shown in this order: cards, graphs, paragraphs, facts, points, table. Left out if empty. */
 export interface Section {
-  /** Names the section within its document, also when its title changes. */
+  /** Identifies the section within its document, even if the title changes. */
   id: string;
   title: string;
-  /** An operator has to decide or correct something. The page marks it. */
+  /** If true, an operator has to decide or correct something. The page marks the section. */
   isUrgent?: boolean | undefined;
-  /** The page shows its title, and the rest when somebody unfolds it. */
+  /** If true, the page shows only the title until the user unfolds the section. */
   isFolded?: boolean | undefined;
-  /** The page shows a point in one line, and its details when somebody unfolds it. */
+  /** If true, the page shows each point in one line, and the details when the user unfolds the point. */
   isOneLine?: boolean | undefined;
   cards?: readonly Card[] | undefined;
   graphs?: readonly Graph[] | undefined;
@@ -147,26 +145,25 @@ export interface Section {
   paragraphs?: readonly Text[] | undefined;
   facts?: readonly Fact[] | undefined;
   points?: readonly Point[] | undefined;
-  /** Not shown without rows: headings alone say nothing. */
+  /** A table without rows is left out, because headings alone say nothing. */
   table?: Table | undefined;
 }
 
 export interface Document {
   title: string;
-  /** The state in one line. The status decides the colour. The address leads to the details. */
+  /** The state in one line. `status` chooses the color, and `href` leads to the details. */
   headline?: { status: string; text: Text; href?: string | undefined } | undefined;
-  /** Paragraphs above the sections: what it is about. */
+  /** Paragraphs above the sections that say what the document is about. */
   lead?: readonly Text[] | undefined;
   sections: readonly Section[];
 }
 
-/** The sections that say something. */
 export const filledSections = (sections: readonly Section[]): Section[] =>
   sections.filter(({ cards = [], graphs = [], paragraphs = [], facts = [], points = [], table }) =>
     [cards, graphs, paragraphs, facts, points, table?.rows ?? []].some(({ length }) => length > 0),
   );
 
-/** Numbers by stream. Columns without a number are left out. Undefined: every column is. */
+/** Table with a row for each stream. Omits columns without numbers above zero. Undefined if no column is left. */
 export function countsByStream<Row extends { stream: string }>(
   rows: readonly Row[],
   columns: readonly (readonly [heading: string, countOf: (row: Row) => number])[],
@@ -181,7 +178,7 @@ export function countsByStream<Row extends { stream: string }>(
 
 type TextValue = Text | Part | false | null | undefined;
 
-/** A sentence with its parts: text`Paused since ${date}; to continue: ${{ command }}`. What is false or null is left out. */
+/** Builds a sentence: text`Paused since ${date}; to continue: ${{ command }}`. False and null values are left out. */
 export function text(strings: TemplateStringsArray, ...values: readonly TextValue[]): Text {
   return joinTexts(
     strings.flatMap((string, index) => [string, values[index]]),
@@ -189,7 +186,7 @@ export function text(strings: TemplateStringsArray, ...values: readonly TextValu
   );
 }
 
-/** Texts one after the other. What is false or null is left out. */
+/** Joins texts with a separator. False, null, undefined and empty texts are left out. */
 export function joinTexts(texts: readonly TextValue[], separator: string): Text {
   const parts = present<Text | Part>(texts)
     .filter((value) => value !== '')
@@ -200,12 +197,14 @@ export function joinTexts(texts: readonly TextValue[], separator: string): Text 
 
 export const addressOfRun = (runId: number): string => `/runs/${runId}`;
 
-/** Browsers leave out `.` and `..` from an address, however they are encoded, and nothing matches no text. */
+/**
+ * Keys that get the prefix `~` in an address, because browsers drop `.` and `..`, and no route matches an empty key.
+ */
 const NO_PART = /^~*\.{0,2}$/;
 
 const partOf = (key: string): string => encodeURIComponent(NO_PART.test(key) ? `~${key}` : key);
 
-/** The key of a decoded part of an address. */
+/** Returns the key that a decoded path segment means: removes the prefix that `partOf` added. */
 export const keyOfPart = (part: string): string => (NO_PART.test(part) ? part.replace('~', '') : part);
 
 export const addressOfRecord = (stream: string, localKey: string): string =>
@@ -219,19 +218,19 @@ export const linkToRecord = (stream: string, localKey: string): Text => ({
 
 export const addressOfBooking = (key: string): string => `/bookings/${partOf(key)}`;
 
-/** `booking 4`: the key as a shell takes it. */
+/** Link with the text `booking 4`. The key is quoted for a shell. */
 export const linkToBooking = (key: string): Part => ({
   text: `booking ${quote(key)}`,
   href: addressOfBooking(key),
 });
 
-/** An address with a query, of the values that there are. */
+/** Appends a query string to the path. Undefined and null values are left out. */
 export function withQuery(path: string, query: Readonly<Record<string, string | undefined | null>>): string {
   const given = Object.entries(query).filter((pair): pair is [string, string] => typeof pair[1] === 'string');
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
 }
 
-/** The number that a cell is, or that it links; undefined: it is a text. */
+/** Returns the number in a cell, linked or not. Returns undefined if the cell is text. */
 export function numberOf(cell: Cell): number | undefined {
   if (typeof cell !== 'object') return typeof cell === 'number' ? cell : undefined;
   const [part, ...others] = cell.parts;
@@ -240,14 +239,14 @@ export function numberOf(cell: Cell): number | undefined {
     : undefined;
 }
 
-/** For each column of a table, whether it holds numbers alone. */
+/** Returns, for each column of a table, true if all its cells are numbers. */
 export function numericColumns({ headings, rows }: Table): boolean[] {
   return headings.map(
     (_, column) => rows.length > 0 && rows.every((row) => numberOf(row[column] ?? '') !== undefined),
   );
 }
 
-/** A value of a field, as `plan` and `explain` print it. */
+/** Formats a field value as `plan` and `explain` print it. */
 export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return '(nothing)';
   return typeof value === 'bigint' ? String(value) : JSON.stringify(value);
@@ -257,15 +256,14 @@ export function formatValues(values: readonly unknown[] = []): string {
   return values.length === 0 ? '(nothing)' : values.map(formatValue).join(', ');
 }
 
-/** `room.name: "Sal 1" → "Aula"`. */
+/** Returns text such as `room.name: "Sal 1" → "Aula"`. */
 export function describeChange(change: { field: string; old: readonly unknown[]; new: readonly unknown[] }) {
   return `${change.field}: ${formatValues(change.old)} → ${formatValues(change.new)}`;
 }
 
-/** `room.name: stays "Aula"; the mirror has "Sal 1" (write: 'changed')`. */
+/** Returns text such as `room.name: stays "Aula"; the mirror has "Sal 1" (write: 'changed')`. */
 export const describeKept = (kept: KeptField): string =>
   `${kept.field}: stays ${formatValues(kept.there)}; the mirror has ${formatValues(kept.here)} (${nameOfRule(kept)})`;
 
-/** The fields of an object, a row or a reservation, each with its values. */
 export const factsOfFields = (fields: readonly { fieldId: string; values: readonly unknown[] }[]): Fact[] =>
   fields.map(({ fieldId, values }) => [fieldId, formatValues(values)]);

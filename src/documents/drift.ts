@@ -1,5 +1,5 @@
-// Drift: objects at the service that differ from what it accepted, as a verify saw them, and what to do about it. Objects
-// that belong to no record are counted and listed beside it, and are no drift.
+// Documents about drift: objects at the service that differ from what the service accepted, as found by the last
+// verify. Objects that belong to no record are also listed, but do not count as drift.
 import type { DriftRow } from '../state/drift/read-drift.js';
 import { describeExceptions } from './exceptions.js';
 import { isRepaired } from '../state/drift/read-drift.js';
@@ -18,13 +18,12 @@ import {
   formatValues,
 } from './document.js';
 
-/** Drifting objects that are named one by one, and fields of each. */
 export const MOST_DRIFTING = 20;
 const MOST_FIELDS = 5;
 
 const KINDS = ['changed', 'missing', 'inactive', 'wrong_type'] as const;
 
-/** Behind the name of an object, or `it`. */
+/** Meaning of each kind of drift, as words that follow the name of an object or `it`. */
 export const DRIFT_MEANINGS: Record<DriftKind, string> = {
   changed: 'was changed at the service',
   missing: 'is not at the service',
@@ -37,13 +36,13 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
 
 const nameOfKind = (kind: DriftKind) => kind.replaceAll('_', ' ');
 
-/** The answer of one verify. `listed`: the first of what it saw. */
+/** `listed` are the first objects that the verify found. */
 export function verifyDocument(
   result: VerifyResult,
   listed: readonly DriftRow[],
   request: {
     seconds: number;
-    /** Streams as they were named. Empty: all. */
+    /** Names of streams as given on the command line. If empty, all streams were verified. */
     names: readonly string[];
     sample?: number | undefined;
     extras?: boolean | undefined;
@@ -132,7 +131,7 @@ interface VerifiedStream {
   extra: number;
 }
 
-/** Everything that drifts, by stream, with what was verified when. */
+/** Document of all known drift by stream, with the time of the last verify of each stream. */
 export function driftDocument(
   counts: readonly { stream: string; kind: DriftKind; count: number }[],
   verified: readonly VerifiedStream[],
@@ -184,7 +183,7 @@ function describeKinds(
   return verifiedAt ? 'none' : 'not known';
 }
 
-/** `3 objects of rooms differ at the service`, and its repair. */
+/** List entry such as `3 objects of rooms differ at the service`, with the command that repairs them. */
 const repairPoint = (stream: string, repairable: number): Point => ({
   status: 'changed',
   text: `${plural(repairable, 'object')} of ${stream} ${repairable === 1 ? 'differs' : 'differ'} at the service`,
@@ -221,7 +220,7 @@ const nextOf = (kind: DriftKind) =>
         ? 'slotsync take lets the mirror win once'
         : 'an operator corrects it';
 
-/** `rooms 'R1' (room_R1) was changed at the service`, and its fields. */
+/** List entry such as `rooms 'R1' (room_R1) was changed at the service`, with the fields that differ. */
 function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow): Point {
   const name: Text = kind === 'extra' ? `${stream}: object ${localKey}` : linkToRecord(stream, localKey);
   const differences = Object.entries(fields ?? {});
@@ -244,7 +243,7 @@ export function describeDriftFields(fields: readonly (readonly [string, DriftFie
   );
 }
 
-/** The answer of `verify --adopt`. */
+/** Document of the result of `slotsync verify --adopt`, which makes records for objects that have no record. */
 export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds: number): Document {
   const differing = streams.reduce((sum, adopted) => sum + adopted.differing, 0);
   const made = differing + streams.reduce((sum, adopted) => sum + adopted.equal, 0);
@@ -269,17 +268,21 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
   };
 }
 
-/** No record owns these objects, and nothing changes them. False without any. */
+/** Sentence about objects that belong to no record, which slotsync never changes. False if there is no object. */
 export const describeExtra = (objects: number): string | false =>
   objects > 0 &&
   `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`;
 
-/** The rules of their fields keep what people entered. False without any. */
+/**
+ * Sentence about objects whose field rules keep values that people entered at the service. False if there is no object.
+ */
 export const describeKeptObjects = (objects: number): string | false =>
   objects > 0 &&
   `${plural(objects, 'object')} ${objects === 1 ? 'keeps' : 'keep'} values that people entered at the service, as the rules of the fields say: no drift, and no repair changes them.`;
 
-/** No repair changes these objects. False without any. */
+/**
+ * Sentence about objects that no repair changes, because the service stores other values. False if there is no object.
+ */
 export function describeStoredOtherwise(objects: number): string | false {
   if (objects === 0) return false;
   const were = objects === 1 ? 'was' : 'were';

@@ -1,10 +1,10 @@
-// Exceptions: records that operators leave as they are.
+// Documents about exceptions: records that slotsync leaves as they are, because an operator decided so.
 import { commandFor } from '../situation/commands.js';
 import type { Exception } from '../state/exceptions.js';
 import { plural } from '../text/format.js';
 import { linkToRecord, text, type Document, type Text } from './document.js';
 
-/** `since 2026-11-22 07:12 CET, by anna, until 2026-12-01 00:00 CET: the caretaker names it`. */
+/** Example: `since 2026-11-22 07:12 CET, by anna, until 2026-12-01 00:00 CET: the caretaker names it`. */
 export const describeException = ({
   since,
   until,
@@ -18,7 +18,6 @@ export const describeExceptions = (count: number): string | false =>
   count > 0 &&
   `${plural(count, 'exception')}: ${count === 1 ? 'this record is left as it is' : 'these records are left as they are'}. To list ${count === 1 ? 'it' : 'them'}: slotsync exceptions`;
 
-/** The command that ends the exception of a record. */
 export const endCommand = (stream: string, key: string): string =>
   commandFor('slotsync except', stream, key, '--end');
 

@@ -1,4 +1,4 @@
-// Records that are not in sync, by cause and one by one: as a document, as rows of a file for a spreadsheet, and as JSON.
+// Records that are not in sync, as a document, as CSV rows and as JSON: grouped by cause, and one by one.
 import {
   causesSection,
   commandOfCause,
@@ -30,7 +30,9 @@ import { approveCommand, renameCommand } from '../situation/commands.js';
 import { isApprovable, nameOfGate, type Gate } from '../state/gates/gates.js';
 import type { DueReason } from '../state/schema.js';
 
-/** Why records are not in sync: what was asked for, how many there are, and their causes. `most`: causes to show. */
+/**
+ * Document about why records are not in sync. `most` is the maximum number of causes; `records` are listed one by one.
+ */
 export function failuresDocument(
   facts: FailuresFacts,
   { most, now, records = [] }: { most: number; now: Date; records?: readonly FailureInChain[] },
@@ -53,7 +55,7 @@ export function failuresDocument(
   };
 }
 
-/** `ending`: of the sentence with their number. */
+/** Sentences above the sections. `ending` is appended to the sentence that has the number of records. */
 export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
   const { stream, causes, known, total, all, formerObjects, renamed, drift, exceptions } = facts;
   const held = describeHeldRecords(causes);
@@ -70,7 +72,7 @@ export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
   );
 }
 
-/** `, of 2 causes` */
+/** End of a sentence, such as `, of 2 causes`. */
 function describeCauses({ causes, narrows }: FailuresFacts, most: number): string {
   const unsettled = causes.filter(({ status }) => status !== 'held').length;
   const left = most < causes.length ? ` (the first ${most} shown)` : '';
@@ -85,7 +87,6 @@ function describeNumber({ stream, status, narrows, total, all, known }: Failures
   return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${ending}.`;
 }
 
-/** A record that is not in sync: why, what it waits for up to the end of that chain, and what happens next. */
 export function failureToPoint(failure: FailureInChain): Point {
   const { stream, localKey, externalId, status, errorMessage, chain } = failure;
   const known = externalId !== null && ` (${externalId})`;
@@ -97,13 +98,12 @@ export function failureToPoint(failure: FailureInChain): Point {
   };
 }
 
-/** A key that a gate keeps back. */
 export const heldToPoint = ({ stream, localKey, runId, gate, reason }: HeldRecord): Point => ({
   status: 'held',
   text: text`${linkToRecord(stream, localKey)}: held in ${linkToRun(runId)} (${nameOfGate({ operation: gate, reason })})`,
 });
 
-/** `2 records are held for approval, 3 records are held by a freeze`: of these causes. */
+/** Example: `2 records are held for approval, 3 records are held by a freeze`. Undefined if no record is held. */
 export function describeHeldRecords(causes: readonly Cause[]): string | undefined {
   const gates = causes.flatMap(({ gate }) => gate ?? []);
   const held = HELD.flatMap((why) => {
@@ -128,7 +128,6 @@ function whyHeld(gate: Gate): (typeof HELD)[number] {
   return isApprovable(gate) ? 'for approval' : 'until the cause ends';
 }
 
-/** `1 record of rooms is not in sync`. */
 export function describeUnsettled(count: number, stream?: string): string {
   return `${recordsOf(count, stream)} ${count === 1 ? 'is' : 'are'} not in sync`;
 }
@@ -137,7 +136,7 @@ const RESTORED_REMEDY = 'slotsync verify --repair';
 
 const UNKNOWN_SINCE_BACKUP = `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
 
-/** Only records that were planned and sent are in sync, where no record is out of sync, held or under way, and no stream is due. */
+/** Sentence for zero failures. Says "in sync" only if nothing is held, drifting, unsent or due for a sync. */
 export function describeSettled(known: Knowledge, stream?: string): Text {
   const { hasRecords, isPlanned, held, drifting, due, restored } = known;
   if (restored) return UNKNOWN_SINCE_BACKUP;
@@ -157,7 +156,7 @@ export function describeSettled(known: Knowledge, stream?: string): Text {
     : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
 }
 
-/** Records that an unfinished run has planned and not sent yet. */
+/** Counts the records that unfinished runs have planned but not sent yet. Undefined if no run is unfinished. */
 export function describeUnsent({ underWay }: Knowledge, stream?: string): string | undefined {
   const [latest] = underWay;
   if (!latest) return undefined;
@@ -169,7 +168,7 @@ export function describeUnsent({ underWay }: Knowledge, stream?: string): string
 const describeDue = ({ stream, since, reason }: DueStream): Text =>
   text`${stream} is due for a whole sync since ${{ minute: since }}: ${DUE_IN_WORDS[reason]}.`;
 
-/** Why a stream is due. */
+/** Why a stream is due for a whole sync, as words that follow a colon. */
 export const DUE_IN_WORDS: Record<DueReason, string> = {
   new: 'it was never planned as a whole',
   schedule: 'its schedule says so',
@@ -184,7 +183,7 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
   failed: 'its last sync did not read all of it',
 };
 
-/** The objects that records had before their external ids changed, and the command. False without any. */
+/** Sentence about former objects of records whose external id changed. False if there is no object. */
 function describeFormerObjects(count: number, stream?: string): string | false {
   if (count === 0) return false;
   const are = count === 1 ? 'is' : 'are';
@@ -194,12 +193,12 @@ function describeFormerObjects(count: number, stream?: string): string | false {
   );
 }
 
-/** A row that seems to have another key now, and the command. */
+/** Describes a row that seems to have a new key now, and names the command that lets the object follow the row. */
 export function describeRenamed({ stream, from, to }: OfferedRename): string {
   return `${stream} '${from}' is gone, and '${to}' is new with the same values. To let the object follow the row, with its bookings: ${renameCommand(stream, from, to)}`;
 }
 
-/** A verify has seen it, and it was not repaired. False without any. */
+/** Counts drifting objects that a verify found and no run has repaired yet. False if there is no object. */
 function describeDriftLeft(objects: number): string | false {
   if (objects === 0) return false;
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
@@ -286,7 +285,7 @@ export function heldToCsv(held: HeldRecord) {
   };
 }
 
-/** `operation`: what would be sent. `gate`: the name of the gate that keeps the key back. */
+/** JSON of one held key. `operation` is what would be sent. `gate` is the name of the gate that holds the key. */
 export function heldToJson({ gate: operation, reason, sentence, ...held }: HeldRecord) {
   const gate = { ...held, operation, reason };
   const next = held.approvable ? approveCommand(gate) : sentence;

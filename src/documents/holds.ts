@@ -1,4 +1,4 @@
-// Closed gates: changes that are held, why, some of them field by field, and the two answers of an operator. And what runs held.
+// List entries of closed gates and of holds of past runs: reason, sample changes by field, and the operator's answer.
 import { approveCommand, rejectCommand } from '../situation/commands.js';
 import { isApprovable, waitsForOperator, type Gate } from '../state/gates/gates.js';
 import type { Hold } from '../state/schema.js';
@@ -24,12 +24,14 @@ const NOUNS = {
   '*': 'record',
 } as const;
 
-/** `12 deactivations of rooms`. */
+/** Returns text such as `12 deactivations of rooms`. */
 export function describeHeld({ count, operation, stream }: Pick<Gate, 'count' | 'operation' | 'stream'>) {
   return `${plural(count, NOUNS[operation])} of ${stream}`;
 }
 
-/** A closed gate with its reason, some of its records field by field, and the answer of an operator, given or not. */
+/**
+ * List entry of a closed gate. Shows the operator's answer, or buttons to approve and reject if there is no answer yet.
+ */
 export function gateToPoint(gate: Gate): Point {
   return {
     status: gate.approval ? 'approved' : gate.rejectedAt ? 'rejected' : 'held',
@@ -44,7 +46,7 @@ export function gateToPoint(gate: Gate): Point {
   };
 }
 
-/** A hold of a run whose gate has opened since, or was met by a later run. */
+/** List entry of a hold whose gate is open now, or that a later run now reports instead. */
 export const holdToPoint = (stream: string, hold: Hold): Point => ({
   text: `${describeHeld({ ...hold, stream })}, held then`,
   details: [reasonOfHold(hold)],
@@ -52,14 +54,14 @@ export const holdToPoint = (stream: string, hold: Hold): Point => ({
   next: 'It was sent or planned again since. What is held now: slotsync status',
 });
 
-/** A gate that an operator is about to answer. */
+/** The gate as shown on the page that asks an operator to confirm an approval or a rejection. */
 export const gateToQuestion = (gate: Gate): Point => ({
   text: describeHeld(gate),
   details: [reasonOfHold(gate), describeKeys(gate)],
   samples: describeSamples(gate),
 });
 
-/** The answer that was given; without one, the step that opens the gate. */
+/** Returns the operator's answer to the gate. Without an answer, returns the step that opens the gate. */
 function describeNext(gate: Gate): Text | undefined {
   const { approval, rejectedAt, rejectedBy } = gate;
   if (approval) {
@@ -86,7 +88,7 @@ function answerTo(gate: Gate, verb: 'approve' | 'reject', label: string): Action
   };
 }
 
-/** The number that an approval allows, and the time until which it does. */
+/** Says how many records an approval allows, and until when. Empty if the gate is not approved. */
 export function describeApproval({ operation, stream, runId, approval }: Gate, timeZone: string): string {
   if (!approval) return '';
   const { allowed, digest, expiresAt, runId: by } = approval;
@@ -95,23 +97,22 @@ export function describeApproval({ operation, stream, runId, approval }: Gate, t
   return `Approved: ${what} until ${formatMinute(expiresAt, timeZone)} (held in run ${runId}), for run ${by}.`;
 }
 
-/** `r001, r002, … All of them: slotsync failures rooms --status held --all` */
+/** Returns text such as `Held: 'r001', 'r002', … All of them: slotsync failures rooms --status held --all`. */
 export function describeKeys({ count, firstKeys, stream }: Pick<Gate, 'count' | 'firstKeys' | 'stream'>) {
   const named = firstKeys.map((key) => `'${key}'`).join(', ');
   if (count <= firstKeys.length) return `Held: ${named}.`;
   return `Held: ${named}, … All of them: ${listCommand(stream)}`;
 }
 
-/** Lists every key that is held. */
 const listCommand = (stream: string) => `slotsync failures ${stream} --status held --all`;
 
-/** The reason as a sentence, without the command that approves it: for where the command stands beside it. */
+/** Reason for a hold as a sentence, without the approve command, because surfaces show the command beside it. */
 const reasonOfHold = (hold: Pick<Hold, 'operation' | 'reason' | 'count' | 'facts'>): string => {
   const reason = describeReason(hold);
   return `${reason.slice(0, 1).toUpperCase()}${reason.slice(1)}${reason.endsWith('.') ? '' : '.'}`;
 };
 
-/** Some of the held records as they would change at the service, field by field. */
+/** Lines that show, for some of the held records, how each field would change at the service. */
 export function describeSamples({ samples = [] }: Pick<Hold, 'samples'>): string[] {
   return samples.flatMap(({ key, externalId, changes }) => [
     `  '${key}' → ${externalId}`,

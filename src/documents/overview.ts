@@ -1,4 +1,4 @@
-// The situation at a glance: its state in one line, a card for each stream, and graphs of requests and of objects sent.
+// Overview of the situation: the state in one line, a card for each stream, and graphs of requests and sent objects.
 import { MOST_NIGHTS, type History } from '../situation/history.js';
 import type { QuotaFacts, Situation } from '../situation/situation.js';
 import { formatNear, formatNumber, mostOf, plural, present } from '../text/format.js';
@@ -18,20 +18,20 @@ import {
 
 export interface SituationFacts extends Situation {
   quota: QuotaFacts | null;
-  /** Until an unfinished run is done, by its number. */
+  /** Estimated seconds until each unfinished run is done, by number of the run. */
   secondsLeft?: ReadonlyMap<number, number>;
-  /** Undefined: it was not read. */
+  /** Requests and results of the last nights, for the graphs. Undefined if the caller did not read them. */
   history?: History | undefined;
-  /** The quota. */
+  /** The organization's quota, in requests a second. */
   requestsPerSecond?: number | undefined;
 }
 
-/** Nights of a card. */
+/** Number of nights that a stream's card shows. */
 const NIGHTS = 14;
 
 const nameOfDay = (day: string) => formatNear(new Date(day), new Date(0), 'UTC');
 
-/** The state in one line, on every surface. */
+/** Describes the state in one line. All surfaces show this line. */
 export function describeState(
   facts: SituationFacts,
   all: readonly Concern[],
@@ -74,7 +74,7 @@ export function describeState(
   };
 }
 
-/** The first run under way, in one line. */
+/** Describes the first unfinished run in one line. Undefined if no run is unfinished. */
 export function describeUnderWay({ runs, now, secondsLeft }: SituationFacts): Text | undefined {
   const [underWay, ...others] = runs.underWay;
   if (!underWay) return undefined;
@@ -115,8 +115,8 @@ function cardsOf(facts: SituationFacts): Card[] {
 }
 
 /**
- * Records that are held count as not in sync, and so do all after a restore: what the service holds is not known. Deactivated ones are not
- * counted.
+ * Counts the records of a stream, and how many are in sync. Held records are not in sync. After a restore of the state
+ * no record is, because it is not known what the service holds. Deactivated records are not counted.
  */
 function countInSync({ records, gates, known }: Situation, stream: string): Pick<Card, 'inSync' | 'total'> {
   const ofStream = records.filter((row) => row.stream === stream && row.status !== 'retired');
@@ -178,7 +178,7 @@ export function graphsSection(facts: SituationFacts): Section {
   };
 }
 
-/** Requests of all processes in steps of a period: on average in each second, and the most in one. */
+/** Graph of the requests of all processes: average per second in each step, and the busiest second (dotted line). */
 function requestsGraph(
   title: string,
   { seconds, steps }: History['hour' | 'lastNight'] & object,

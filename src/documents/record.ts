@@ -1,4 +1,4 @@
-// A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
+// Document of one record: its state and history, its row, the object made from the row, and the object at the service.
 import { remedyFor } from '../errors/error-catalogue.js';
 import type { FoundObject } from '../destination/destination.js';
 import type { Chain } from '../situation/chains.js';
@@ -29,7 +29,7 @@ import { commandFor, retryCommand } from '../situation/commands.js';
 import { describeException, endCommand } from './exceptions.js';
 import { describeChain, nextOfAbsent, nextStep } from './causes.js';
 
-/** A record as the state knows it. `chain`: what it waits for, up to the end. `held`: the gate that keeps it back. */
+/** A record as stored in the state. `chain`: the records that it waits for. `held`: the gate that holds the record. */
 export interface KnownRecord extends Pick<
   RecordExplained,
   | ('stream' | 'key' | 'record' | 'link' | 'exception' | 'drift' | 'batches' | 'writes')
@@ -40,7 +40,7 @@ export interface KnownRecord extends Pick<
   held?: Gate | undefined;
 }
 
-/** `sides`: the same record as it was read in the mirror and at the service. */
+/** `sides` is the record as just read from the mirror and the service. Without `sides`, only the state is shown. */
 export function recordDocument(known: KnownRecord, sides?: RecordExplained): Document {
   const { stream, key } = known;
   const next = sides ? nextOfRecord({ ...sides, chain: known.chain, held: known.held }) : nextOfState(known);
@@ -130,18 +130,16 @@ function describeRecord({
   return text`${{ status }}${name !== null && `, as ${name}`}${destinationId !== null && `, number ${destinationId}`}${accepted}${attempts > 0 && `, ${plural(attempts, 'attempt')}`}${runId !== null && text`, last changed by ${linkToRun(runId)}`}`;
 }
 
-/** `36 records, since 2026-11-22 07:12 CET, such as courses 'DB-101'`. */
+/** Returns text such as `36 records, since 2026-11-22 07:12 CET, such as courses 'DB-101'`. */
 const describeWaiting = ({ stream, records, since, example }: Waiting[number]): Text =>
   text`${plural(records, 'record')}${since !== null && text`, since ${since}`}, such as ${linkToRecord(stream, example)}`;
 
-/** The reason why the object is checked again, and the time. */
 function describeCheck({ status, refusedHash }: NonNullable<KnownRecord['record']>, checkAfter: Date): Text {
   return status === 'failed' && refusedHash !== null
     ? text`the service refused it alone: it is sent once more after ${checkAfter}`
     : text`a write whose answer was lost may still be carried out: the service is asked again after ${checkAfter}`;
 }
 
-/** The object it is linked to, and how that came about. */
 function describeLink(link: NonNullable<RecordExplained['link']>): Text {
   const by = {
     match: link.fields === null ? 'by an operator’s match' : `by a match of ${link.fields.join(', ')}`,
@@ -153,7 +151,7 @@ function describeLink(link: NonNullable<RecordExplained['link']>): Text {
   return text`to ${name}, ${by}, ${link.linkedAt}`;
 }
 
-/** An object that it had before its external id changed. */
+/** Describes, as found at the service, an object that the record owned before its external id changed. */
 function describeFormer(
   { stream, key }: RecordExplained,
   { there, isUndecided }: RecordExplained['former'][number],
@@ -259,7 +257,6 @@ export const writesSection = (writes: readonly NotedWrite[]): Section => ({
 const describeWritten = ({ field, old, new: values }: WrittenField): string =>
   old ? describeChange({ field, old, new: values }) : `${field}: ${formatValues(values)}`;
 
-/** An object of the service that no row and no record of the stream owns. */
 export function unownedDocument({ name, objectTypes }: Stream, object: FoundObject): Document {
   const { id, extId, typeId, active, fields } = object;
   const known = extId === undefined ? 'no external id' : `external id ${extId}`;
@@ -284,7 +281,9 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
   };
 }
 
-/** Undefined: in sync as far as the state knows. */
+/**
+ * Returns the next step as far as the state alone tells. Undefined if the record is in sync according to the state.
+ */
 function nextOfState({
   exception,
   record,

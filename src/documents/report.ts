@@ -1,4 +1,4 @@
-// The report of a period or a run, for the morning: what needs a person, and what happened.
+// Document for the morning about a period or a run: what needs an operator, and what happened.
 import { concerns, type Concern } from './concerns/concerns.js';
 import type { ReportFacts } from '../situation/report.js';
 import { listVerified } from '../situation/situation.js';
@@ -17,7 +17,6 @@ import {
 } from './situation.js';
 import { linkToRunNumber } from './runs.js';
 
-/** Named one by one, of each kind. */
 const MOST_CAUSES = 8;
 
 export function reportDocument(facts: ReportFacts): Document {
@@ -49,7 +48,7 @@ export function reportDocument(facts: ReportFacts): Document {
   };
 }
 
-/** A run's report says nothing of other runs. */
+/** Returns true if the concern belongs to another run. The report of one run omits concerns of other runs. */
 function isOfAnotherRun({ kind, facts }: Concern, id: number): boolean {
   return (kind === 'gate' || kind === 'run_failed' || kind === 'run_partial') && facts.runId !== id;
 }
@@ -126,7 +125,7 @@ function runs({ listed, runCounts }: ReportFacts): Section {
   };
 }
 
-/** Held records are a concern of their own. The last reading says nothing of them: a row that changed may be among them. */
+/** Section of records that are not in sync. While records are held, it does not claim that all are in sync. */
 function notInSync(facts: ReportFacts): Section {
   const { causes, known, unsettled, now } = facts;
   const numbers = unsettled > 0 ? describeNotInSync(facts) : present<Text>(describeHeldRecords(causes));
@@ -157,7 +156,7 @@ function drift(facts: ReportFacts): Section {
   };
 }
 
-/** Bookings that do not agree are a concern. */
+/** Section that counts bookings by verdict. A concern describes the bookings that disagree. */
 function bookings({ bookings: counted, discrepancies, verdictChanges }: ReportFacts): Section | undefined {
   if (counted.length === 0 && verdictChanges === 0) return undefined;
   const isListed = (verdict: string) => discrepancies.some((one) => one.verdict === verdict);

@@ -1,4 +1,4 @@
-// Runs: the list, and one run with what it planned, did and holds, what it could not do and why, and what happens next.
+// Documents of runs: the list of runs, and one run with its plan, outcomes, holds, failures and next steps.
 import { remedyFor } from '../errors/error-catalogue.js';
 import type { RunFacts } from '../situation/run-facts.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
@@ -25,7 +25,6 @@ import { describeRenamed, describeUnsettled } from './failures.js';
 import { nameOfGate, waitsForOperator } from '../state/gates/gates.js';
 import { gateToPoint, holdToPoint } from './holds.js';
 
-/** Causes and keys named one by one. */
 const MOST_NAMED = 5;
 const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
 const PLANNED = {
@@ -64,12 +63,11 @@ export function runsTable(runs: readonly Run[]): Table {
   };
 }
 
-/** The number of a run, as a cell. */
 export const linkToRunNumber = (id: number): Text => ({
   parts: [{ text: String(id), href: addressOfRun(id) }],
 });
 
-/** `kind`: the only one that was asked for. */
+/** `kind` is the kind of run that the list is limited to. If undefined, runs of all kinds are listed. */
 export function runsDocument(runs: readonly Run[], kind?: string): Document {
   const none =
     kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No run of kind ${kind} yet.`;
@@ -80,7 +78,7 @@ export function runsDocument(runs: readonly Run[], kind?: string): Document {
   };
 }
 
-/** `secondsLeft`: until it is done, at its pace. */
+/** `secondsLeft` is the estimated number of seconds until the run is done. */
 export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Document {
   const { run, gates, causes, unsettled, renamed } = facts;
   const took = run.finishedAt && ` in ${formatDuration(secondsOf(run))}`;
@@ -126,7 +124,7 @@ function titleOfHolds(gates: RunFacts['gates']): string {
   return gates.every(({ reason }) => reason === 'frozen') ? 'Held by a freeze' : 'Held';
 }
 
-/** The holds of the run whose gates are not closed now, or were met by a later run. */
+/** Returns the holds of the run whose gates are open now, or that a later run now reports instead. */
 function openedHolds({ run, gates }: RunFacts): [stream: string, hold: Hold][] {
   return Object.entries(run.holds).flatMap(([stream, holds]) =>
     Object.entries(holds).flatMap(([name, hold]): [string, Hold][] => {
@@ -164,7 +162,7 @@ function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Da
   };
 }
 
-/** How far it is, when it will be done, and what may be done about it. */
+/** List entry of an unfinished run: its progress, the estimated end, and buttons to pause, resume or cancel it. */
 export function underWayToPoint(
   {
     run,
@@ -196,7 +194,9 @@ export function underWayToPoint(
   };
 }
 
-/** A run waits where no process has begun to plan it. */
+/**
+ * Says since when the run has been planned. If no process plans the run yet, names the runs that are planned first.
+ */
 function describePlanning(run: Run, { isBegun, others }: RunFacts['planning']): Text {
   if (isBegun) return text`It has been planned since ${run.requestedAt}.`;
   if (others.length === 0) return 'It waits for a process to plan it.';
@@ -220,7 +220,7 @@ function errorToPoint(run: Run): Point | undefined {
   };
 }
 
-/** Records planned, sent, waiting and held, over the time of the run. Batches are kept for some days only. */
+/** Graph of planned, settled and held records. Old runs have no graph, because their batches were deleted. */
 function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section {
   const titled = { id: 'timeline', title: 'Timeline' };
   const { planned = 0, done = 0 } = timeline.points.at(-1) ?? {};
@@ -262,7 +262,7 @@ function outcomes({ streams, plan, counts }: Run): Section {
   };
 }
 
-/** The request of a run beside its streams; keys by their number only. */
+/** Describes the part of the streams that the run was started for. Keys are only counted. */
 function describeRange(range: RunRange): string {
   const { keys, from, to, where, limit, force, verified, sample, extras, adopt } = range;
   return lines(
@@ -279,7 +279,7 @@ function describeRange(range: RunRange): string {
   ).join(', ');
 }
 
-/** `2 of 40 keys have neither row nor record: X1, X2`. */
+/** Returns text such as `2 of 40 keys have neither row nor record: X1, X2`. */
 export function describeUnknownKeys(unknown: readonly string[], requested: number): string {
   const named = unknown.slice(0, MOST_NAMED).join(', ');
   const more = unknown.length > MOST_NAMED ? ', …' : '';

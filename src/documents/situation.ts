@@ -1,5 +1,4 @@
-// The situation as a document: concerns, runs under way, and whether anything is sent. `status` and the first page show
-// the same sections.
+// Document of the situation: concerns, unfinished runs, state of sending. `slotsync status` and the first page show it.
 import { LANES } from '../destination/quota/quota-rules.js';
 import { isOnItsWay } from '../situation/causes.js';
 import { listVerified, type ScheduleFacts, type Situation } from '../situation/situation.js';
@@ -28,11 +27,10 @@ import { runsTable, underWayToPoint } from './runs.js';
 
 export type { SituationFacts } from './overview.js';
 
-/** Concerns named one by one, of each kind. */
 const MOST_OF_A_KIND = 3;
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
 
-/** `all`: the concerns of this situation. */
+/** `all` are the concerns of the situation. By default they are computed from `facts`. */
 export function situationDocument(
   facts: SituationFacts,
   { all = concerns(facts) }: { all?: readonly Concern[] } = {},
@@ -67,12 +65,12 @@ export function attentionSection(all: readonly Concern[], now: Date): Section {
   return { id: 'attention', title: 'Needs a person', isUrgent: points.length > 0, points };
 }
 
-/** Concerns that end on their own, or may be left as they are. */
+/** Section of concerns that end automatically, or that an operator may leave as they are. */
 export function noticesSection(all: readonly Concern[], { now }: Pick<Situation, 'now'>): Section {
   return { id: 'notices', title: 'Notices', points: pointsOf(all, (concern) => !needsPerson(concern), now) };
 }
 
-/** The concerns of this name: a number in the list of all, an id or its beginning, or a kind; and the section of this name. */
+/** Returns the sections that `name` selects: a number, id, beginning of an id or kind of concerns, or a section id. */
 export function findPart(facts: SituationFacts, name: string): Section[] {
   const all = concerns(facts);
   const named = all.filter(
@@ -85,7 +83,7 @@ export function findPart(facts: SituationFacts, name: string): Section[] {
   ];
 }
 
-/** A record that a run or a worker is about to send has not failed. */
+/** Counts the records that are not in sync. Records that a run or a worker is about to send are counted separately. */
 export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsettled' | 'causes'>): Text[] {
   const onTheirWay = causes.filter(isOnItsWay).reduce((sum, cause) => sum + cause.records + cause.waiting, 0);
   const notInSync = unsettled - onTheirWay;
@@ -96,7 +94,9 @@ export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsett
   );
 }
 
-/** The first of each kind. Of some more there is a line, and what is left out is listed by a command. */
+/**
+ * Shows the first concerns of each kind in full, the next in one point together, and a command that lists the rest.
+ */
 function pointsOf(all: readonly Concern[], isMeant: (concern: Concern) => boolean, now: Date): Point[] {
   const some = all.map((concern, at) => ({ concern, number: at + 1 })).filter((one) => isMeant(one.concern));
   const kinds = [...new Set(some.map(({ concern }) => concern.kind))];
@@ -116,7 +116,7 @@ function pointsOf(all: readonly Concern[], isMeant: (concern: Concern) => boolea
 
 function underWay(facts: SituationFacts): Section {
   const { runs, now } = facts;
-  // Nobody works on them: no end is near.
+  // If no process is alive, nobody works on the runs, so their end cannot be estimated.
   const secondsLeft = facts.processes.some(({ isAlive }) => isAlive) ? facts.secondsLeft : undefined;
   return {
     id: 'under-way',
@@ -140,7 +140,7 @@ function describeSchedule({ name, streams, nextDue, lastDue, waitsUntil }: Sched
   );
 }
 
-/** Only where the configuration asks how old the load is. */
+/** Section with the age of the mirror's load. Has rows only for streams whose configuration limits the age. */
 export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): Section {
   return {
     id: 'loads',
@@ -171,7 +171,9 @@ function latestRuns({ runs: { latest } }: SituationFacts): Section {
   };
 }
 
-/** A record says what the service accepted; only a verify says what it holds. */
+/**
+ * Section of records by stream and status, as the service accepted them. Only a verify tells what the service holds.
+ */
 function records(facts: SituationFacts): Section {
   const { records: counts, unsettled, known } = facts;
   const streams = [...new Set(counts.map(({ stream }) => stream))];
@@ -260,14 +262,16 @@ function inbox(facts: SituationFacts): Section {
   };
 }
 
-/** The moment that a cursor of a time with a zone is, to the second; undefined: it is something else. */
+/** Returns the time of a cursor that is a timestamp with time zone, to the second. Undefined for any other cursor. */
 function momentOf(cursor: string): Date | undefined {
   const [, day, clock, hours, minutes = ':00'] =
     /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)?([+-]\d\d)(:\d\d)?$/.exec(cursor) ?? [];
   return hours === undefined ? undefined : new Date(`${day}T${clock}${hours}${minutes}`);
 }
 
-/** While the store does not answer, that is a concern. */
+/**
+ * Section of requests and quota. If the quota's store does not answer, a concern says so, and the quota is omitted.
+ */
 function quota({ quota: usage, history }: SituationFacts): Section {
   let facts: Fact[] = [];
   if (usage && !('unknown' in usage)) {

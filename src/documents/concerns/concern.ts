@@ -1,4 +1,4 @@
-// The entry of one kind of concern: the rule that finds it, its severity, its sentences, and the rule of its alert.
+// Types of a kind of concern: its rule, severity, sentences and alert. Also the helpers that all kinds use.
 import type { Grounds, QuotaFacts, Situation } from '../../situation/situation.js';
 import type { AlertCondition, RunKind } from '../../state/schema.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
@@ -7,73 +7,79 @@ import { errorEntry, remedyFor } from '../../errors/error-catalogue.js';
 import { addressOfRun, text, type Part, type Point, type Text } from '../document.js';
 
 /**
- * `critical`: nothing is sent, or what is known cannot be relied on. `action`: somebody has to decide or correct something.
- * `notice`: it ends on its own, or may be left as it is.
+ * `critical`: nothing is sent, or the known facts cannot be relied on. `action`: an operator has to decide or correct
+ * something. `notice`: ends automatically, or may be left as it is.
  */
 export type Severity = 'critical' | 'action' | 'notice';
 
 export type AlertRules = ParsedConfig['alerts'];
 
-/** The ground of alerts; with the whole situation, also notices that never become one. */
+/**
+ * Facts that concerns are found in. Alerts read only `Grounds`. The optional facts lead to concerns without alerts.
+ */
 export type Ground = Grounds &
   Partial<Pick<Situation, 'inDoubt' | 'formerObjects' | 'orphanedClaims'>> & { quota?: QuotaFacts | null };
 
 export interface ConcernOf<Kind, Facts> {
-  /** The same for as long as the concern lasts: no number or run that may change meanwhile, and no key. */
+  /**
+   * Stays the same for as long as the concern lasts. Contains no key, and no number or run that may change meanwhile.
+   */
   id: string;
   kind: Kind;
   severity: Severity;
-  /** Since when it is so; null: that is not known. */
+  /** Time when the concern began. Null if the time is not known. */
   since: Date | null;
-  /** Name of the stream, run or process concerned. Empty: the whole installation. */
+  /** Name of the stream, run or process. Empty if the concern is about the whole installation. */
   subject: string;
   facts: Facts;
-  /** Commands that an operator runs. */
   commands: readonly string[];
 }
 
-/** A concern, as far as it is not that of every concern of its kind. The id is the kind unless it is set. */
+/**
+ * Result of a rule that finds concerns. Omitted fields have the kind's defaults. The default id is the kind's name.
+ */
 type Found<Facts> = Pick<ConcernOf<string, Facts>, 'facts'> & Partial<ConcernOf<string, Facts>>;
 
 export interface Kind<Facts> {
-  /** Severity, unless `find` returns another one. */
+  /** Default severity, unless the result of `find` names another severity. */
   severity: Severity;
   find(
     ground: Ground,
     limits: Pick<AlertRules, 'noSuccessHours' | 'inboxMinutes'>,
   ): Found<Facts> | readonly Found<Facts>[] | false | null | undefined;
-  /** The concern in sentences. Only `named` and `samples` may name a key, a host, or what another system said. */
+  /** Describes the concern. Only `named` and `samples` may contain a key, a host, or text of another system. */
   say(
     facts: Facts,
     concern: { since: Date | null; now: Date },
   ): Omit<Point, 'commands'> & {
     named?: readonly Text[];
-    /** Buttons for its commands. */
+    /** Buttons of the page that replace the commands of the concern. */
     actions?: Point['commands'];
   };
-  /** Replaces `say` for operators, where they are shown more than sentences. */
+  /** Replaces `say` on surfaces for operators, which show more than sentences. */
   point?(facts: Facts, now: Date): Point;
-  /** The words of a line for several concerns of the kind. The name of the kind unless set. */
+  /** Words for all concerns of the kind together, in a line of 80 characters. Default: the name of the kind. */
   short?(all: readonly Facts[]): string;
-  /** The command that lists all concerns of the kind. */
   listedBy?: string;
-  /** `after`: minutes that it lasts before it is reported; false: it is not. Unset: after an hour, if it needs a person. */
+  /**
+   * `after` returns for how many minutes the concern must last before an alert, or false for no alert. If `alert` is
+   * unset, a concern that needs an operator causes an alert after an hour.
+   */
   alert?: {
     condition: AlertCondition;
     after(rules: AlertRules, concern: Pick<ConcernOf<string, Facts>, 'facts' | 'severity'>): number | false;
   };
-  /** The commands of its alert, where those of the concern may name a key. */
+  /** Commands in the alert. Set if the commands of the concern may contain a key, which alerts must not. */
   alertCommands?(facts: Facts): readonly string[];
 }
 
-/** An entry of the table. Its facts are what `find` returns. */
+/** Declares a kind of concern. TypeScript infers the type of the facts from the result of `find`. */
 export const kind = <Facts>(entry: Kind<Facts>): Kind<Facts> => entry;
 
-/** Concerns and streams that are named one by one. */
 export const MOST_NAMED = 3;
 const MOST_STREAMS = 10;
 
-/** `rooms, courses, staff and 3 more`. `count`: of all of them, where `streams` are only some. */
+/** Example: `rooms, courses, staff and 3 more`. `count` is the total if `streams` has only some of the streams. */
 export function nameSome(streams: readonly string[], most = MOST_NAMED, count = streams.length): string {
   const named = streams.slice(0, most);
   return `${named.join(', ')}${count > named.length ? ` and ${formatNumber(count - named.length)} more` : ''}`;
@@ -107,7 +113,7 @@ export const latest = (times: readonly Date[]) => inOrder(times).at(-1) ?? null;
 
 export const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
 
-/** Groups with their name, all of the group, and its last. */
+/** Groups elements by name. Returns, for each group, its name, its elements and its last element. */
 export function groupBy<T>(all: readonly T[], nameOf: (element: T) => string) {
   const groups = new Map<string, [T, ...T[]]>();
   for (const element of all) {

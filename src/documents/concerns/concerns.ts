@@ -1,5 +1,5 @@
-// From the situation to the concerns: what of it needs somebody, or is to be known, as one table. Every surface shows these, so
-// that none leaves out what another calls wrong.
+// Finds the concerns of a situation: facts that need an operator, or that an operator should know. Every surface shows
+// these concerns, so no surface omits a problem that another surface reports.
 import { plural, present } from '../../text/format.js';
 import type { Point, Text } from '../document.js';
 import type { AlertRules, ConcernOf, Ground, Kind } from './concern.js';
@@ -7,7 +7,7 @@ import { PROCESSES } from './processes.js';
 import { RECORDS } from './records.js';
 import { RUNS } from './runs.js';
 
-/** By severity, concerns are shown in this order. */
+/** All kinds of concerns. Concerns of equal severity are shown in this order. */
 const KINDS = { ...PROCESSES, ...RUNS, ...RECORDS };
 
 export type ConcernKind = keyof typeof KINDS;
@@ -20,7 +20,9 @@ export const kindOf = ({ kind }: Pick<Concern, 'kind'>): Kind<unknown> => KINDS[
 
 const SEVERITIES = ['critical', 'action', 'notice'] as const;
 
-/** Everything that concerns somebody, the most severe first. `limits`: as the configuration has them where it says nothing else. */
+/**
+ * Returns all concerns, the most severe first. The default limits are those of a configuration that sets no limits.
+ */
 export function concerns(
   ground: Ground,
   limits: Pick<AlertRules, 'noSuccessHours' | 'inboxMinutes'> = { inboxMinutes: 60 },
@@ -35,7 +37,6 @@ export function concerns(
     .toSorted((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
 }
 
-/** Tells whether a concern waits for a person's decision or correction. */
 export const needsPerson = ({ severity }: Pick<Concern, 'severity'>): boolean => severity !== 'notice';
 
 /** Returns the concern as status, page and report show it to an operator. */
@@ -48,7 +49,7 @@ export function concernToPoint(concern: Concern, now: Date): Point {
   return { ...shown, ...at, details: [...details, ...named], commands: actions };
 }
 
-/** The text for other places: without a key, a host, or what another system said. */
+/** Returns the text of the concern for alerts, without any key, host name, or text of another system. */
 export function concernToNotice(concern: Concern, now: Date): Pick<Point, 'text' | 'details'> {
   const { facts, since } = concern;
   const { text, details = [], next } = kindOf(concern).say(facts, { since, now });
@@ -57,7 +58,7 @@ export function concernToNotice(concern: Concern, now: Date): Pick<Point, 'text'
 
 const WIDTH = 80;
 
-/** In one line, what needs a person; undefined: nothing does. */
+/** Describes in one line what needs an operator. Undefined if nothing does. */
 export function describeWhoseTurn(all: readonly Concern[]): string | undefined {
   const mine = all.filter(needsPerson);
   if (mine.length === 0) return undefined;
@@ -74,7 +75,7 @@ export function describeWhoseTurn(all: readonly Concern[]): string | undefined {
   return whole(Math.max(1, shown));
 }
 
-/** The number of concerns of each kind and severity, also of kinds without any. */
+/** Counts concerns by kind and severity. Kinds without concerns are included with a count of zero. */
 export function countConcerns(all: readonly Concern[]) {
   const counts = new Map(
     Object.entries(KINDS).map(([kind, { severity }]) => [

@@ -1,4 +1,4 @@
-// Concerns of what sends: the databases, the store of the quota, processes and their configurations.
+// Concerns about sending: the databases, the store of the quota, and the processes with their configurations.
 import { errorEntry } from '../../errors/error-catalogue.js';
 import { isStopped, type Process } from '../../state/processes.js';
 import { onlyReads } from '../../state/runs/read-runs.js';
@@ -79,7 +79,7 @@ export const PROCESSES = {
       text: text`Nothing has been sent since ${since && { minute: since }}: ${code}`,
       details: present<string>(
         `${plural(processes.length, 'process', 'processes')}: ${errorEntry(code).meaning}.`,
-        // A loop that ended is not begun again; whatever else stops sending is tried again.
+        // slotsync does not restart a worker loop that ended. It retries after any other cause that stops sending.
         code !== 'worker_ended' && 'It is tried again at widening gaps, and sending resumes automatically.',
       ),
       named: processes.map(
@@ -109,7 +109,7 @@ export const PROCESSES = {
     },
   }),
 
-  /** A schedule that no worker follows. */
+  /** A schedule is registered, but no worker is alive to follow the schedule. */
   no_worker: kind({
     severity: 'action',
     find: (ground) => {
@@ -131,7 +131,7 @@ export const PROCESSES = {
     }),
   }),
 
-  /** A run that no process at work may work. `isFormer`: they loaded their configuration after it was started: a restart does not help. */
+  /** A run that waits for a process with its configuration. `isFormer`: no restart helps, the configuration is new. */
   run_waiting: kind({
     severity: 'action',
     find: (ground) =>
@@ -151,7 +151,7 @@ export const PROCESSES = {
     }),
   }),
 
-  /** Processes of one command. */
+  /** Live processes of one command that need a restart, because they have an old configuration. */
   configuration_former: kind({
     severity: 'action',
     find: (ground) => {
@@ -175,7 +175,7 @@ export const PROCESSES = {
     },
   }),
 
-  /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: something waits for them. */
+  /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: runs or records wait for them. */
   process_silent: kind({
     severity: 'notice',
     find: (ground) => {
@@ -218,13 +218,13 @@ export const PROCESSES = {
 
 const lastSeen = ({ processes }: Ground) => latest(processes.map(({ seenAt }) => seenAt));
 
-/** Unfinished runs, while no process is alive. */
+/** Returns the unfinished runs that are not paused, if no process is alive. Otherwise returns an empty list. */
 const findUnworkedRuns = ({ unfinished, processes }: Ground): number[] =>
   processes.some(({ isAlive }) => isAlive)
     ? []
     : unfinished.filter(({ pausedAt }) => pausedAt === null).map(({ id }) => id);
 
-/** A process that is to be restarted. `differing`: the streams that it declares otherwise than what it is compared with. */
+/** A process that needs a restart. `differing`: streams that the process declares in a former way. */
 export type FormerProcess = Process & { configurationLoadedAt: Date; differing: readonly string[] };
 
 const configuredOf = (processes: readonly Process[]) =>
@@ -234,13 +234,13 @@ const configuredOf = (processes: readonly Process[]) =>
     return [{ ...one, configuration, configurationLoadedAt, streams: fingerprints }];
   });
 
-/** Streams that two configurations declare differently, or that only one of them has. */
+/** Returns the streams that two configurations declare differently, or that only one configuration has. */
 const compare = (one: Fingerprints, other: Fingerprints) =>
   [...new Set([...differingStreams(one.streams, other), ...differingStreams(other.streams, one)])].toSorted();
 
 /**
- * Processes at work with another configuration than `current`, or than the one that was loaded last, and those whose files
- * have changed since they were loaded.
+ * Returns the live processes that have another configuration than `current`, or whose configuration files have changed
+ * since. If `current` is undefined, the configuration that a process loaded last replaces it.
  */
 export function findFormerProcesses(processes: readonly Process[], current?: Fingerprints): FormerProcess[] {
   const configured = configuredOf(processes);
@@ -253,7 +253,7 @@ export function findFormerProcesses(processes: readonly Process[], current?: Fin
   });
 }
 
-/** The unfinished runs that wait; and the processes to be restarted, also those that keep such a run waiting. */
+/** Returns the runs that wait for a process with their configuration, and the processes that need a restart. */
 function findConfigurations({ processes, unfinished }: Ground) {
   const configured = configuredOf(processes);
   const former = new Map(findFormerProcesses(processes).map((one) => [one.id, one]));
@@ -271,7 +271,7 @@ function findConfigurations({ processes, unfinished }: Ground) {
   return { former: [...former.values()], waiting };
 }
 
-/** `worker on host, process 12, has another configuration (rooms), loaded … (3 d ago): restart it`. */
+/** Example: `worker on host, process 12, has another configuration (rooms), loaded … (3 d ago): restart it`. */
 export function describeFormer(process: FormerProcess, now: Date): Text {
   const { configurationLoadedAt: loadedAt, configurationChangedAt: changedAt, differing } = process;
   const loaded = text`loaded ${loadedAt} (${ago(loadedAt, now)} ago)`;
@@ -280,5 +280,5 @@ export function describeFormer(process: FormerProcess, now: Date): Text {
     : text`${nameProcess(process)}, has the configuration ${loaded}; its files have changed since ${changedAt}: restart it`;
 }
 
-/** A worker that was killed is worth a look for this long, where others have taken over what it had. */
+/** Time in milliseconds for which a silent worker is shown although no run and no record waits for the worker. */
 const SILENT_SHOWN_MS = 24 * 60 * 60_000;

@@ -1,4 +1,4 @@
-// Concerns of what differs between mirror, state and service: records that are not in sync, drift, bookings, changes in the inbox.
+// Concerns about differences between mirror, state and service: records not in sync, drift, bookings, inbox changes.
 import { isOnItsWay } from '../../situation/causes.js';
 import { causeToPoint, commandOfCause, headlineOf, needsOperator } from '../causes.js';
 import type { Situation } from '../../situation/situation.js';
@@ -9,7 +9,7 @@ import { text } from '../document.js';
 import { type Ground, groupBy, kind, listStreams, nameSome, sum } from './concern.js';
 
 export const RECORDS = {
-  /** Holds are a concern of their own, and records on their way are no concern. */
+  /** Causes why records are not in sync. Held records have another concern. Records about to be sent are left out. */
   records: kind({
     severity: 'action',
     find: ({ causes }) =>
@@ -91,7 +91,7 @@ export const RECORDS = {
     }),
   }),
 
-  /** Without a worker, only what is old is a concern. */
+  /** Old changes of one stream in the inbox. New changes cause no concern, even if no worker is alive. */
   inbox: kind({
     severity: 'action',
     find: (ground, { inboxMinutes }) => {
@@ -120,7 +120,9 @@ export const RECORDS = {
     }),
   }),
 
-  /** Other programs may add any name of a stream: those that nobody takes are one concern. */
+  /**
+   * Inbox changes of streams that no worker knows. All are one concern, because other programs may add any stream name.
+   */
   inbox_unknown: kind({
     severity: 'action',
     find: (ground) =>
@@ -143,7 +145,7 @@ export const RECORDS = {
     }),
   }),
 
-  /** Streams whose triggers were installed, and are gone or disabled. */
+  /** Streams whose triggers were installed, but are now deleted or disabled. */
   triggers_gone: kind({
     severity: 'action',
     find: ({ lostTriggers: streams }) =>
@@ -179,7 +181,7 @@ export const RECORDS = {
   }),
 };
 
-/** Keys that nobody takes, by reason: some of their streams, how many there are, and the age of the oldest key. */
+/** Groups the inbox keys that no worker takes by reason: some streams, number of streams, age of the oldest key. */
 export function findUntaken({
   inbox: { streams, others },
   configured,
@@ -194,7 +196,7 @@ export function findUntaken({
   };
   return (['not_configured', 'no_worker', 'unknown_to_workers'] as const).flatMap((why) => {
     const named = streams.filter(({ stream }) => whyOf(stream) === why);
-    // The inbox names a few streams, and counts the others.
+    // The inbox names a few streams that are not configured. `others` counts the rest.
     const rest = why === 'not_configured' && configured !== null ? others : null;
     const count = named.length + (rest?.streams ?? 0);
     const ages = [...named, ...(rest ? [rest] : [])].map(({ oldestSeconds }) => oldestSeconds);
@@ -204,14 +206,13 @@ export function findUntaken({
   });
 }
 
-/** A worker that is started takes the others. */
+/** Omits the keys that only wait for a worker to be started. */
 const findUnknown = (ground: Ground) =>
   findUntaken(ground).flatMap(({ why, ...of }) => (why === 'no_worker' ? [] : [{ why, ...of }]));
 
 const sinceOf = ({ oldestSeconds }: { oldestSeconds: number }, { now }: Ground) =>
   new Date(now.getTime() - oldestSeconds * 1000);
 
-/** A freeze of all streams or of this one is in force. */
 export const isFrozen = ({ freezes }: Pick<Ground, 'freezes'>, stream: string) =>
   freezes.some(
     ({ isInForce, streams, exceptStreams }) =>

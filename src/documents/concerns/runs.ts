@@ -1,4 +1,4 @@
-// Concerns of runs and of what they may send: syncs that are missing, loads of the mirror, gates, freezes, runs that ended badly.
+// Concerns about runs and what they may send: missing syncs, old mirror loads, gates, freezes, and failed runs.
 import { approveCommand, rejectCommand } from '../../situation/commands.js';
 import type { StandingFreeze } from '../../state/freezes.js';
 import type { NotedLoad } from '../../state/freshness.js';
@@ -30,10 +30,12 @@ import {
 const HOUR = 60 * 60_000;
 
 export const RUNS = {
-  /** A sync of all streams of a schedule was due, and none has succeeded. `streams`: null for the nightly one. */
+  /** A schedule's sync of all its streams was due, but none succeeded. `streams` is null for the nightly schedule. */
   no_success: kind<{ succeededAt: Date | null; streams: readonly string[] | null }>({
     severity: 'critical',
-    /** A schedule says itself when the next success is due: not every pattern is of every day. The hours are of the nightly one. */
+    /**
+     * The schedule says when a success is due, as not every schedule is daily. `noSuccessHours`: nightly sync only.
+     */
     find: ({ succeededAt, begunAt, nightly, schedules, hasOwnTimes, now }, { noSuccessHours }) => {
       if (noSuccessHours === false) return [];
       const isDue = (at: Date | null, dueAt: Date | null | undefined) =>
@@ -66,7 +68,7 @@ export const RUNS = {
     }),
   }),
 
-  /** Streams of one load have its problem together. */
+  /** Streams whose mirror load is too old or otherwise wrong. Streams with the same problem are one concern. */
   source_stale: kind({
     severity: 'action',
     find: ({ loads, configured }) => {
@@ -105,7 +107,9 @@ export const RUNS = {
     },
   }),
 
-  /** Streams that cannot be read or planned, or a run that only reads. `runId`: the latest run; null: none met it. */
+  /**
+   * Streams that cannot be planned, or a failed run that only reads. `runId`: latest run with the problem, or null.
+   */
   run_failed: kind({
     severity: 'action',
     find: (ground) => {
@@ -139,8 +143,8 @@ export const RUNS = {
   }),
 
   /**
-   * A closed gate. One that is answered needs nobody: an approval is used by its run, and a rejection stands until the keys
-   * change. A gate that a freeze closed is one of the freeze.
+   * A closed gate. A gate with an operator's answer is only a notice: a run uses an approval, and a rejection holds
+   * until the keys change. Gates that a freeze closed belong to the concern of the freeze.
    */
   gate: kind({
     severity: 'action',
@@ -190,8 +194,9 @@ export const RUNS = {
   }),
 
   /**
-   * Freezes in force of streams that are frozen alike, and what of them waits: records held, and keys in the inbox. They need nobody,
-   * so they are no failures. `streams`: null for all.
+   * Freezes in force, with the number of held records and of keys in the inbox. Freezes with the same end, reason and
+   * author are one concern. A freeze needs no operator, so it is only a notice. `streams` is null if all streams are
+   * frozen.
    */
   frozen: kind({
     severity: 'notice',
@@ -239,7 +244,7 @@ export const RUNS = {
     },
   }),
 
-  /** Streams that need a whole sync for the same reason. A worker starts it, unless an operator has cancelled it. */
+  /** Streams that need a whole sync for the same reason. A worker starts the sync, unless an operator cancelled it. */
   due: kind({
     severity: 'notice',
     find: ({ known }) =>
@@ -284,7 +289,7 @@ export const RUNS = {
     }),
   }),
 
-  /** `code`: why it is partial as a whole; null: records of the stream were not accepted. */
+  /** `code` says why the whole run is partial. Null if the run is partial because records were not accepted. */
   run_partial: kind({
     severity: 'notice',
     find: (ground) => {
@@ -299,7 +304,7 @@ export const RUNS = {
       ].map(([id, problems]) => {
         const { runId, kind: runKind, stream, failed, dead, code: ofLatest } = latestOf(problems);
         const code = failed + dead > 0 ? null : ofLatest;
-        /** The stream's failed records that are in the inbox to be sent again. */
+        /** Number of failed records of the stream that are in the inbox to be sent again. */
         const sentAgain = sum(ground.causes.map((cause) => (cause.stream === stream ? cause.inInbox : 0)));
         return {
           id,
@@ -336,14 +341,15 @@ export const RUNS = {
   }),
 };
 
-/** Partial for reasons that are concerns of their own: a state that was restored, and a load that is too old. */
+/** Error codes of partial runs that other concerns report already: a restored state, and an old load of the mirror. */
 const CONCERNS_OF_THEIR_OWN = ['state_restored', 'source_stale'];
 
 type Problem = ReturnType<typeof findProblems>[number];
 
 /**
- * Problems of streams, and of runs that only read, that stand. A problem that a part of a stream had with its records stands
- * only while a record of the stream is failed or given up. `stream`: null in a reconcile, which is of no stream.
+ * Returns current problems of streams, and of runs that only read. If only part of a stream was synced, its problem
+ * with records ends when no record of the stream is failed or given up. `stream` is null for a reconcile, which has no
+ * streams.
  */
 function findProblems({ streamStates, badReadings, configured, causes }: Ground) {
   const hasFailures = (name: string) =>
@@ -361,7 +367,6 @@ function findProblems({ streamStates, badReadings, configured, causes }: Ground)
   return [...ofStreams, ...ofReadings];
 }
 
-/** The problem of the latest run. */
 const latestOf = (problems: readonly [Problem, ...Problem[]]) =>
   problems.reduce((last, one) => ((one.runId ?? 0) > (last.runId ?? 0) ? one : last));
 
@@ -395,7 +400,7 @@ function commandsOfGate(gate: Gate, isConfigured: boolean): string[] {
   );
 }
 
-/** Without what the service has said, and without the reason of a freeze. */
+/** Describes a closed gate for alerts, without text of the service and without the reason of a freeze. */
 function describeGate(gate: Gate): string {
   if (!isApprovable(gate)) {
     const why = gate.reason === 'forbidden' ? 'The service forbids the request' : 'Its source has no row';
