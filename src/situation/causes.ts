@@ -1,5 +1,5 @@
-// Why records are not in sync, by root cause: a record that waits for another one is counted with the record at the end
-// of its chain of waiting, so that one dead record and the thousand that wait for it are one cause.
+// Finds the causes why records are not in sync. A waiting record is counted with the record at the end of its waiting
+// chain. One record that is given up and a thousand records that wait for it are therefore one cause.
 import type { Queries } from '../state/database.js';
 import { findExceptions } from '../state/exceptions.js';
 import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
@@ -17,50 +17,49 @@ import { describeReason } from '../sync/limits/hold-reason.js';
 import { EXCEPTED, heldBy, isAccepted, type CauseStatus } from './chains.js';
 import { findHoldingGates } from './holding-gate.js';
 
-/** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
+/** Records of one stream that are not in sync with the same status and code, and the records that wait for them. */
 export interface Cause {
   stream: string;
   status: CauseStatus;
-  /** The error code; of what is held, the name of the gate. */
+  /** Error code of the records. If the records are held, the name of the gate. */
   code: string | null;
-  /** The gate that keeps them back. */
   gate: Gate | null;
-  /** The message of the first of `keys`; of what is held, the reason as a sentence. */
+  /** Error message of the first record in `keys`. If the records are held, the reason of the hold as a sentence. */
   message: string | null;
-  /** How many different messages the records have. */
+  /** Number of different error messages of the records. */
   messages: number;
-  /** Records that are the cause themselves. */
+  /** Number of records that are themselves the cause. Waiting records are not included. */
   records: number;
-  /** Some of them: first those that most records wait for. */
+  /** Keys of some of the records. Keys that most records wait for come first. */
   keys: string[];
-  /** Failed records that are in the inbox to be sent again. */
+  /** Number of failed records that are in the inbox to be sent again. */
   inInbox: number;
-  /** Whether the stream is in the configuration; null: that was not looked up. */
+  /** True if the stream is in the configuration. Null if the configuration was not read. */
   isConfigured: boolean | null;
-  /** Records that wait for them, by stream and in all, also through others. */
+  /** Number of records that wait for the cause, directly or through other records, by stream and in total. */
   waitingByStream: Record<string, number>;
   waiting: number;
-  /** Records of the longest chain of waiting, without the cause. */
+  /** Number of records in the longest waiting chain, without the record that is the cause. */
   depth: number;
-  /** The number of these records that the filter names. */
+  /** Number of records that match the filter, among the cause and the records that wait. */
   matching: number;
-  /** When the oldest of all these records became so. Of one that failed: its last attempt. */
+  /** Time when the oldest of the records got its status. For a failed record, the time of its last attempt. */
   since: Date;
-  /** Attempts of the record that was tried most often since it was last accepted. */
+  /** Highest number of attempts that a record had since the service last accepted it. */
   attempts: number;
 }
 
-/** A run sends it, or a worker takes it from the inbox: it has not failed, and nobody has to act. */
+/** Returns true if a run or a worker is about to send all records of the cause, so nobody has to act. */
 export const isOnItsWay = ({ status, inInbox, records, isConfigured }: Cause): boolean =>
   isConfigured !== false && (status === 'pending' || (status === 'failed' && inInbox === records));
 
 const MOST_KEYS = 5;
-/** After every time. */
+/** Latest time that a `Date` can hold. */
 const LATEST = new Date(8.64e15);
 
 /**
- * The causes of the records that the filter names, those that most records wait for first. A cause is counted whole,
- * whichever of its records are named. `configured`: the streams of the configuration, where it could be read.
+ * Returns the causes of the records that match the filter. Causes that most records wait for come first. A cause counts
+ * all of its records, even if only some match. `configured`: names of the configured streams, if known.
  */
 export async function listCauses(
   db: Queries,
@@ -70,11 +69,11 @@ export async function listCauses(
   return inSnapshot(db, (tx) => readCauses(tx, filter, configured));
 }
 
-/** Whether a stream is one of these; null: they are not known. */
+/** Returns true if the stream is configured. Returns null if the configured streams are not known. */
 export const isConfigured = ({ stream }: { stream: string }, configured?: readonly string[]) =>
   configured ? configured.includes(stream) : null;
 
-/** The same within a snapshot. */
+/** Does the work of `listCauses` in a snapshot that the caller has opened. */
 export async function readCauses(
   tx: Queries,
   filter: FailureFilter,
@@ -98,7 +97,7 @@ export async function readCauses(
   );
 }
 
-/** Counts what waits with the causes at the ends of its chains. */
+/** Adds the number of waiting records to the causes at the ends of their chains. */
 async function addWaiting(
   tx: Queries,
   causes: Map<string, Cause>,
@@ -115,7 +114,7 @@ async function addWaiting(
   const unsent = [...ends.keys()].filter((end) => !isAccepted(end));
   const holding = await findHoldingGates(tx, gates, unsent);
   const exceptions = await findExceptions(tx, unsent);
-  // Records that the filter names come first, then those that most records wait for.
+  // Records that match the filter come first, followed by records that most records wait for.
   const sorted = [...ends].toSorted(
     ([a, x], [b, y]) =>
       y.matching - x.matching || y.waiting - x.waiting || (a.localKey < b.localKey ? -1 : 1),
@@ -131,10 +130,10 @@ async function addWaiting(
     const keys = firstKeys.get(cause) ?? [];
     firstKeys.set(cause, keys);
     if (keys.length < MOST_KEYS) keys.push(end.localKey);
-    // Others are counted already: as records that are not in sync, or as held.
+    // Records of other statuses are counted already, as records that are not in sync or as held.
     if ((isOnlyWaitedFor(end) || cause.status === 'excepted') && cause.status !== 'held')
       cause.records += end.members.length;
-    // Each record of a cycle is also among those that wait for another one of it.
+    // Each record of a cycle also waits for another record of the cycle. It must not count as both cause and waiting.
     if (end.status === 'cycle') for (const { stream } of end.members) countWaiting(cause, stream, -1);
   }
   for (const record of waitedFor) {
@@ -164,11 +163,11 @@ function note(causes: Map<string, Cause>, cause: Cause): Cause {
   return cause;
 }
 
-/** The identity of a cause. */
+/** Returns the key of a cause in the map of causes. */
 const nameOf = ({ stream, status, code, gate }: Partial<Cause>) =>
   JSON.stringify([stream, status, code, gate?.reason ?? null]);
 
-/** Nothing waits for it yet. Without more facts, it is known only by what waits for it. */
+/** Creates a cause that no record waits for. Omitted numbers are zero. */
 export const causeOf = ({
   stream,
   status,
@@ -201,7 +200,7 @@ function causeOfGate(gate: Gate, filter: FailureFilter): Cause {
   return causeOf({ ...own, messages: 1, message: describeReason(gate) });
 }
 
-/** Whether the filter of `failures` fits the keys of a gate: `--code` may be the gate's name or its reason. */
+/** Returns true if the filter of `slotsync failures` matches the gate. `--code` may name the gate or its reason. */
 export const isNamedBy = ({ stream, status, code, since, runId }: FailureFilter, gate: Gate): boolean =>
   (stream ?? gate.stream) === gate.stream &&
   (status ?? 'held') === 'held' &&
@@ -209,7 +208,6 @@ export const isNamedBy = ({ stream, status, code, since, runId }: FailureFilter,
   (since ?? gate.since) <= gate.since &&
   (runId ?? gate.runId) === gate.runId;
 
-/** Adds to each cause the message of its first key. */
 async function addMessages(tx: Queries, causes: readonly Cause[]): Promise<void> {
   const firstOf = ({ stream, keys: [localKey = ''] }: Cause) => ({ stream, localKey });
   const messages = await readMessages(tx, causes.map(firstOf));

@@ -1,4 +1,4 @@
-// The chain of records that a record waits for, up to its end: something has to be done there.
+// Chains of records that wait for each other. The last record of a chain is the one that somebody has to correct.
 import type { Queries } from '../state/database.js';
 import { findExceptions } from '../state/exceptions.js';
 import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
@@ -9,31 +9,31 @@ import type { RecordStatus } from '../state/schema.js';
 import { findHoldingGates } from './holding-gate.js';
 
 /**
- * `held`: a gate keeps them back. `excepted`: an exception leaves them as they are. Of records that are waited for, also `absent`: the state has no record of
- * the key; `synced`, `retired`: the next run looks at what waits; `cycle`: they wait for each other.
+ * Status of a cause. `held`: a gate holds the records. `excepted`: an exception leaves them as they are. A record at
+ * the end of a chain can also be `absent` (not in the state), `cycle` (part of a circular reference), or `synced` or
+ * `retired` (the next run sends the waiting records).
  */
 export type CauseStatus = RecordStatus | 'held' | 'excepted' | 'absent' | 'cycle';
 
 export interface Chain {
-  /** The first of the records on the way to the end. */
+  /** First records on the way to the end, at most `MOST_ON_THE_WAY`. */
   via: RecordKey[];
-  /** How many records there are on the way. */
+  /** Number of all records on the way to the end. */
   between: number;
   end: RecordKey & {
     status: CauseStatus;
     code: string | null;
     message: string | null;
-    /** The gate that keeps it back. */
+    /** Gate that holds the last record of the chain. Null if no gate does. */
     gate: Gate | null;
-    /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
+    /** True if the stream of the last record is configured. Null or undefined if the configuration was not read. */
     isConfigured?: boolean | null;
   };
 }
 
-/** Named one by one. */
 const MOST_ON_THE_WAY = 2;
 
-/** The chain of one record that is not in sync. */
+/** Returns the chain that one record waits for. Undefined if the record is in sync or waits for no record. */
 export async function readChainOf(
   db: Queries,
   record: Pick<RecordRow, 'status' | 'waitsFor'> | undefined,
@@ -44,7 +44,7 @@ export async function readChainOf(
   return (await readChains(db, [waitsFor])).get(recordName(waitsFor));
 }
 
-/** The chains that begin with these records, by `recordName`. */
+/** Returns the chains that begin with the given records, by `recordName`. */
 export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): Promise<Map<string, Chain>> {
   const links = await readChainLinks(db, waitedFor);
   const byName = new Map(links.map((link) => [recordName(link), link]));
@@ -76,11 +76,10 @@ export async function readChains(db: Queries, waitedFor: readonly RecordKey[]): 
 
 const statusOf = ({ status, code }: End) => ({ status, code });
 
-/** The status and the code of what a gate keeps back. */
 export const heldBy = (gate: Gate) => ({ status: 'held', code: nameOfGate(gate) }) as const;
 
-/** The status and the code of what an exception leaves as it is. */
+/** Status and code of a record that an exception leaves as it is. */
 export const EXCEPTED = { status: 'excepted', code: null } as const;
 
-/** Records behind it wait for the next run. */
+/** Returns true if the service accepted the last record of the chain. The next run then sends the waiting records. */
 export const isAccepted = ({ status }: End) => status === 'synced' || status === 'retired';

@@ -1,5 +1,5 @@
-// Records that are not in sync, for `failures` and its page: their causes, and every record with the end of its chain of waiting
-// and every key that is held. Those are read page by page, because there may be more than fit in memory.
+// Facts for `slotsync failures` and its page: causes, single records that are not in sync, and held keys. Records and
+// keys are read in pages, because all of them may not fit in memory.
 import type { Queries } from '../state/database.js';
 import { countDrift, isDrift } from '../state/drift/read-drift.js';
 import { countExceptions } from '../state/exceptions.js';
@@ -17,14 +17,15 @@ import { describeReason } from '../sync/limits/hold-reason.js';
 import { isConfigured, isNamedBy, listCauses } from './causes.js';
 import { readChains, type Chain } from './chains.js';
 
-/** `chain`: of one that waits for another record. `isConfigured`: as in a cause, of its stream. */
+/**
+ * A record not in sync. `chain`: records that it waits for. `isConfigured`: null if the configuration was not read.
+ */
 export type FailureInChain = Failure & { chain?: Chain | undefined; isConfigured?: boolean | null };
 
-/** A key that a gate keeps back. */
 export interface HeldRecord extends HeldKey {
-  /** The run that met the gate last. */
+  /** Number of the run that closed the gate, or of the last whole sync that kept the gate closed. */
   runId: number;
-  /** Why the gate is closed, without the command that opens it. */
+  /** Reason why the gate is closed, without the command that opens the gate. */
   sentence: string;
   approvable: boolean;
 }
@@ -33,7 +34,7 @@ const PAGE = 1000;
 
 export type FailuresFacts = Awaited<ReturnType<typeof readFailuresFacts>>;
 
-/** `narrows`: the options that choose among the records of a stream. `configured`: the streams of the configuration. */
+/** `narrows`: options that select records within a stream, as text. `configured`: names of all configured streams. */
 export async function readFailuresFacts(
   db: Queries,
   filter: FailureFilter,
@@ -42,14 +43,14 @@ export async function readFailuresFacts(
   const { stream, status } = filter;
   const total = await countUnsettled(db, filter);
   const drift = (await countDrift(db))
-    // An object without a record was never accepted: no write of it failed.
+    // The service never accepted an object without a record, so the object does not count.
     .filter(({ kind, stream: of }) => isDrift(kind) && (stream ?? of) === of)
     .reduce((sum, { count }) => sum + count, 0);
   return {
     stream,
     status,
     narrows,
-    /** Records not in sync that the filter names, and all of the stream. */
+    /** `total` counts the records not in sync that match the filter. `all` counts those of the whole stream. */
     total,
     all: narrows === '' ? total : await countUnsettled(db, { stream }),
     known: await readKnowledge(db, { stream, configured }),
@@ -57,12 +58,12 @@ export async function readFailuresFacts(
     exceptions: await countExceptions(db, stream),
     formerObjects: await countFormerObjects(db, stream),
     renamed: await listRenamedRows(db, stream),
-    /** Objects of records that differ at the service, as a verify saw them. */
+    /** Number of objects that differed at the service in the last verify. */
     drift,
   };
 }
 
-/** Failures that the filter names, by stream and key, `limit` of them at most. */
+/** Yields pages of records that match the filter, ordered by stream and key, up to `limit` records in total. */
 export async function* eachFailure(
   db: Queries,
   filter: FailureFilter,
@@ -80,7 +81,7 @@ export async function* eachFailure(
   }
 }
 
-/** Failures that the filter names, by stream and key, a page behind `after`. */
+/** Returns one page of records that match the filter, ordered by stream and key. The page begins after `after`. */
 export function listFailuresInChains(
   db: Queries,
   chosen: FailureFilter & { limit: number; after?: RecordKey | undefined },
@@ -101,7 +102,7 @@ export function listFailuresInChains(
   });
 }
 
-/** Held keys that the filter names, `limit` at most. */
+/** Yields pages of held keys that match the filter, up to `limit` keys in total. */
 export async function* eachHeld(
   db: Queries,
   filter: FailureFilter,

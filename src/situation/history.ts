@@ -1,4 +1,4 @@
-// The history that is shown as pictures: the nights of each stream, the objects that were sent, and the requests.
+// Numbers for the graphs of the page: results of each stream by night, objects sent, and requests.
 import { readClock, type Queries } from '../state/database.js';
 import { listRequestSteps, readRequestTotals } from '../state/requests.js';
 import { listNights } from '../state/runs/nights.js';
@@ -9,7 +9,6 @@ export type History = Awaited<ReturnType<typeof readHistory>>;
 
 export const MOST_NIGHTS = 30;
 const HOUR_SECONDS = 60 * 60;
-/** Steps of a graph of requests. */
 const STEPS = 60;
 const DAY_MS = 24 * HOUR_SECONDS * 1000;
 
@@ -19,11 +18,11 @@ export async function readHistory(db: Queries, { now, timeZone }: { now: Date; t
   const hourAgo = new Date(now.getTime() - HOUR_SECONDS * 1000);
   return {
     nights,
-    /** The days of the nights, whether or not there was one, the oldest first. */
+    /** Days of the last `MOST_NIGHTS` nights, oldest first. Includes days without a run. */
     days: Array.from({ length: MOST_NIGHTS }, (_, at) =>
       new Date(today - (MOST_NIGHTS - 1 - at) * DAY_MS).toISOString().slice(0, 10),
     ),
-    /** Requests of the last hour, and of the latest night. */
+    /** Requests of the last hour. `lastNight` has the requests of the latest nightly run. */
     hour: {
       ...(await readRequestTotals(db, hourAgo, now)),
       ...(await readSteps(db, hourAgo, now)),
@@ -49,7 +48,7 @@ function stepsOf(from: Date, to: Date) {
   return { from, seconds, steps: Math.ceil(length / seconds) };
 }
 
-/** Records that a run had planned, and those with an outcome, at the end of each step of its time. */
+/** Returns the number of planned records, and of records with an outcome, at the end of each step of the run. */
 export async function readTimeline(db: Queries, { id, requestedAt, finishedAt }: Run) {
   const period = stepsOf(requestedAt, finishedAt ?? (await readClock(db)));
   const noted = await listBatchSteps(db, id, period);

@@ -1,10 +1,9 @@
-// The gate that keeps a key back.
 import type { Queries } from '../state/database.js';
 import { readGates, type Gate } from '../state/gates/gates.js';
 import { findHeld } from '../state/gates/held.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 
-/** The gates that keep these keys back, each with the time since when it holds the key, by `recordName`. `gates`: all that are closed. */
+/** Returns the gate of each key, by `recordName`. `since`: time when the key was held. `gates`: all closed gates. */
 export async function findHoldingGates(
   db: Queries,
   gates: readonly Gate[],
@@ -23,7 +22,6 @@ export async function findHoldingGates(
   return holding;
 }
 
-/** The gate that keeps back one key; undefined: none does. */
 export async function readHoldingGate(db: Queries, key: RecordKey): Promise<Gate | undefined> {
   const gates = await readGates(db, { stream: key.stream });
   return (await findHoldingGates(db, gates, [key])).get(recordName(key));

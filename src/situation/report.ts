@@ -1,4 +1,4 @@
-// The work of a period or a run, beside the situation: `report` and the operator's page show both in the morning.
+// Facts of a report: the work of a period or a run, in addition to the situation.
 import { countBookings, countVerdictChanges } from '../state/bookings/read-reservations.js';
 import type { Queries } from '../state/database.js';
 import { listActions } from '../state/actions.js';
@@ -12,14 +12,16 @@ import { readFacts, type SituationDeps } from './situation.js';
 
 export type ReportFacts = Awaited<ReturnType<typeof readReport>>;
 
-/** The subject of a report: a time on, what followed a nightly run, one run, or without any since the last nightly sync was due. */
+/**
+ * Subject of a report: since a time, since a nightly run, or one run. If empty, since the last nightly sync was due.
+ */
 export interface ReportChoice {
   since?: Date | undefined;
   nightly?: Run | undefined;
   run?: Run | undefined;
 }
 
-/** The period of a report, and why it is this one. */
+/** Period of a report, and why this period was chosen. */
 export interface ReportPeriod {
   from: Date;
   to: Date;
@@ -27,7 +29,6 @@ export interface ReportPeriod {
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** Runs that are listed one by one. */
 const MOST_RUNS = 12;
 const MOST_ACTIONS = 20;
 
@@ -35,7 +36,7 @@ interface ReportDeps extends SituationDeps {
   requestsPerSecond: number;
 }
 
-/** Everything a report shows, in one snapshot: the situation, and what happened in the period. */
+/** Reads all facts of a report in one snapshot: the situation, and what happened in the period. */
 export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecond, ...deps }: ReportDeps) {
   return inSnapshot(db, async (tx) => {
     const situation = await readFacts(tx, deps);
@@ -48,13 +49,13 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
       ...situation,
       period,
       run: choice.run ?? null,
-      /** Runs of the period. */
+      /** Latest runs of the period, up to `MOST_RUNS`. */
       listed: await Promise.all(runs.filter((run) => run !== undefined).map((run) => readSoFar(tx, run))),
-      /** Numbers of every kind, also of those that are not listed. */
+      /** Number of runs by kind and status. Includes runs that are not in `listed`. */
       runCounts: await countRuns(tx, chosen),
       streams: await sumByStream(tx, chosen),
       driftChanges: await countDriftChanges(tx, from, to),
-      /** By verdict, also those that agree. */
+      /** Number of bookings by verdict. Includes bookings that agree. */
       bookings: await countBookings(tx),
       verdictChanges: await countVerdictChanges(tx, from, to),
       actions: await listActions(tx, {
@@ -64,7 +65,7 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
       requests: {
         ...(await readRequestTotals(tx, from, to)),
         perSecond: requestsPerSecond,
-        /** Requests that the quota would have allowed in the period. */
+        /** Number of requests that the quota allows in the period. */
         allowed: Math.max(1, Math.round((requestsPerSecond * (to.getTime() - from.getTime())) / 1000)),
       },
     };

@@ -1,4 +1,4 @@
-// Runs with what they planned, did so far and hold, why records of them are not in sync, and when they will be done.
+// Facts of runs: plan, progress, holds, causes of records that are not in sync, and the estimated time left.
 import { listCauses } from './causes.js';
 import { readTimeline } from './history.js';
 import { countVerdicts } from '../state/bookings/read-reservations.js';
@@ -18,16 +18,15 @@ import {
 } from '../state/runs/read-runs.js';
 import type { RunKind } from '../state/schema.js';
 
-/** Actions that are shown. */
 const MOST_ACTIONS = 20;
-/** From this share on, a run's own pace says more than its plan. */
+/** Share of finished records above which a run's own speed predicts its end better than the plan does. */
 const KNOWN_FROM = 0.05;
-/** The first reads the objects, the second writes them. */
+/** Number of requests for one batch: the first request reads the objects, the second writes them. */
 const REQUESTS_OF_A_BATCH = 2;
 
 export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 
-/** `configured`: the streams of the configuration, where it could be read. */
+/** `configured` has the names of the configured streams. Undefined if the configuration could not be read. */
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
   const { id, kind } = run;
   const readsBack = kind === 'verify' || kind === 'repair';
@@ -62,14 +61,16 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     run: soFar,
     progress,
     planning,
-    /** Closed gates that this run met last. */
+    /** Gates that this run closed, or that this run, as the last whole sync, kept closed. */
     gates,
     actions,
-    /** A cause is counted whole, with what other runs left. The holds are named with the run. */
+    /**
+     * Causes of records that this run left not in sync. Counts also records of other runs. Holds are shown elsewhere.
+     */
     causes: causes.filter(({ status }) => status !== 'held'),
-    /** Records that are not in sync, whatever run left them. Undefined: of an older run that says nothing. */
+    /** Number of records not in sync, whatever run left them. Undefined if a newer run exists. */
     unsettled: newest?.id === id ? unsettled : undefined,
-    /** Rows that it found gone, each with a new one of the same values. Empty: of an older run. */
+    /** Deleted rows that the run found, each with a new row of the same values. Empty if a newer run exists. */
     renamed: newest?.id === id ? renamed : [],
     verdicts,
     drift,
@@ -77,7 +78,9 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
   };
 }
 
-/** A process has begun to plan it, or it waits: then `others` are the runs that are being planned. */
+/**
+ * `isBegun` is true if a process has begun to plan the run. Otherwise `others` lists the runs that are planned first.
+ */
 export async function readPlanning(db: Queries, run: Run) {
   if (run.status !== 'planning' || run.planner !== null) return { isBegun: true, others: [] };
   const unfinished = await listUnfinishedRuns(db);
@@ -85,21 +88,21 @@ export async function readPlanning(db: Queries, run: Run) {
   return { isBegun: false, others: others.map(({ id }) => id) };
 }
 
-/** A run whose counts are those of its batches so far, if it has not ended. */
+/** Returns a run with its counts so far. While a run is unfinished, its counts are sums over its batches. */
 export async function readSoFar(db: Queries, run: Run): Promise<Run> {
   if (run.finishedAt) return run;
   const { outcomes: counts, accepted } = await sumBatches(db, run.id);
   return { ...run, counts, accepted };
 }
 
-/** The latest runs of these kinds, newest first, with what they did so far. */
+/** Returns the latest runs of the given kinds, newest first, with their counts so far. */
 export async function listRunsSoFar(db: Queries, limit: number, kinds?: readonly RunKind[]): Promise<Run[]> {
   return Promise.all((await listRuns(db, limit, kinds)).map((run) => readSoFar(db, run)));
 }
 
 /**
- * Seconds until a run is done: of the requests that its plan still has, at the quota's rate; when enough of it is done, at
- * its pace. `recordsPerSecond`: its pace lately, where that was observed. Undefined: it is not being sent.
+ * Estimates the seconds until a run is done. First from the requests that are left and the quota, later from the run's
+ * speed. `recordsPerSecond` is a recently observed speed, if known. Returns undefined if the run is not sending.
  */
 export function estimateSecondsLeft(
   { run, progress }: { run: Run; progress: Progress },

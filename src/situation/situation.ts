@@ -1,5 +1,4 @@
-// The situation: what the state says now, as facts. It is read in one snapshot, and everything that people and monitoring
-// are shown is made from it. No sentence is made here.
+// The situation: facts of the state, read in one snapshot. All that people and monitoring see is made from these facts.
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors/errors.js';
 import { countDiscrepancies } from '../state/bookings/read-reservations.js';
@@ -34,46 +33,45 @@ import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
 import { listRunsSoFar, readPlanning } from './run-facts.js';
 
-/** Everything that is read of the state. */
+/** All facts that are read from the state. */
 export type Situation = Awaited<ReturnType<typeof readFacts>>;
 
-/** The part of it that alerts follow from. */
+/** The facts that alerts are decided by. */
 export type Grounds = Awaited<ReturnType<typeof readGrounds>>;
 
-/** A schedule with its streams, and when all of them last succeeded. */
+/** A schedule, its due times, and the time when all of its streams last succeeded. */
 export interface ScheduleFacts extends RegisteredSchedule, Awaited<ReturnType<typeof readDue>> {
   succeededAt: Date | null;
 }
 
-/** How the quota is used; `unknown`: the code of the failure to read it. */
+/** How much of the quota is in use. `unknown` is an error code: the usage could not be read. */
 export type QuotaFacts = QuotaUsage | { unknown: string };
 
-/** The latest runs that are listed. */
 const MOST_RUNS = 5;
 const MINUTE_MS = 60 * 1000;
-/** After so long a sync of a schedule counts as not successful. */
+/** Time in milliseconds that a scheduled sync may take. After it, the sync counts as not successful. */
 const MAY_TAKE_MS = 120 * MINUTE_MS;
 
 interface GroundsDeps {
-  /** Names of the streams of the configuration, where it is loaded. */
+  /** Names of the configured streams, if the configuration is loaded. */
   streams?: readonly string[] | undefined;
-  /** Loads them as they are now. Called only to compare them with streams that are in the inbox, not in sync, held, due, in trouble, or of which a load is noted. */
+  /**
+   * Loads the configured streams. Called only if the state holds something to compare with them: inbox changes, records
+   * not in sync, holds, due streams, problems of streams, or loads of the mirror.
+   */
   loadStreams?: (() => Promise<readonly Pick<Stream, 'name' | 'freshness'>[]>) | undefined;
-  /** By the database's clock unless it is set. */
   now?: Date | undefined;
 }
 
 export interface SituationDeps extends GroundsDeps {
-  /** Runs that are listed. */
   kinds?: readonly RunKind[] | undefined;
 }
 
-/** The situation, in one snapshot. */
 export function readSituation(db: Queries, deps: SituationDeps = {}): Promise<Situation> {
   return inSnapshot(db, (tx) => readFacts(tx, deps));
 }
 
-/** The same within a snapshot. */
+/** Reads the situation in a snapshot that the caller has opened. */
 export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: SituationDeps) {
   const grounds = await readGrounds(tx, deps);
   return {
@@ -98,7 +96,7 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
   };
 }
 
-/** Workers read them every few seconds for alerts: nothing here reads all records or all bookings. */
+/** Reads the facts for alerts. Workers call this every few seconds, so no query here scans all records or bookings. */
 export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
   const moment = await readMoment(tx, setNow);
   const { now, binding } = moment;
@@ -113,7 +111,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const configured = streams ?? (isNeeded ? loaded?.map(({ name }) => name) : undefined);
   const all = configured ?? recordedStreams;
   const schedules: ScheduleFacts[] = [];
-  /** A stream that was added since the last success is not missing in it. */
+  /** Ignores streams that no sync has tried yet. Otherwise a new stream would make the last success disappear. */
   const readSuccess = (names: readonly string[]) => {
     const begun = streamStates.filter(({ syncedAt, attemptedAt }) => syncedAt ?? attemptedAt);
     const known = names.filter((name) => begun.some(({ stream }) => stream === name));
@@ -126,34 +124,34 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
       succeededAt: await readSuccess(schedule.streams.length === 0 ? all : schedule.streams),
     });
   const nightly = schedules.find(({ name }) => name === NIGHTLY) ?? null;
-  /** Streams that no schedule syncs: without a nightly one, those of cron. */
+  /** Streams that no schedule syncs. Without a nightly schedule, cron is expected to sync these streams. */
   const unscheduled = all.filter((name) => !schedules.some(({ streams: own }) => own.includes(name)));
   return {
     ...moment,
-    /** Without those of streams that no longer ask for theirs. */
+    /** Loads of the mirror, except for streams whose configuration no longer limits the age of the load. */
     loads: moment.loads.filter(
       ({ stream }) => loaded?.some(({ name, freshness }) => name === stream && freshness) !== false,
     ),
-    /** Why nobody can write to the state; null: it can be written. */
+    /** Reason why the state cannot be written. Null if it can be written. */
     whyReadOnly: await readWhyReadOnly(tx),
-    /** Names of the streams of the configuration; null: they are not known. */
+    /** Names of the configured streams. Null if they are not known. */
     configured: configured ?? null,
     recordedStreams,
     nightly,
-    /** Schedules of streams with times of their own. */
+    /** Schedules of streams that have times of their own. The nightly schedule is not included. */
     schedules: schedules.filter((schedule) => schedule !== nightly),
-    /** Every stream has a time of its own: no sync of all of them is expected. */
+    /** True if every stream has a schedule of its own. Then no sync of all streams is expected. */
     hasOwnTimes: nightly === null && schedules.length > 0 && unscheduled.length === 0,
-    /** When a sync of all streams of the nightly one, or of all without a schedule, last succeeded; null: none is known. */
+    /** Time when all nightly streams last succeeded. If no nightly schedule exists, all unscheduled streams. */
     succeededAt: nightly ? nightly.succeededAt : await readSuccess(unscheduled),
-    /** When there was first something to succeed: the state was bound to a service. */
+    /** Time when the state was bound to a service. No sync could succeed before. */
     begunAt: binding?.boundAt ?? null,
-    /** Every stream that the state knows. */
+    /** State of every stream that the database knows, configured or not. */
     streamStates,
     gates,
-    /** In force or to come. */
+    /** Freezes that are in force, or will be. */
     freezes: await listFreezes(tx),
-    /** Records that are left as they are. */
+    /** Number of records that an exception leaves as they are. */
     exceptions: await countExceptions(tx),
     inbox: {
       ...(await readInbox(tx, all)),
@@ -162,33 +160,33 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
       ),
       reservations: (await readReservationsWatermark(tx)) ?? null,
     },
-    /** Streams whose triggers were installed, and are gone or disabled. */
+    /** Streams whose triggers were installed, but are now deleted or disabled. */
     lostTriggers: await listLostTriggers(tx, all),
     known: await readKnowledge(tx, { configured }),
     unsettled,
-    /** Why they are not in sync; and what is held. */
+    /** Causes why records are not in sync. Held records are included. */
     causes: await readCauses(tx, {}, configured),
-    /** The latest runs that only read, where they ended badly. */
+    /** Latest runs that only read, such as a verify, if they did not succeed. */
     badReadings: await listBadReadings(tx),
     discrepancies: await countDiscrepancies(tx),
   };
 }
 
-/** Facts of a moment: they take the same time however many records there are. */
+/** Reads facts whose queries take the same time, however many records there are. */
 export async function readMoment(tx: Queries, setNow?: Date) {
   return {
     now: setNow ?? (await readClock(tx)),
     binding: (await readBinding({ db: tx })) ?? null,
-    /** Processes that were killed, or cannot reach the state, are among them, and are not alive. */
+    /** Includes processes that were killed or cannot reach the state. Their `isAlive` is false. */
     processes: await listProcesses(tx),
     unfinished: await listUnfinishedRuns(tx),
     drift: await countDrift(tx),
-    /** How old the load of the mirror was when a plan read it last. */
+    /** Age of the mirror's load, as the last plan read it. */
     loads: await listLoads(tx),
   };
 }
 
-/** Not part of the state: its store may be another server. */
+/** Reads the quota usage. The usage is not part of the snapshot, because the quota's store may be another server. */
 export async function readQuota(
   binding: Binding | null,
   quotaUsage: (owner: Binding) => Promise<QuotaUsage>,
@@ -196,7 +194,7 @@ export async function readQuota(
   return binding && quotaUsage(binding).catch((error: unknown) => ({ unknown: codeOf(error) }));
 }
 
-/** Per stream with records: when it was read back last, and how many of its objects drift. */
+/** Returns, for each stream with records, the time of the last verify and the number of objects that drift. */
 export function listVerified({
   recordedStreams,
   drift,
@@ -213,19 +211,21 @@ export function listVerified({
       verifiedAt: pass?.verifiedAt ?? null,
       objects: pass?.objects ?? null,
       drift: sum(isDrift),
-      /** Drift that a repair sends again. */
+      /** Number of drifting objects that a repair sends again. */
       repairable: sum(isRepaired),
       storedOtherwise: sum((kind) => kind === 'stored_otherwise'),
       kept: sum((kind) => kind === 'kept'),
-      /** Objects that belong to no record, where a verify was asked for them: no drift. */
+      /**
+       * Number of objects that belong to no record, which is no drift. Counted only after `slotsync verify --extras`.
+       */
       extra: sum((kind) => kind === 'extra'),
     };
   });
 }
 
 /**
- * The next occurrence, the one that waits for a load of the mirror, and the latest one that was due long enough ago to have
- * ended. Loaded only with a schedule.
+ * Returns the next due time, the end of the wait for a new mirror load, and the latest due time whose sync should have
+ * ended. The cron parser is imported here, so that processes without a schedule do not load it.
  */
 async function readDue(schedule: RegisteredSchedule, now: Date) {
   const { firstUnstarted, latestDue, nextDue } = await import('../time/cron-schedule.js');
