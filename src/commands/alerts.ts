@@ -17,7 +17,7 @@ export async function alerts(app: App, action: string | undefined, options: Comm
       await printOpen(deps, options);
       return EXIT.done;
     case 'check':
-      // While a worker is at it, its evaluation is as good, once it has ended.
+      // While a worker evaluates alerts, waits for the end of the evaluation, and then tries again.
       while (!(await evaluateAlerts(deps)))
         await deps.state.db.transaction((tx) => takeLock(tx, 'alerts', { onWait: printNote }));
       await sendDue(deps);
@@ -31,7 +31,6 @@ export async function alerts(app: App, action: string | undefined, options: Comm
   }
 }
 
-/** Returns those that are open. */
 async function printOpen(
   { state, channels, timeZone }: AlertDeps,
   options: CommonOptions,
@@ -76,7 +75,6 @@ function describeMessages(messages: OpenAlert['messages'], timeZone: string): st
   });
 }
 
-/** Sends one notice to each channel. */
 async function testChannels({ state, channels }: AlertDeps, options: CommonOptions): Promise<number> {
   if (channels.length === 0)
     throw new UsageError('no channel of alerts is set', {

@@ -1,4 +1,4 @@
-// `approve` and `reject`: an operator's answers to what a run holds.
+// `approve` and `reject`: an operator's answers to the changes that a run holds.
 import type { App } from '../app/app.js';
 import { describeApproval, describeKeys, describeHeld } from '../documents/holds.js';
 import { printLine, print } from '../render/print.js';

@@ -3,19 +3,18 @@ import { createInterface } from 'node:readline/promises';
 import { UsageError } from '../errors/errors.js';
 import { printLine } from '../render/print.js';
 
-/** Tells whether input and output are a terminal, so that a person can be asked. */
+/** Returns true if input and output are a terminal, so that the user can be asked. */
 export const canAsk = () => process.stdin.isTTY && process.stdout.isTTY;
 
-/** A question to the person at the terminal before something is done that cannot be undone. */
+/** A question that the user must confirm before an action that cannot be undone. */
 interface Confirmation {
   lines: readonly string[];
-  /** Answered by `yes`. */
   question: string;
-  /** The message and the remedy where nobody can be asked. */
+  /** Message and remedy of the error that is thrown if there is no terminal. */
   unasked: readonly [message: string, remedy: string];
 }
 
-/** Returns whether the person types yes, or the command was called with `--yes`. Throws UsageError where nobody can be asked. */
+/** Returns true if the user types yes, or passed `--yes`. Throws UsageError if there is no terminal. */
 export async function confirm(
   { yes, json }: { yes?: boolean; json?: boolean },
   { lines, question, unasked: [message, remedy] }: Confirmation,
@@ -26,7 +25,7 @@ export async function confirm(
   return (await ask(`${question} Type yes: `)) === 'yes';
 }
 
-/** The line that is typed; empty when the input ends. */
+/** Returns the line that the user types, or an empty string if the input ends. */
 async function ask(question: string): Promise<string> {
   const typed = createInterface({ input: process.stdin, output: process.stdout, terminal: false });
   try {

@@ -66,7 +66,7 @@ async function resumeBackfill(app: App, names: string[], options: BackfillOption
   return startAndWork(app, streams, request, options, { resumeCommand: RESUME, canContinue: true });
 }
 
-// The part of the mirror a backfill is for: read from its options, and checked before a run exists.
+// The part of the mirror that a backfill covers. Options are checked before a run is created.
 
 interface RangeOptions {
   from?: string;
@@ -78,12 +78,11 @@ interface RangeOptions {
   limit?: number;
 }
 
-/** The keys are stored in the run's row; more of them need a condition. */
+/** Maximum number of keys, which are stored in the run's row. More keys need `--where`. */
 const MAX_KEYS = 100_000;
-/** So is the condition, which every report shows. */
+/** Maximum length of `--where` in characters. The condition is stored in the run's row, and reports show it. */
 const MAX_WHERE = 10_000;
 
-/** Throws UsageError for options that are no range. */
 async function readRange(options: RangeOptions): Promise<RunRange> {
   const { from, to, where, limit, force } = options;
   const keys = await readKeys(options);
@@ -96,7 +95,7 @@ async function readRange(options: RangeOptions): Promise<RunRange> {
   return Object.fromEntries(Object.entries(range).filter(([, value]) => value !== undefined));
 }
 
-/** Each key once, in order, so that the same keys are the same part. */
+/** Returns each key once, sorted, so that equal keys in another order request the same backfill. */
 async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | undefined> {
   if (keys === undefined && keysFile === undefined) return undefined;
   if (keys !== undefined && keysFile !== undefined)
@@ -126,7 +125,7 @@ function readKeysFile(file: string): string {
   }
 }
 
-/** Throws UsageError when the range cannot be one of these streams. */
+/** Throws UsageError if the range does not suit the streams, such as keys for two streams. */
 function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: RangeOptions): void {
   if ((range.keys || range.where !== undefined) && streams.length !== 1) {
     const option = keysFile !== undefined ? '--keys-file' : range.keys ? '--keys' : '--where';
@@ -142,7 +141,7 @@ function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: R
   );
 }
 
-/** Throws UsageError when PostgreSQL refuses a condition. */
+/** Throws UsageError if PostgreSQL rejects a condition of the range. */
 async function requireConditions(
   mirror: Mirror,
   streams: readonly Stream[],

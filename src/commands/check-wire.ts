@@ -23,7 +23,7 @@ export interface CheckWireOptions extends CommonOptions {
   against?: string;
 }
 
-/** Shows what each endpoint was asked and answered; records it, or compares it with what was recorded. */
+/** Asks each endpoint once and prints the answers. Records their shapes, or compares them with recorded shapes. */
 export async function checkWire(app: App, options: CheckWireOptions): Promise<number> {
   const { record, against } = options;
   const recorded = against === undefined ? undefined : readContract(against);
@@ -87,7 +87,7 @@ export async function checkWire(app: App, options: CheckWireOptions): Promise<nu
   return faults.length + breaking.length === 0 ? EXIT.done : EXIT.failed;
 }
 
-/** The answer to the key is a secret. */
+/** Values of the answer to `authenticate` are not shown, because they are secret. */
 const hasValues = ({ endpoint }: WireExchange) => endpoint !== 'authenticate';
 
 function describeProbed({ endpoint, exchange, understood, fault }: Probed, withValues: boolean): string[] {
@@ -105,7 +105,7 @@ function describeProbed({ endpoint, exchange, understood, fault }: Probed, withV
   );
 }
 
-/** The exchanges of a recorded contract. Throws UsageError. */
+/** Reads a recorded contract. Throws UsageError if the file cannot be read or has another format. */
 export function readContract(file: string): WireExchange[] {
   const remedy = 'It is written by: slotsync check --record <file>';
   let given: unknown;

@@ -100,7 +100,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     : EXIT.failed;
 }
 
-/** Asks the person at the terminal before an object is written. */
+/** Asks for confirmation at the terminal before `--write-probe` writes an object. */
 function confirmWrite(options: CheckOptions) {
   return ({ object: { id, extId, typeId }, leftOut }: WriteQuestion): Promise<boolean> => {
     const named = `object ${id} (${extId ?? 'without an external id'}, type ${typeId})`;
@@ -113,7 +113,6 @@ function confirmWrite(options: CheckOptions) {
   };
 }
 
-/** Counts the findings of each kind, and names the next step. */
 function describeResults(findings: readonly Finding[]): string {
   const count = (...results: Finding['result'][]) =>
     findings.filter(({ result }) => results.includes(result)).length;

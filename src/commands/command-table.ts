@@ -1,4 +1,4 @@
-// Every command: its arguments, options and help. The module that carries it out is loaded when it is run.
+// All commands with their arguments, options and help. A command's module is imported only when the command runs.
 import { Option, type Command } from 'commander';
 import type { Need } from '../config/settings.js';
 import { UsageError } from '../errors/errors.js';
@@ -6,11 +6,11 @@ import { common, withApp, withoutApp } from './command.js';
 import { runNumber, wholeNumber } from './read-options.js';
 
 const STATE: readonly Need[] = ['state'];
-/** Statuses that `failures` lists. No record has the status `held`: a gate keeps its key. */
+/** Statuses that `failures` accepts. `held` is no status of a record: it means keys that a gate holds. */
 const FAILED_STATUSES = ['dead', 'failed', 'deferred', 'pending', 'held'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 
-/** Adds the commands, in the order `--help` shows them. */
+/** Adds all commands, in the order in which `--help` shows them. */
 export function addCommands(program: Command): void {
   program
     .command('demo')
@@ -437,7 +437,7 @@ function holdOptions(command: Command): Command {
     .option('--gate <reason>', 'only what is held for this reason, such as limit or refused');
 }
 
-/** Commands whose actions are noted. */
+/** Adds `--reason` to a command whose actions are logged for `slotsync actions`. */
 const noted = (command: Command): Command =>
   common(command).option('--reason <text>', 'why; noted with who and when: slotsync actions');
 
@@ -605,7 +605,7 @@ const nameOf = (flags: string) => flags.split(' ', 1)[0];
 const number = (flags: string, description: string, range?: Parameters<typeof wholeNumber>[1]) =>
   new Option(flags, description).argParser(wholeNumber(`${nameOf(flags)} takes`, range));
 
-/** An option that takes a number from 0 to `most`, 0 by default. */
+/** Option that takes a number from 0 to `most`. The default is 0. */
 function fraction(flags: string, description: string, what: string, most = Infinity) {
   const read = (text: string) => {
     const value = Number(text);

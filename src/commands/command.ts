@@ -1,18 +1,16 @@
-// How every command is run: its module is loaded, what it needs is opened, and everything is closed again. A module is
-// loaded only by the command that needs it, so that `--help` and `status` start fast.
+// Runs a command: imports its module, opens the connections that it needs, and closes them at the end. Each module is
+// imported only by the command that needs it, so that `--help` and `status` start fast.
 import type { Command } from 'commander';
 import type { App, AppOptions } from '../app/app.js';
 import { EXIT } from './exit-code.js';
 import { closeOnSignal } from './signals.js';
 
-/** Options of every command that uses the settings. */
 export interface CommonOptions {
   json?: boolean;
   config?: string;
   envFile?: string;
 }
 
-/** The option of commands whose actions are noted. */
 export interface ReasonOption {
   reason?: string;
 }
@@ -22,15 +20,15 @@ export function common(command: Command): Command {
     command
       .option('--json', 'print one JSON document instead of text')
       .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)')
-      // Node reads --env-file itself, wherever it stands, and ends before this program when that file is not there.
+      // Node itself also reads `--env-file`, and exits before this program starts if the file is missing.
       .option('--settings, --env-file <file>', 'file with settings (default: .env, if there is one)')
   );
 }
 
-/** A command resolves to the process's exit code, 0 without one. */
+/** Result of a command: the exit code of the process. Undefined means 0. */
 type Ended = Promise<number | void>;
 
-/** An action for commander: runs what `load` returns with an app. */
+/** Returns an action for commander that creates an app and passes it to the command that `load` imports. */
 export function withApp<A extends unknown[]>(
   opens: Omit<AppOptions, 'command' | 'configPath' | 'envFile'>,
   load: () => Promise<(app: App, ...args: A) => Ended>,
@@ -52,7 +50,7 @@ export function withApp<A extends unknown[]>(
   };
 }
 
-/** The same for a command that needs no app. */
+/** Returns an action for commander, for a command that needs no app. */
 export function withoutApp<A extends unknown[]>(
   load: () => Promise<(...args: A) => Ended>,
 ): (...args: A) => Promise<void> {
@@ -61,7 +59,6 @@ export function withoutApp<A extends unknown[]>(
   };
 }
 
-/** The organization and the address, as messages name the service. */
 export function describePlace({ settings: { api } }: App): string {
   return `organization ${api?.organizationId} at ${api?.baseUrl}`;
 }

@@ -34,7 +34,7 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
   ]);
 }
 
-/** Throws UsageError for a file that something else has written. */
+/** Throws UsageError if `--types` cannot write the file: a wrong name, or a file that another program wrote. */
 function requireOwnFile(file: string): void {
   if (!file.endsWith('.ts')) {
     const fault = file.trim() === '' ? 'no file is named' : `'${file}' does not end in .ts`;
@@ -49,7 +49,6 @@ function requireOwnFile(file: string): void {
   });
 }
 
-/** The types and fields of a service, and how many objects have them. */
 function describeService({ types, fields }: ServiceSurvey, service: string): string[] {
   if (types.length === 0 && fields.length === 0)
     return [

@@ -1,4 +1,4 @@
-// `except` and `exceptions`: single records are left as they are, because somebody administers their objects by hand.
+// `except` and `exceptions`: single records are left as they are, because somebody edits their objects by hand.
 import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { exceptionsDocument } from '../documents/exceptions.js';
@@ -72,7 +72,7 @@ function refuseTwice(exception: Exception, timeZone: string): UsageError {
   });
 }
 
-/** The stream of an exception need not be in the configuration any more. */
+/** Ends exceptions. The stream need not be in the configuration any more. */
 async function endThem(
   app: App,
   name: string,

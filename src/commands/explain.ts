@@ -13,7 +13,7 @@ import { explainBooking, explainRecord, findRecordByName } from '../sync/operato
 import { shorten } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
-/** Characters of a name that was not found. */
+/** Maximum length of an unknown name in the error message. */
 const NAME_SHOWN = 200;
 
 export async function explain(

@@ -32,7 +32,7 @@ interface FailuresOptions extends CommonOptions, Pick<FailureFilter, 'stream' | 
 
 type Show = Awaited<ReturnType<typeof prepare>>;
 
-/** Causes shown unless `--limit` says otherwise. With `--all` every record is. */
+/** Default of `--limit` for causes. With `--all`, the number of records is not limited by default. */
 const MOST_CAUSES = 50;
 
 export async function failures(app: App, name: string | undefined, options: FailuresOptions): Promise<void> {
@@ -83,7 +83,7 @@ async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show 
   );
 }
 
-/** Page by page: there may be more of them than fit in memory. */
+/** Reads and prints the records in pages, because all of them may not fit in memory. */
 async function showRecords({
   db,
   filter,
@@ -121,7 +121,7 @@ async function showRecords({
   );
 }
 
-/** The options that choose among the records of a stream, as they were typed. */
+/** Returns the options that select records within a stream, as the user typed them. */
 function describeChoice({ status, code, since }: FailuresOptions): string {
   return lines(
     status !== undefined && `--status ${status}`,

@@ -32,7 +32,7 @@ export async function forget(
   const key = { stream, localKey };
   const { db } = await app.state();
   const actor = await app.actor(options.reason);
-  /** The key is not named, by the reason neither. */
+  /** Logs the action without the key. Throws UsageError if the reason names the key, because the log keeps reasons. */
   const noted = <T extends Forgotten | ForgetRefusal>(act: (tx: Queries) => Promise<T | undefined>) =>
     actAs(db, actor, 'forget', act, (done) => {
       if (!done || 'refused' in done) return undefined;
@@ -80,7 +80,7 @@ export async function forget(
       },
     );
   }
-  // First: a job that is read meanwhile would put the key into the inbox again.
+  // Deletes the jobs first. Otherwise a worker could read a job meanwhile and put the key into the inbox again.
   const jobs = await forgetJobs(app, key);
   const forgotten = await noted((tx) => forgetKey(tx, key, jobs > 0 ? { jobs } : {}));
   if (!forgotten) throw nothingOf(key);
@@ -88,7 +88,7 @@ export async function forget(
   print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
 }
 
-/** The jobs of other programs. Without a run there is no queue yet. */
+/** Deletes the key's jobs that other programs queued. Returns 0 before the first run, which creates the queue. */
 async function forgetJobs(app: App, key: RecordKey): Promise<number> {
   const bound = await readBinding(await app.state());
   if (!bound) return 0;

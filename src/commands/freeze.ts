@@ -1,4 +1,4 @@
-// `freeze` and `unfreeze`: nothing of these streams is written until a time, or from now on again.
+// `freeze` and `unfreeze`: forbids writes to streams until a time, and allows them again.
 import type { App } from '../app/app.js';
 import { selectStreams, type Configuration } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
@@ -49,7 +49,7 @@ export async function freeze(app: App, names: string[], options: FreezeOptions):
   ]);
 }
 
-/** A stream that a freeze names need not be in the configuration. Without names, every freeze of a command ends. */
+/** The streams need not be in the configuration. Without names, ends all freezes that were set by a command. */
 export async function unfreeze(
   app: App,
   names: string[],
@@ -100,7 +100,7 @@ interface Frozen {
 const endedOf = (before: readonly Frozen[], after: readonly Frozen[]) =>
   before.flatMap(({ stream }) => (after.some((still) => still.stream === stream) ? [] : stream));
 
-/** The streams that are named, or all that are known. Throws UsageError for a name that no configuration and no freeze has. */
+/** Returns the named streams, or all known streams. Throws UsageError for a name that is not known. */
 function selectFrozen(
   configuration: Configuration,
   freezes: readonly StandingFreeze[],

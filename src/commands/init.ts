@@ -30,7 +30,7 @@ interface InitOptions extends CommonOptions {
   out: string;
 }
 
-/** The names of the service, as `slotsync discover --types` writes them beside the configuration. */
+/** File that `slotsync discover --types` writes beside the configuration, with the service's names. */
 const TYPES_FILE = 'service.d.ts';
 
 export async function init(app: App, options: InitOptions): Promise<void> {
@@ -104,7 +104,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
   ]);
 }
 
-/** The tables that are ticked on the terminal; those that are surely of a type are ticked at first. */
+/** Lets the user choose tables on the terminal. Tables that surely match a type are preselected. */
 async function askForTables(
   tables: readonly CatalogueTable[],
   matched: readonly TableOfType[],
@@ -127,10 +127,7 @@ async function askForTables(
   }
 }
 
-/**
- * The tables of a list of names, with or without their schema, and the type of each that is written `table=type`. Throws
- * UsageError for a table or a type that does not exist.
- */
+/** Parses `--tables`: names with or without schema, or `table=type`. Throws UsageError for an unknown name. */
 function findTables(
   list: string,
   tables: readonly CatalogueTable[],

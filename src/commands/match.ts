@@ -1,5 +1,5 @@
-// `match`: for each type its rows and objects by class, a few of each class that an operator has to look at, and what to do next;
-// and the links that are made from a file, or undone.
+// `match`: prints rows and objects of each type by class, with samples for an operator to check, and the next step.
+// Also makes links from a file, and removes links.
 import type { App } from '../app/app.js';
 import { selectStream, selectStreams } from '../config/config-file.js';
 import { openCsvFile, readCsvFile, type CsvRow } from '../files/csv-file.js';
@@ -111,7 +111,7 @@ async function readAll(
   }
 }
 
-/** Links keys to the objects that their records have, whatever external ids their rows give now. */
+/** Links keys to the objects that their records own, even if the rows have other external ids now. */
 async function linkToOwn(app: App, name: string, keys: string[], options: MatchOptions): Promise<number> {
   const stream = selectStream(await app.configuration(), name);
   if (keys.length === 0)
@@ -188,18 +188,15 @@ function readFields(text: string): string[] {
   return [...new Set(fields)];
 }
 
-/** Samples of each class. */
 const SAMPLES = 5;
-/** Fields that are named. */
 const NAMED_FIELDS = 4;
 
-/** How the command was called, and what that means. */
 interface Called {
   names: readonly string[];
   by: string | undefined;
-  /** The file that was written. */
+  /** Name of the CSV file that was written. Undefined without `--out`. */
   out: string | undefined;
-  /** Whether an object without an external id can be linked. */
+  /** True if an object without an external id can be linked, because the service can assign the id. */
   assignsIds: boolean;
 }
 

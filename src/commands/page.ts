@@ -1,4 +1,4 @@
-// Serves the operator's page beside the workers, or where none runs: it reads the state, and works nothing.
+// Serves the operator's page from a process that works no runs. Workers may run elsewhere, or not at all.
 import { once } from 'node:events';
 import type { App } from '../app/app.js';
 import { servePage } from '../app/app-page.js';

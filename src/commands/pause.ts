@@ -1,4 +1,4 @@
-// `pause` and `resume`, of one run or of every run that is not incremental; `cancel`, of one run.
+// `pause` and `resume`: for one run, or for all runs that are not incremental. `cancel`: for one run.
 import type { App } from '../app/app.js';
 import { print } from '../render/print.js';
 import { actAs, toRuns } from '../state/actions.js';
@@ -30,7 +30,6 @@ export async function resume(...[app, id, options]: RunAction): Promise<void> {
   print(options, { resumed }, resumed.length > 0 ? resumed.map(describe) : [none]);
 }
 
-/** Returns the numbers of the runs that it has changed. */
 async function setAllPaused(isPaused: boolean, ...[app, id, { reason }]: RunAction): Promise<number[]> {
   const { db } = await app.state();
   const actor = await app.actor(reason);

@@ -1,4 +1,4 @@
-// `plan`: samples field by field, a table of the operations, what would be held, and the time it takes.
+// `plan`: prints sample changes by field, a table of operations, holds, and the time that a sync would take.
 import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
@@ -23,9 +23,9 @@ import { describeChange, describeKept, formatValues } from '../documents/documen
 import { widthOf } from '../render/wrap.js';
 import { describeWholeLoad } from '../sync/limits/load-age.js';
 
-/** Used while the service's latency has not been measured. */
+/** Latency in milliseconds that is assumed until the service's latency has been measured. */
 const ASSUMED_LATENCY_MS = 100;
-/** A token, and the types and fields looked up before the first write. */
+/** Number of requests before the first write of a run: for a token, and for the types and fields. */
 const REQUESTS_PER_RUN = 3;
 
 export async function plan(
@@ -87,7 +87,7 @@ export async function plan(
   return plans.some(isHeld) ? EXIT.held : EXIT.done;
 }
 
-/** The most samples of each stream, unless all are asked for. */
+/** Maximum number of new objects that are printed for each stream, unless `--full` is given. */
 const CREATES_SHOWN = 3;
 const FIELDS_SHOWN = 5;
 const VALUE_SHOWN = 30;
@@ -96,12 +96,11 @@ const COUNTS = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged', 'de
 
 interface PlanCost {
   requests: number;
-  /** Requests per second. */
   rate: number;
   latencyMs: number;
   seconds: number;
   endsAt: Date;
-  /** Streams of which nothing is sent now: their requests are not among these. */
+  /** Frozen streams, which send nothing now. `requests` does not count their requests. */
   frozen: readonly FrozenStream[];
 }
 
@@ -145,7 +144,7 @@ export function describePlans(
   );
 }
 
-/** Objects that would be created on a line each, what else would be written field by field. */
+/** Samples of a plan: one line for each new object, and one line for each field of other writes. */
 function describeSamples({ stream, counts, samples }: Preview, columns: number): string[] {
   const isCreate = ({ operation, problem }: PlannedOperation) =>
     operation === 'create' && problem === undefined;
@@ -162,11 +161,11 @@ function describeSamples({ stream, counts, samples }: Preview, columns: number):
   );
 }
 
-/** A name says most about an object. */
+/** Sorts names first, because the name of an object says most about it. */
 const byName = (a: FieldChange, b: FieldChange) =>
   Number(b.field.endsWith('.name')) - Number(a.field.endsWith('.name'));
 
-/** `'R1' → room_R1  room.name "Sal 1", room.seats 40, …`: as many fields as fit the line, or one below it where none does. */
+/** Lines such as `'R1' → room_R1 room.name "Sal 1", …`, with as many fields as the terminal has room for. */
 function describeCreate({ key, externalId, changes }: PlannedOperation, columns: number): string[] {
   const head = `  '${key}' → ${externalId ?? '(no external id)'}`;
   const told = changes.filter(({ field }) => field !== 'active').toSorted(byName);
@@ -191,7 +190,6 @@ function describeCreate({ key, externalId, changes }: PlannedOperation, columns:
   return isBelow ? [head, line] : [line];
 }
 
-/** Shows an operation, field by field. */
 function describeOperation(
   stream: string,
   { operation, key, externalId, changes, kept, problem }: PlannedOperation,
@@ -228,7 +226,9 @@ function describeProblems(preview: Preview): string[] {
   );
 }
 
-/** Codes that were swapped are ordinary updates. An object keeps its bookings, which are then another row's. */
+/**
+ * Names objects that pass to another row. The plan counts an update, but the object's bookings also pass to that row.
+ */
 function describeHandovers({ stream, handedOver, handovers }: Preview): string | false {
   const named = handovers.map(({ externalId, from, to }) => {
     const former = from.stream === stream ? '' : `${from.stream} `;
@@ -242,11 +242,13 @@ function describeHandovers({ stream, handedOver, handovers }: Preview): string |
   );
 }
 
-/** Without those of a freeze, of which a line of its own is shown. */
+/** Returns the holds of a preview except those of a freeze, which is printed separately. */
 const holdsOf = ({ holds }: Preview): Preview['holds'] =>
   Object.fromEntries(Object.entries(holds).filter(([, { reason }]) => reason !== 'frozen'));
 
-/** The objects that records which were never accepted meet at the service, if any. */
+/**
+ * Counts records that were never accepted, but whose object is at the service. Undefined if there is no such object.
+ */
 function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 }: PlanCounts) {
   if (equal + overwrite === 0) return undefined;
   const asked = plural(fresh + equal + overwrite, 'record');

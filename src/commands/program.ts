@@ -1,4 +1,4 @@
-// argv to command, and every failure to one clear message and an exit code.
+// Parses argv, runs the command, and turns every failure into one message and an exit code.
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Help } from 'commander';
 import { addCommands } from './command-table.js';
@@ -15,7 +15,7 @@ async function main(argv: readonly string[]): Promise<void> {
       'Keeps the objects of a scheduling service equal to a PostgreSQL mirror, within the organization’s request quota.',
     )
     .version(version)
-    // Without [options], which every command has: then the descriptions fit beside them in 80 columns.
+    // Omits [options], which every command has, so that the descriptions fit beside the names in 80 columns.
     .configureHelp({
       subcommandTerm: (command) => new Help().subcommandTerm(command).replace(' [options]', ''),
     })
@@ -50,7 +50,7 @@ async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** A usage error of commander, in the form of every other error. */
+/** Converts a usage error of commander into the form of all other errors. */
 function asUsageError({ message }: CommanderError): UsageError {
   const text = message.replace(/^error: /, '').replace(/\n\(Did you mean (.*\?)\)$/, '; did you mean $1');
   return new UsageError(text, {
@@ -70,7 +70,7 @@ function requireWorkingFolder(): void {
   }
 }
 
-/** Nobody may take an output that ends in its middle, as on a full disk, for a whole one. The work itself goes on. */
+/** Turns exit code 0 into 1 if output was lost, such as on a full disk, so that nobody takes it as complete. */
 function outputLost(error: Error): void {
   process.once('exit', (code) => {
     if (code === EXIT.done) process.exitCode = EXIT.failed;
@@ -80,10 +80,9 @@ function outputLost(error: Error): void {
   );
 }
 
-/** Runs a command to its end; `process.exitCode` says how it went. */
+/** Runs a command and sets `process.exitCode`. */
 export async function runProgram(argv: readonly string[]): Promise<void> {
-  // `slotsync sync 2>&1 | head` closes the pipe early. The command goes on without its output, so that its exit code is that
-  // of its work.
+  // `slotsync sync 2>&1 | head` closes the pipe early. The command continues, so that its exit code is correct.
   process.stderr.on('error', () => undefined);
   let isLost = false;
   process.stdout.on('error', (error) => {
@@ -92,6 +91,6 @@ export async function runProgram(argv: readonly string[]): Promise<void> {
     outputLost(error);
   });
   await main(argv);
-  // A configuration file may leave timers and connections behind, which must not keep the process alive.
+  // Timers and connections that a configuration file leaves behind must not keep the process alive.
   exitWhenPrinted();
 }

@@ -32,7 +32,7 @@ export async function push(app: App, name: string, given: string[], options: Com
   return unknown.length > 0 ? EXIT.failed : EXIT.done;
 }
 
-/** Throws UsageError for keys that cannot be of the stream. */
+/** Throws UsageError for keys that the stream cannot have. */
 function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
   const long = keys.filter(isTooLong);
   if (long.length > 0)
@@ -58,7 +58,9 @@ function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
   );
 }
 
-/** Throws UsageError for a line with a character that neither database can hold, as a file in UTF-16 has in each. */
+/**
+ * Reads keys from standard input. Throws UsageError for a NUL character, as UTF-16 has, because no key can have it.
+ */
 async function readLines(): Promise<string[]> {
   const keys: string[] = [];
   let at = 0;

@@ -1,25 +1,25 @@
-// Values of options as an operator types them: whole numbers and times.
+// Parses option values that an operator types: whole numbers and times.
 import { UsageError } from '../errors/errors.js';
 import { parseTime } from '../time/zoned-time.js';
 
 const MINUTE_MS = 60_000;
 const UNITS_MS: Record<string, number> = { m: MINUTE_MS, h: 60 * MINUTE_MS, d: 24 * 60 * MINUTE_MS };
 
-/** Milliseconds since 1970. A day is its start in UTC. Throws UsageError that names the option. */
+/** Returns milliseconds since 1970. A day means its start in UTC. The UsageError names the option. */
 export function readTime(text: string, option: string): number {
   const at = parseTime(text);
   if (at !== undefined) return at;
   throw new UsageError(`${option} takes a day such as 2026-09-01, or an ISO time, not '${text}'`);
 }
 
-/** From when on: a duration before now, such as `12h`, `90m` or `7d`, or a time that is over, by the clock of the time zone. */
+/** Parses a past time: a duration before now, such as `12h`, `90m` or `7d`, or a time in the time zone. */
 export function readSince(text: string, option: string, now: Date, timeZone: string): Date {
   const at = readTimeOrDuration(text, option, (ms) => now.getTime() - ms, timeZone);
   if (at > now.getTime()) throw new UsageError(`${option} is in the future: ${text}`);
   return new Date(at);
 }
 
-/** Until when: a duration from now on, or a time to come, by the clock of the time zone. */
+/** Parses a future time: a duration from now, such as `14d`, or a time in the time zone. */
 export function readUntil(text: string, option: string, now: Date, timeZone: string): Date {
   const at = readTimeOrDuration(text, option, (ms) => now.getTime() + ms, timeZone);
   if (at <= now.getTime()) throw new UsageError(`${option} is in the past: ${text}`);
@@ -41,7 +41,7 @@ function readTimeOrDuration(
   );
 }
 
-/** Reads the value of an option or an argument as a whole number from `min` to `max`. Throws UsageError that begins with `what`. */
+/** Returns a parser of whole numbers from `min` to `max`. The message of its UsageError begins with `what`. */
 export const wholeNumber =
   (what: string, { min = 1, max = Infinity, unit = '' } = {}) =>
   (text: string): number => {

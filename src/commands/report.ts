@@ -35,7 +35,7 @@ export async function report(app: App, id: number | undefined, options: ReportOp
   const since = options.since === undefined ? undefined : readSince(options.since, '--since', now, timeZone);
   const run = id === undefined ? undefined : await findRun(db, id);
   const { requestsPerSecond } = app.settings;
-  // Opened first: a file that cannot be written is reported before anything is read.
+  // Opens the file first, so that a file error is reported before the state is queried.
   const file = options.out === undefined ? undefined : await openOutputFile(options.out);
   const loadStreams = async () => (await app.configuration()).streams;
   const facts = await readReport(db, { since, run }, { requestsPerSecond, loadStreams, now });
@@ -46,7 +46,6 @@ export async function report(app: App, id: number | undefined, options: ReportOp
   printLine(`Written to ${options.out}.`);
 }
 
-/** Throws UsageError when several forms are asked for. */
 function chooseFormat(options: ReportOptions): (document: Document, timeZone: string) => string {
   const asked = (['text', 'html', 'json'] as const).filter((name) => options[name]);
   if (asked.length > 1) throw new UsageError(`choose one of ${asked.map((name) => `--${name}`).join(', ')}`);

@@ -1,4 +1,4 @@
-// The error code and the stream that an operator names, for commands that read the state alone.
+// Checks error codes and stream names that an operator types, for commands that read only the state.
 import { isKnownCode } from '../errors/error-catalogue.js';
 import { UsageError } from '../errors/errors.js';
 import { nearestName } from '../text/nearest-name.js';
@@ -8,7 +8,7 @@ import { GATED_OPERATIONS, GATE_REASONS } from '../state/schema.js';
 import type { App } from '../app/app.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';
 
-/** Throws UsageError for a code that is in no record and in no catalogue. What is held has the operation or the reason of a gate. */
+/** Throws UsageError for a code that no record and no catalogue has. Names of operations and gates are also valid. */
 export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string | undefined): Promise<void> {
   if (
     code === undefined ||
@@ -23,14 +23,14 @@ export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string |
   });
 }
 
-/** `Did you mean rooms? There are: rooms, courses.` */
+/** Returns text such as `Did you mean rooms? There are: rooms, courses.` */
 function describeKnown(name: string, known: readonly string[]): string {
   const near = nearestName(name, known);
   const all = `There are: ${known.join(', ')}.`;
   return near === undefined ? all : `Did you mean ${near}? ${all}`;
 }
 
-/** Throws UsageError for a stream that has no record and is not in the configuration, if that can be read. */
+/** Throws UsageError for a stream without records that is not in the configuration, if that can be read. */
 export async function requireKnownStream(
   app: Pick<App, 'configuration'>,
   { db }: Pick<State, 'db'>,
@@ -47,7 +47,7 @@ export async function requireKnownStream(
   });
 }
 
-/** Names of the streams of the configuration. Undefined: it cannot be read, which a command over the state alone does without. */
+/** Returns the names of the configured streams, or undefined if the configuration cannot be read. */
 export const namesOfConfigured = (app: Pick<App, 'configuration'>): Promise<string[] | undefined> =>
   app.configuration().then(
     ({ streams }) => streams.map(({ name }) => name),

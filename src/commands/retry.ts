@@ -49,7 +49,7 @@ export async function retry(
   return missing.length > 0 || isNone ? EXIT.failed : EXIT.done;
 }
 
-/** Throws UsageError for what does not name records, or names them twice. */
+/** Throws UsageError if the options select no records, or select them in two ways. */
 function refuseTogether(stream: string | undefined, keys: readonly string[], options: RetryOptions): void {
   const { all, code, status, retireFormer } = options;
   if (stream === undefined && !all) {
@@ -70,7 +70,7 @@ function refuseTogether(stream: string | undefined, keys: readonly string[], opt
   }
 }
 
-/** Warns of streams that left the configuration: no run sends their records. */
+/** Returns warnings about streams that are no longer configured, because no run sends their records. */
 async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Promise<string[]> {
   const configured = await namesOfConfigured(app);
   const left = [...new Set(retried.map(({ stream }) => stream))].filter(
@@ -81,14 +81,14 @@ async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Prom
   );
 }
 
-/** `No record of rooms is dead with the code refused_400`. */
+/** Returns text such as `No record of rooms is dead with the code refused_400`. */
 function describeChoice({ code, status }: RetryOptions, stream: string | undefined): string {
   const of = stream === undefined ? '' : ` of ${stream}`;
   const withCode = code === undefined ? '' : ` with the code ${code}`;
   return `No record${of} is ${status ?? 'dead or failed'}${withCode}`;
 }
 
-/** `  rooms: 12 with refused_400`, the most first. */
+/** Returns lines such as ` rooms: 12 with refused_400`, the highest count first. */
 function countByCode(retried: readonly RetriedRecord[]): string[] {
   const counts = new Map<string, number>();
   for (const { stream, code } of retried) {

@@ -13,7 +13,7 @@ import type { SandboxSchema } from '../sandbox/schema.js';
 import { readContract } from './check-wire.js';
 import type { CommonOptions } from './command.js';
 
-/** As they are typed. Those that are not named here are the sandbox's own, under the same names. */
+/** Options as the user types them. All other options of `SandboxOptions` have the same names on the command line. */
 interface SandboxCommandOptions
   extends CommonOptions, Omit<SandboxOptions, 'expiredStatus' | 'putStatus'>, Required<Faults> {
   contract?: string;
@@ -95,7 +95,7 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
   };
 }
 
-/** The types and fields that the configuration names, for a sandbox that knows exactly these. */
+/** Returns a schema with exactly the types and fields that the configuration names. */
 function schemaOf({ streams, reservations }: Configuration): SandboxSchema {
   const typeOf = new Map(streams.map(({ name, type }) => [name, type]));
   const fields = new Map<string, SandboxSchema['fields'][number]>();

@@ -1,19 +1,19 @@
-// How an operator or an init system ends a command. One that works the queue: the first SIGINT or SIGTERM finishes the
-// work in flight within the grace, the second interrupts it, a third ends the process at once, as the system does.
+// How an operator or an init system ends a command. If the command works the queue, the first SIGINT or SIGTERM
+// finishes the work in flight, a second signal aborts the work, and a third ends the process at once.
 import { once } from 'node:events';
 import type { Stoppable } from '../process/lifecycle.js';
 import { printNote } from '../render/print.js';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** How long a process that is stopping may take to close its connections. */
+/** Maximum time in milliseconds to close the connections of a process that stops. */
 const CLOSE_WITHIN_MS = 6000;
 
-/** How long interrupted work may take to leave nothing half written. */
+/** Maximum time in milliseconds that aborted work may take, so that nothing stays half written. */
 const UNWIND_WITHIN_MS = 2000;
 
 /**
- * For every command: a signal that the command does not handle closes what is open, so that no statement goes on at a server,
- * and then ends the process as the system does. A second one ends it at once.
+ * Handles signals that a command does not handle. The first signal closes all connections, so that no statement
+ * continues on a server, and then ends the process. A second signal ends the process at once.
  */
 export function closeOnSignal(close: () => Promise<unknown>) {
   let isHandled = false;
@@ -31,7 +31,9 @@ export function closeOnSignal(close: () => Promise<unknown>) {
   }
   SIGNALS.forEach((name) => process.on(name, onSignal));
   return {
-    /** To be called when the command has ended. Never resolves after such a signal: what fails then is no news. */
+    /**
+     * Call when the command has ended. After a signal it never resolves, so errors of the closing are not reported.
+     */
     async ended(): Promise<void> {
       unlisten();
       if (isClosing) await new Promise(() => undefined);
@@ -39,10 +41,7 @@ export function closeOnSignal(close: () => Promise<unknown>) {
   };
 }
 
-/**
- * For a command that only reads, and starts again from the beginning: a signal interrupts it at once. Undefined: it was
- * interrupted, and `stopped` was said.
- */
+/** Runs work that only reads. A signal aborts the work at once, prints `stopped`, and makes this return undefined. */
 export async function untilInterrupted<T>(
   work: (signal: AbortSignal) => Promise<T>,
   stopped: string,
@@ -79,7 +78,7 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
     printNote('');
     end('Stopping: finishing the work in flight; a second signal interrupts it.');
   }
-  /** Stops as after the first signal. */
+  /** Prints the note, and stops the work as the first signal does. */
   function end(note: string): void {
     printNote(note);
     void work.stop(graceMs);
@@ -91,19 +90,18 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
     requested: () => first.signal.aborted,
     end,
 
-    /** Aborts at the first signal. */
+    /** Aborted by the first signal. */
     signal,
 
-    /** Resolves at the first signal. */
     async firstSignal(): Promise<void> {
       if (!first.signal.aborted) await once(first.signal, 'abort');
     },
 
-    /** To be called when the work is over and closing begins. */
+    /** Call when the work has ended, before connections are closed. */
     ended(): void {
       if (!first.signal.aborted) return unlisten();
-      // Signals are still caught, so that a second one does not break the closing off. But a connection that cannot be
-      // closed must not keep a process alive that was asked to stop.
+      // Signals are still caught, so that a second signal does not interrupt the closing. A connection that cannot be
+      // closed must not keep the process alive.
       setTimeout(() => process.exit(), CLOSE_WITHIN_MS).unref();
     },
   };

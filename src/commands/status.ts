@@ -20,14 +20,14 @@ import type { CommonOptions } from './command.js';
 interface StatusOptions extends CommonOptions {
   all?: boolean;
   full?: boolean;
-  /** Seconds, if given. */
+  /** Seconds between two reads. True means the default. */
   watch?: number | true;
 }
 
-/** The largest share of the time that is spent reading: counting records reads all of them. */
+/** Maximum share of the time that `--watch` spends reading, because counting reads all records. */
 const READING_SHARE = 1 / 10;
 
-/** `part`: the words of a number or a name. */
+/** `part` has the words of the argument: the number or name of a concern, or the name of a section. */
 export async function status(app: App, part: readonly string[], options: StatusOptions): Promise<void> {
   if (options.watch !== undefined) return watchStatus(app, options.watch, options);
   const facts = await readStatus(app, options);
@@ -88,7 +88,7 @@ async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFa
   };
 }
 
-/** Everything, the state in one line first. */
+/** Text of `slotsync status --full`: the state in one line, followed by all sections with details. */
 export function statusToText(facts: SituationFacts, timeZone: string): string {
   const { sections, ...document } = situationDocument(facts);
   const whole = sections.map((section) => ({ ...section, isOneLine: false }));
@@ -96,7 +96,7 @@ export function statusToText(facts: SituationFacts, timeZone: string): string {
   return answerToText({ ...document, sections: shown }, { timeZone, columns: columnsOf(process.stdout) });
 }
 
-/** The state in one line, a line for each stream, and one for each concern: no more than a screen. */
+/** Text of `slotsync status`: the state, streams and concerns in one line each. Fits on one screen. */
 export function glanceToText(
   facts: SituationFacts,
   timeZone: string,
@@ -118,7 +118,7 @@ export function glanceToText(
     ...(notices.length > 0 ? [`${plural(notices.length, 'notice')}: slotsync status notices`] : []),
     `${numbered.length > 0 ? 'Details: slotsync status <number>. ' : ''}Everything: slotsync status --full`,
   ];
-  // The prompt, the first line, the headings, and a line between two blocks.
+  // Six lines are for the prompt, the first line, the headings, and the empty lines between blocks.
   const room = rows - last.length - 6;
   const attention = fold(numbered, Math.max(3, room - 4), 'concern');
   const [heading, ...streams] = linesOf('streams');
@@ -136,7 +136,7 @@ function fold(lines: readonly string[], most: number, what: string): readonly st
   return [...lines.slice(0, most - 1), `   … and ${plural(lines.length - most + 1, `more ${what}`)}`];
 }
 
-/** `queue`: where other programs put their jobs. */
+/** `queue` is the address of the queue to which other programs add changed keys as jobs. */
 function statusToJson(facts: SituationFacts, queue: unknown) {
   const { binding, runs, inbox, configured, secondsLeft, history, ...rest } = facts;
   const names = inbox.streams.map(({ stream }) => stream);

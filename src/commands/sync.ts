@@ -9,7 +9,7 @@ import { plural } from '../text/format.js';
 import { EXIT } from './exit-code.js';
 import { startAndWork, type RunOptions } from './work-run.js';
 
-/** An earlier unfinished run is finished first: it was planned from an older reading of the mirror. */
+/** Finishes an earlier unfinished run first, because that run was planned from an older state of the mirror. */
 export async function sync(
   app: App,
   names: string[],
@@ -23,7 +23,7 @@ export async function sync(
   const { limit } = options;
   app.state().catch(() => undefined); // it connects meanwhile; a fault of the configuration is said first
   const streams = selectStreams(await app.configuration(), names);
-  // All that is far away is asked at once; a fault of the state is said first.
+  // Opens all connections at the same time. Awaits the state first, so that its error is the one reported.
   const sources = app.mirror().then((mirror) => requireSources(mirror, { streams }));
   await Promise.allSettled([app.state(), sources, app.queue(), app.timeZone(), app.destination()]);
   await app.state();
@@ -34,7 +34,9 @@ export async function sync(
   return options.strict ? refuseUnaccepted(app, streams, code) : code;
 }
 
-/** Whenever a record failed or was given up: the mail of cron must not end with the first night. */
+/**
+ * Fails for any record that is failed or given up, whenever that happened, so that cron sends its mail every night.
+ */
 async function refuseUnaccepted(app: App, streams: readonly Stream[], code: number): Promise<number> {
   const named = new Set(streams.map(({ name }) => name));
   const counts = (await countRecords((await app.state()).db)).filter(({ stream }) => named.has(stream));

@@ -1,4 +1,4 @@
-// `take`: the mirror wins once in fields whose rules keep what stands at the service.
+// `take`: lets the next write overwrite fields whose rules otherwise keep values that people entered at the service.
 import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';

@@ -34,7 +34,7 @@ async function changeTriggers(...[app, action, names, options]: Given): Promise<
   const streams = selectStreams(await app.configuration(), names);
   const opened = await app.triggers();
   const stateDatabase = await opened.databaseIdentity();
-  // A trigger writes to the inbox in the transaction of the change.
+  // A trigger writes to the inbox in the transaction of the change, so mirror and state must be one database.
   if (JSON.stringify(stateDatabase) !== JSON.stringify(await (await app.mirror()).databaseIdentity()))
     throw new UsageError('triggers need mirror and state in one database, and these are two', { remedy });
 
@@ -64,10 +64,10 @@ async function changeTriggers(...[app, action, names, options]: Given): Promise<
   print(options, { installed: suitable.map(({ name }) => name), refused }, refused);
 }
 
-/** For psql, which otherwise goes on after an error and ends with 0. */
+/** Without this line, psql continues after an error and exits with 0. */
 const STOP_AT_ERROR = String.raw`\set ON_ERROR_STOP on`;
 
-/** The statements as one transaction. Throws UsageError where a name cannot be printed as it is. */
+/** Returns the statements as one transaction. Throws UsageError if a name has control characters. */
 function toScript(statements: readonly string[], refused: readonly string[]): string {
   if (statements.some((statement) => visible(statement) !== statement))
     throw new UsageError('a name has control characters, and SQL with it cannot be printed', {
@@ -78,7 +78,7 @@ function toScript(statements: readonly string[], refused: readonly string[]): st
   return [STOP_AT_ERROR, ...comments, ...lines].join('\n');
 }
 
-/** Includes those of streams that are no longer configured. */
+/** Removes triggers, also of streams that are no longer configured. */
 async function removeTriggers(
   opened: Triggers,
   names: readonly string[],

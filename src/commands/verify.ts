@@ -26,7 +26,7 @@ interface VerifyOptions extends RunOptions, ReasonOption {
 
 const MAX_DRIFTING_AS_JSON = 10_000;
 const COLUMNS = ['stream', 'key', 'external_id', 'kind', 'field', 'here', 'there', 'seen_at'];
-/** Rows of a file that are read at once. */
+/** Number of drifting objects that one query reads for the CSV file. */
 const ROWS_AT_ONCE = 1000;
 
 export async function verifyObjects(app: App, names: string[], options: VerifyOptions): Promise<number> {
@@ -37,7 +37,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   if (options.adopt) return adoptObjects(app, deps, streams, options);
 
   const { sample, extras = false, repair = false, json = false } = options;
-  // Opened first: a file that cannot be written is reported before anything is read.
+  // Opens the file first, so that a file error is reported before any object is read.
   const file = options.out === undefined ? undefined : await openCsvFile(options.out, COLUMNS);
   const startedAt = performance.now();
   const verifiedSince = (await readClock(deps.state.db)).toISOString();
@@ -79,7 +79,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
 }
 
-/** Drift that a repair does not send. */
+/** Returns true if the verify found drift that a repair does not send. */
 const isAnyLeft = ({ streams, drifting }: VerifyResult) =>
   drifting > streams.reduce((sum, one) => sum + countRepairable(one), 0);
 
@@ -110,7 +110,7 @@ async function adoptObjects(
   return EXIT.done;
 }
 
-/** Undefined: it was stopped by a signal. */
+/** Shows progress. Returns undefined if a signal stopped the work. */
 async function interruptibly<T>(
   deps: VerifyDeps,
   work: (deps: VerifyDeps, signal: AbortSignal) => Promise<T>,
@@ -123,7 +123,7 @@ async function interruptibly<T>(
   ).finally(progress.stop);
 }
 
-/** A line for each field that differs, and one for an object that is missing, of another type, or nobody's. */
+/** Writes a line for each field that differs, or one line for an object without such fields, as a missing one. */
 async function writeDrift(
   state: State,
   runId: number,

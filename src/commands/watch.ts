@@ -1,4 +1,4 @@
-// A screen that is read and drawn again and again, until the operator ends it.
+// Screen of `--watch`: reads and draws repeatedly until the operator ends it.
 import type { App } from '../app/app.js';
 import { messageOf, UsageError } from '../errors/errors.js';
 import { formatTime } from '../text/format.js';
@@ -7,10 +7,10 @@ import { openScreen } from '../render/print.js';
 import { canDraw } from '../process/terminal.js';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Keys that end it; Ctrl-C is a key here, because the keys are read one by one. */
+/** Keys that end the screen. Ctrl-C is among them, because in raw mode it sends no signal. */
 const ENDING = ['q', 'Q', '\u0003'];
 
-/** Throws UsageError where nothing can be drawn. */
+/** Throws UsageError if a screen cannot be drawn on standard output. */
 export function requireScreen({ json }: { json?: boolean | undefined }): void {
   if (json)
     throw new UsageError('--watch draws a screen, and --json prints a document', {
@@ -22,10 +22,7 @@ export function requireScreen({ json }: { json?: boolean | undefined }): void {
     });
 }
 
-/**
- * Reads every so many seconds, until q, Ctrl-C or a signal, and draws what the reading returns, again when the window has
- * another size.
- */
+/** Draws what `read` returns every `everySeconds`, and at each resize, until q, Ctrl-C or a signal. */
 export async function watch(
   app: App,
   read: () => Promise<() => readonly string[]>,
@@ -67,5 +64,5 @@ export async function watch(
   }
 }
 
-/** A state that cannot be read now may be read again: it is shown in place of the reading. */
+/** Shows the error in place of the lines, because the next read may succeed. */
 const describeFault = (error: unknown) => () => [`The state cannot be read now: ${messageOf(error)}`];

@@ -1,4 +1,4 @@
-// Shared by sync, backfill and approve: start a run or continue one, work the queue until it has ended, and report.
+// Shared by sync, backfill, verify and approve: starts or continues a run, works the queue, and reports the result.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app/app.js';
@@ -22,31 +22,32 @@ import type { Stream } from '../streams/stream.js';
 import { EXIT, exitCodeOfRun } from './exit-code.js';
 import { listenForSignals } from './signals.js';
 
-/** Options of every command that works a run. */
 export interface RunOptions {
   json?: boolean;
   detach?: boolean;
-  /** Batches in flight. Undefined: as many as the quota needs. */
+  /** Maximum number of batches in flight. If undefined, as many as the quota needs. */
   concurrency?: number | undefined;
-  /** Minutes after which the command ends, whatever is left. */
+  /** Minutes after which the command ends, even if the run has not ended. */
   timeout?: number | undefined;
 }
 
 interface Work {
-  /** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it must end before ours can start. */
+  /**
+   * Starts or finds the run to wait for. `isOurs`: the command ends with that run, otherwise starts its own run then.
+   */
   begin: (waiting: Waiting) => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
-  /** The command that continues after an interruption. */
+  /** Command that continues the work after an interruption. */
   resumeCommand: string;
-  /** Further keys of the JSON document beside the run. */
+  /** Additional keys of the JSON document beside the run. */
   extraJson?: object;
 }
 
 const LOOK_EVERY_MS = 200;
-/** While this process works the run without jobs: it notices its end itself. */
+/** Polling interval while this process works the run itself and therefore notices its end. */
 const LOOK_AT_OWN_EVERY_MS = 1000;
-/** Milliseconds that the service must fail before the command says so. */
+/** Time in milliseconds that the service must fail before the command reports the failure. */
 const LASTING_MS = 2000;
-/** How often it is looked whether anybody may work it. */
+/** Interval in milliseconds for checking if any process may still work on the run. */
 const LOOK_FOR_WORKERS_EVERY_MS = 5000;
 
 /** Starts the run and works it, or only queues it with `--detach`. Returns the exit code. */
@@ -78,8 +79,8 @@ export async function startAndWork(
 }
 
 /**
- * The same with `start`, which returns an unfinished run over the same streams when there is one. `dueStreams`: those of a whole
- * sync that a worker starts when that run has ended.
+ * Does the work of `startAndWork` with another `start`, which may return an unfinished run over the same streams. Then
+ * `--detach` marks `dueStreams` as due, so that a worker syncs them later.
  */
 export async function beginAndWork(
   app: App,
@@ -136,7 +137,7 @@ export async function workRun(
   }
   const whyStopped = () => {
     const failing = workers.failing();
-    // A single failure may be over with the next request.
+    // The next request may already succeed after a single failure.
     const isLasting = failing !== null && Date.now() - failing.since.getTime() > LASTING_MS;
     const stopped = workers.sendingStopped() ?? (isLasting ? failing : null);
     return stopped === null
@@ -157,7 +158,7 @@ export async function workRun(
       }
       const { id, streams } = run;
       if (run.pausedAt) return printPaused(run, { json }, extraJson);
-      // A run that others have started, or left, is in the queue.
+      // A run that this command did not start is already in the queue.
       const worked = started ? workers.work(run) : workers.start();
       if (!started && !json) printLine(describeOther(run, { isOurs, isOwn: queue.producer.isOwn(run) }));
       const isPrinted = !isOurs && (await isAnothers(state, run));
@@ -165,12 +166,12 @@ export async function workRun(
       const { start: workRest } = workers;
       run = await waitForRun(state, id, { worked, workRest, stop, readQuotaUse, whyStopped, look });
       if (json || isOurs || !run.finishedAt) continue;
-      // Its results belong to this command's summary, unless the command that started the run is there to print them.
+      // Prints the results of the earlier run too, unless the command that started that run is alive to print them.
       if (isPrinted) printLine(`Run ${id} ended: ${run.status}. Its results: slotsync runs ${id}`);
       else await printRun(state, run, timeZone);
     }
     if (run && !run.finishedAt) {
-      // The batches in flight may have been the last ones.
+      // Reads the run again, because the batches in flight may have been its last ones.
       await workers.stop();
       run = await readRun(state.db, run.id);
     }
@@ -203,7 +204,7 @@ function printPaused(run: Run, options: Pick<RunOptions, 'json'>, extraJson: Wor
   return EXIT.failed;
 }
 
-/** Names the processes at work that have a former configuration. */
+/** Warns of live processes that have an old configuration. */
 async function noteFormerProcesses(app: App): Promise<void> {
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
@@ -212,14 +213,14 @@ async function noteFormerProcesses(app: App): Promise<void> {
     printNote(`${plain(describeFormer(process, await readClock(db)), timeZone)}.`);
 }
 
-/** The sentence about a run that another command has started. */
+/** Sentence about an unfinished run that another command has started. */
 function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn: boolean }): string {
   if (isOurs) return `Run ${id} is unfinished; continuing it.`;
   if (isOwn) return `Run ${id} over the same streams is unfinished; finishing it first.`;
   return `Run ${id} over the same streams has another configuration; waiting for the process that has it.`;
 }
 
-/** Returns true while the command that started the run works the queue. */
+/** Returns true while the command that started the run is alive. */
 const isAnothers = async ({ db }: State, { kind, requestedAt }: Run) =>
   (await listProcesses(db)).some(
     ({ isAlive, command, startedAt }) =>
@@ -243,21 +244,21 @@ async function waitForRun(
     whyStopped,
     look,
   }: {
-    /** Ends with the part of the run that this process works without the queue. */
+    /** Resolves when this process has worked its part of the run without the queue. */
     worked: Promise<void>;
-    /** Begins to work the queue, once: what is left of the run comes from there, also after a pause. */
+    /** Starts to work the queue, which has the rest of the run. Only the first call has an effect. */
     workRest: () => Promise<void>;
     stop: Pick<ReturnType<typeof listenForSignals>, 'requested' | 'signal'>;
     readQuotaUse: () => Promise<number | undefined>;
-    /** Why nothing is sent; undefined: it is. */
+    /** Returns why nothing is sent, or undefined if sending works. */
     whyStopped: () => string | undefined;
-    /** Ends the run when nobody may work it any more. */
+    /** Ends the run if no process may work on it any more. */
     look: () => Promise<unknown>;
   },
 ): Promise<Run> {
   const progress = createProgress('records', `run ${id}`);
   let isWorked = false;
-  /** Whether it was looked at once since then. */
+  /** True if the run was read at least once after `worked` resolved. */
   let isSeen = false;
   const over = worked.then(() => void (isWorked = true));
   over.catch(() => undefined); // where the wait has ended before
@@ -278,7 +279,8 @@ async function waitForRun(
       if (isWorked && !stop.requested()) await workRest();
       const [{ done, total }, quotaUse] = await Promise.all([readProgress(state.db, id), readQuotaUse()]);
       const blocked = run.pausedAt ? `paused; to continue: slotsync resume ${id}` : whyStopped();
-      // Nothing is drawn after the first signal: a third one ends the process at once, and would leave it on the terminal.
+      // After the first signal nothing is drawn, because a third signal ends the process and would leave the drawing
+      // behind.
       if (stop.requested()) return run;
       progress.update(done, total, { quotaUse, blocked });
     }
@@ -287,7 +289,7 @@ async function waitForRun(
   }
 }
 
-/** Whether a run does what is requested. */
+/** Returns true if an unfinished run has the kind, streams, range and configuration of the request. */
 function isRunOf(run: Run, { kind, streams, range, fingerprints }: RunRequest): boolean {
   const requested: unknown = JSON.parse(JSON.stringify(range ?? null));
   return (

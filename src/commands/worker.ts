@@ -6,7 +6,7 @@ import { listenForSignals } from './signals.js';
 
 interface WorkerOptions extends CommonOptions {
   concurrency?: number;
-  /** Seconds. */
+  /** Grace period in seconds for work in flight. */
   grace: number;
 }
 
