@@ -1,5 +1,5 @@
-// Decides at each request who may read the operator's page and who may act there. The facts of a request's sender:
-// request-origin.ts. The sign-in of an operator: sign-in.ts.
+// Decides at each request who may read the operator's page, and who may act. request-origin.ts reads facts about the
+// sender, and sign-in.ts handles the sign-in.
 import type { SettingText } from '../config/setting-text.js';
 import { parseNetworks } from '../connections/addresses.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
@@ -12,17 +12,16 @@ import { isEqual, type Session } from './sessions.js';
 import { createSignIn, OF_ELSEWHERE } from './sign-in.js';
 
 export interface AccessDeps {
-  /** HTTP_HOST: where the server listens. */
+  /** HTTP_HOST: the address that the server listens on. */
   host: string;
-  /** HTTP_TOKEN; without it nobody acts. */
+  /** HTTP_TOKEN: the token to sign in with. If undefined, nobody can act on the page. */
   token: SettingText | undefined;
-  /** HTTP_SIGN_IN: whether somebody on this machine reads without signing in. */
+  /** HTTP_SIGN_IN. `elsewhere`: users on this machine read without signing in. `always`: everybody signs in. */
   signIn?: 'elsewhere' | 'always';
-  /** HTTP_TRUSTED_PROXIES. */
+  /** HTTP_TRUSTED_PROXIES: networks of proxies whose headers are believed. */
   trustedProxies?: string | undefined;
-  /** HTTP_USER_HEADER: where these proxies name the person. */
+  /** HTTP_USER_HEADER: the header in which a trusted proxy names the user. */
   userHeader?: string | undefined;
-  /** The port that the server listens on. */
   port: number;
   timeZone: () => Promise<string>;
   log: Logger;
@@ -31,7 +30,6 @@ export interface AccessDeps {
 export const NOT_SERVED =
   'The page is read on this machine only, by its loopback address, because HTTP_TOKEN is not set; docs/page.md says how to reach it from elsewhere.';
 
-/** Decides at each request who reads and who acts. */
 export function createAccess({
   host,
   token,
@@ -52,14 +50,14 @@ export function createAccess({
     canSignIn: signIn !== undefined,
   });
 
-  /** Answers only those who may read, and makes a page of every failure. */
+  /** Wraps a handler so that only users who may read get an answer. Every failure is answered with a page. */
   const reading =
     (handle: (context: HttpContext, session: Session | undefined) => Response | Promise<Response>): Handler =>
     async (context) => {
       const session = signIn?.find(context);
       try {
         if (session || (isOpenHere && isLocal(context.env.incoming, host))) {
-          // No text of PostgreSQL has the character 0, so nothing has such an address.
+          // Text in PostgreSQL cannot contain the character 0, so no record has an address with `%00`.
           if (context.req.url.includes('%00')) throw new PageNotFound('There is no such page.');
           return await handle(context, session);
         }
@@ -69,7 +67,7 @@ export function createAccess({
       }
     };
 
-  /** Carries out only a form of an operator who signed in, from a page of this session. */
+  /** Wraps a handler so that it runs only for a form that a signed-in operator sent from a page of the session. */
   const acting = (
     handle: (context: HttpContext, session: Session, form: URLSearchParams) => Response | Promise<Response>,
   ) =>
@@ -111,15 +109,14 @@ export function createAccess({
     viewFor,
     reading,
     acting,
-    /** The person that a trusted proxy names; null: none does. */
+    /** Returns the name of the user that a trusted proxy sent, or null. */
     userOf: (context: HttpContext) => userOf(context.env.incoming, proxies, userHeader),
   };
 }
 
-/** Whether an open page asks whether it is up to date. The next page that an operator opens says what an action did. */
+/** Returns true if an open page asks for changes. Notices about actions wait until an operator opens a page. */
 export const isUpdate = ({ req }: HttpContext) => req.header('if-none-match') !== undefined;
 
-/** The address of a page on this server, with its query. */
 export function addressOf({ url }: Pick<HttpContext['req'], 'url'>): string {
   const { pathname, search } = new URL(url);
   return pathname + search;

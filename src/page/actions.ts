@@ -1,5 +1,5 @@
-// Actions of an operator on the page: the same as the commands, with the same functions. Each first asks once more, with the number
-// that it is about, and is carried out only for that number.
+// Actions on the operator's page, which call the functions of the commands. An action first asks for confirmation and
+// shows the number of affected records. It is refused if that number has grown meanwhile.
 import { UsageError } from '../errors/errors.js';
 import { formatNumber, plural } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
@@ -26,7 +26,7 @@ export interface ActionDeps {
   timeZone: () => Promise<string>;
   configuration: () => Promise<ApproveDeps['configuration']>;
   mirror: () => Promise<ApproveDeps['mirror']>;
-  /** Opened at the first action that queues something. */
+  /** Opens the queue. Called by the first action that queues something. */
   producer: () => Promise<{
     enqueueRun(runId: number, lane: string): Promise<void>;
     requeue(): Promise<unknown>;
@@ -36,13 +36,13 @@ export interface ActionDeps {
 
 export interface ActionRequest {
   params: Readonly<Record<string, string>>;
-  /** The object of the action, from the address. */
+  /** Query of the address, which names the object of the action. */
   query: URLSearchParams;
 }
 
 export interface AskedAction extends ActionRequest {
   actor: Actor;
-  /** The number that was shown, of an action that asks with one; 0 if the form does not say it, NaN if it is not a number. */
+  /** Number on the confirmation page. 0 if the form does not contain it, NaN if it is not a number. */
   shown: number;
 }
 
@@ -53,13 +53,13 @@ export interface Question {
 }
 
 export interface Action {
-  /** The number that the action is about. The action is refused if there is more by then than was shown. */
+  /** Returns the number of affected records. The action is refused if the number exceeds the one that was shown. */
   count?: (deps: ActionDeps, request: ActionRequest) => Promise<number>;
-  /** The question before the action is carried out. Undefined: it is carried out at once. */
+  /** Returns the confirmation question. If undefined, the action is performed without a question. */
   ask?: (deps: ActionDeps, request: ActionRequest, count: number) => Promise<Question>;
-  /** The address that the operator is led to afterwards. */
+  /** Returns the address to which the operator is redirected afterwards. */
   back: (request: ActionRequest) => string;
-  /** Returns what was done, in sentences. Throws UsageError when nothing was. */
+  /** Performs the action and describes the result in sentences. Throws UsageError if nothing was done. */
   act: (deps: ActionDeps, request: AskedAction) => Promise<string>;
 }
 
@@ -203,7 +203,7 @@ const causeOf = ({ query }: ActionRequest) => {
   return { stream, status, code: query.get('code') ?? undefined } as const;
 };
 
-/** More than the operator saw is not done. */
+/** Throws UsageError if more records are affected now than the operator saw. */
 export function requireShown(shown: number, count: number): void {
   if (!(count <= shown))
     throw new UsageError(
@@ -272,7 +272,7 @@ const repair: Action = {
   },
 };
 
-/** The actions by their paths. */
+/** Actions by the path of their confirmation page. */
 export const ACTIONS: Readonly<Record<string, Action>> = {
   '/runs/:run/approve': approve,
   '/runs/:run/reject': reject,
@@ -283,7 +283,7 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
   '/drift/repair': repair,
 };
 
-/** Whether anybody works what was queued. */
+/** Returns a warning if no live process works on what was queued, otherwise an empty text. */
 async function describeWorkers({ db }: State): Promise<string> {
   const isAtWork = (await listProcesses(db)).some(({ isAlive }) => isAlive);
   return isAtWork ? '' : 'No process is at work: start slotsync worker.';

@@ -1,4 +1,4 @@
-// A page as HTML: its frame, and the sections of a document with links, and with buttons for operators who may act.
+// Renders a page as HTML: the frame, and the sections of a document with links, and buttons for operators who may act.
 import { filledSections, type Action, type Document } from '../documents/document.js';
 import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
 import { toneOf } from '../render/tones.js';
@@ -6,30 +6,29 @@ import { html, type Html, type HtmlValue } from '../text/html.js';
 import type { Session } from './sessions.js';
 import type { Sources } from './sources.js';
 
-/** Reads what a page shows, and returns what renders it. Throws PageNotFound. */
+/** Reads the facts of a page, and returns a function that renders them. Throws PageNotFound. */
 export type Page = (sources: Sources, request: PageRequest) => Promise<(view: View) => Rendered>;
 
 export interface PageRequest {
   params: Readonly<Record<string, string>>;
   query: URLSearchParams;
-  /** Path and query: names the page among readings that are kept. */
+  /** Path and query of the page. Cached facts are stored under this address. */
   address: string;
 }
 
-/** There is no page of this name: a run, a record that is not there. */
+/** Thrown if the page, the run or the record of an address does not exist. */
 export class PageNotFound extends Error {}
 
-/** The reader that a page is rendered for. */
+/** Facts about the user that a page is rendered for. */
 export interface View {
   timeZone: string;
-  /** The session of an operator who signed in, and may act. */
+  /** Session of a signed-in operator, who may act. Undefined for other users. */
   session: Session | undefined;
-  /** There is a token to sign in with. */
+  /** True if HTTP_TOKEN is set, so that users can sign in. */
   canSignIn: boolean;
 }
 
 interface Section {
-  /** Its id in the page. */
   id: string;
   title: string;
   body: Html;
@@ -39,14 +38,14 @@ interface Section {
 
 export interface Rendered {
   title: string;
-  /** The state in one line, in place of the title. */
+  /** The state in one line. Shown in place of the title. */
   headline?: Html | undefined;
-  /** In the frame above the sections. */
+  /** HTML in the frame above the sections. */
   lead?: Html;
   sections: readonly Section[];
 }
 
-/** `more`: HTML above the sections that only the page has. */
+/** `more` is HTML above the sections that is not in the document. */
 export function renderDocument(
   { title, headline, lead = [], sections }: Document,
   view: View,
@@ -71,21 +70,21 @@ export function renderDocument(
   };
 }
 
-/** A link to the page that asks once more, or the command where nobody may act here. */
+/** Returns a link to the confirmation page, or the command as text if nobody can act on this page. */
 function askFirst(view: View, offered: Action): Html {
   const { href, label, about } = offered;
   if (!view.session && !view.canSignIn) return typedCommand(offered, true);
   return html`<a class="button" href="${href}">${label}<span class="unseen"> ${about}</span></a>`;
 }
 
-/** A button that acts at once. */
+/** Returns a button that acts at once. Before sign-in nothing is shown, and if nobody can act, the command as text. */
 function actNow(view: View, offered: Action): Html {
   const { href, label, about } = offered;
   if (!view.session) return view.canSignIn ? html`` : typedCommand(offered, true);
   return html`<form method="post" action="${href}">${formToken(view)}<button>${label}<span class="unseen"> ${about}</span></button></form>`;
 }
 
-/** Shows that a form is of a page of this session. */
+/** Hidden field that proves that a form was sent from a page of this session. */
 export const formToken = ({ session }: Pick<View, 'session'>): Html =>
   html`<input type="hidden" name="form_token" value="${session?.formToken ?? ''}">`;
 
@@ -122,7 +121,7 @@ ${isFolded ? html`<details><summary>${heading}</summary>${body}</details>` : htm
 `;
 };
 
-/** `path`: of the page. `isLive`: the browser brings it up to date. */
+/** `path` is the path of the page. If `isLive` is true, the browser updates the open page automatically. */
 export function renderPage(
   { title, headline, lead, sections }: Rendered,
   view: View,
@@ -161,7 +160,7 @@ function renderAccount(view: View): Html {
   return html`<p class="account">Read-only</p>`;
 }
 
-/** `next`: the address that signing in leads to. */
+/** `next` is the address that the user is redirected to after signing in. */
 export function renderSignIn(next: string, problem: string): string {
   return String(html`<!doctype html>
 <html lang="en">

@@ -1,5 +1,6 @@
-// The page of one record or booking: what the state knows of it, and both sides as they are now. Reading the sides costs
-// requests and shows a row, so only an operator who signed in reads them, for the pages of that session.
+// Page of one record or booking: what the state knows, and both sides as read on request. Reading the sides costs
+// requests of the quota and shows a row of the mirror. So only a signed-in operator can read them, and only pages of
+// that session show them.
 import { bookingDocument } from '../documents/bookings.js';
 import { text, type Action, type Document, type Section } from '../documents/document.js';
 import { recordDocument } from '../documents/record.js';
@@ -24,7 +25,7 @@ import type { ActionDeps } from './actions.js';
 import { PageNotFound, renderDocument, type Page, type Rendered, type View } from './html-page.js';
 import type { Session } from './sessions.js';
 
-/** Batches and writes of a record, and events of a booking. */
+/** Maximum number of batches and writes of a record, and of events of a booking. */
 const MOST_OF_ONE = 20;
 
 type Params = Readonly<Record<string, string>>;
@@ -65,12 +66,11 @@ const bookingPage: Page = async (sources, { params, address }) => {
 interface Named {
   stream: string;
   key: string;
-  /** The address of the page. */
   address: string;
   about: string;
 }
 
-/** `toDocument`: from what the sides of this page were read as. Undefined: they were not. */
+/** `toDocument` receives the sides as they were read for this page. It receives undefined if they were not read. */
 function renderWithSides(
   { stream, key, address, about }: Named,
   view: View,
@@ -92,7 +92,7 @@ function renderWithSides(
   );
 }
 
-/** Offers the reading. The command shows the same. */
+/** Section with a button that reads mirror and service. Before sign-in, it shows a link to sign in or the command. */
 function sidesSection(action: Action, readAt: Date | undefined, { session, canSignIn }: View): Section {
   const titled = { id: 'sides', title: 'Mirror and service' };
   if (!session) {
@@ -122,7 +122,7 @@ interface Sides {
   explain: (deps: ExplainDeps) => Promise<unknown>;
 }
 
-/** The pages of one record or booking, by their paths. */
+/** Pages of a single record or booking, by path. */
 export const RECORD_PAGES: Readonly<
   Record<string, { page: Page; sidesOf: (configuration: Configuration, params: Params) => Sides }>
 > = {
@@ -143,14 +143,14 @@ export const RECORD_PAGES: Readonly<
   },
 };
 
-/** Reads both sides for the page at this address in this session, until `signal` is aborted because the reader has gone. */
+/** Reads mirror and service for the page at `address` into the session. A user who leaves the page aborts `signal`. */
 export async function readSides(
   { state, openMirror, destination }: SidesDeps,
   explain: Sides['explain'],
   { address, session }: { address: string; session: Session },
   signal: AbortSignal,
 ): Promise<void> {
-  // A mirror of its own, so that its statement ends with the reader.
+  // Opens a separate connection to the mirror, so that its statement can be ended when the user leaves.
   const mirror = await openMirror();
   signal.addEventListener('abort', () => void mirror.close());
   try {

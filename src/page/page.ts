@@ -1,4 +1,4 @@
-// The operator's page: its addresses, and what every answer has in common. Who may ask for them: access.ts.
+// The operator's page: its routes, and what all answers have in common. access.ts decides who may request them.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { messageOf, UsageError } from '../errors/errors.js';
@@ -22,7 +22,6 @@ const ASSETS = {
   '/page.svg': { file: 'icon.svg', contentType: 'image/svg+xml' },
 };
 
-/** The routes of the page. */
 export function createPage(deps: PageDeps) {
   const { signIn, viewFor, reading, acting, userOf } = createAccess(deps);
   const sources = createSources(deps);
@@ -33,7 +32,7 @@ export function createPage(deps: PageDeps) {
       const view = await viewFor(session);
       const notices = isUpdate(context) ? [] : session?.notices.splice(0);
       const text = renderPage(render(view), view, { path: context.req.path, notices, isLive });
-      // Weak: a proxy that compresses changes any other.
+      // The ETag is weak, because a proxy that compresses the answer changes a strong one.
       const version = `W/"${createHash('sha256').update(text).digest('base64url')}"`;
       if (context.req.header('if-none-match') === version) return context.body(null, 304);
       context.header('etag', version);

@@ -1,4 +1,4 @@
-// The pages: each reads its facts, and renders the document of them.
+// The pages: each reads its facts, and renders the document that is made from them.
 import { actionsDocument } from '../documents/actions.js';
 import { bookingsDocument } from '../documents/bookings.js';
 import { linkToRecord, text, withQuery } from '../documents/document.js';
@@ -28,14 +28,12 @@ import { html } from '../text/html.js';
 import { parseTime } from '../time/zoned-time.js';
 import { link, PageNotFound, renderDocument, type Page } from './html-page.js';
 
-/** Entries that a list shows. */
 const MOST = 100;
 const MOST_RUNS = 50;
 const MOST_CAUSES = 50;
 const MOST_RECORDS = 50;
 const WEEK_MS = 7 * 24 * 60 * 60 * 1000;
 
-/** The first page: the situation. */
 const nowPage: Page = async (sources) => {
   const facts = { ...(await sources.now()), history: await sources.history() };
   return (view) => renderDocument(situationDocument(facts), view);
@@ -62,7 +60,6 @@ const runPage: Page = async (sources, { params, address }) => {
   return (view) => renderDocument(runDocument({ ...read, secondsLeft: secondsLeft.get(id) }, now), view);
 };
 
-/** Why records are not in sync, by root cause, and the first records one by one. */
 const failuresPage: Page = async (sources, { query, address }) => {
   const stream = query.get('stream') || undefined;
   const { facts, records, streams, now } = await sources.read(address, async (db) => {
@@ -102,7 +99,6 @@ const searchPage: Page = async (sources, { query, address }) => {
   return (view) => renderDocument(document, view);
 };
 
-/** Objects that a verify saw to differ at the service from what was accepted last, and their repair. */
 const driftPage: Page = async (sources, { address }) => {
   const verified = listVerified(await sources.now());
   const { counts, listed } = await sources.read(address, async (db) => ({
@@ -112,7 +108,7 @@ const driftPage: Page = async (sources, { address }) => {
   return (view) => renderDocument(driftDocument(counts, verified, listed), view);
 };
 
-/** Bookings on which the mirror and the service do not agree, as the last reconcile found them: a week of them, and all. */
+/** Page of the bookings that disagree, as of the last reconcile: a calendar of one week, and a list. */
 const bookingsPage: Page = async (sources, { query, address }) => {
   const timeZone = await sources.timeZone();
   const asked = query.get('week') ?? '';
@@ -128,7 +124,7 @@ const bookingsPage: Page = async (sources, { query, address }) => {
   return (view) => renderDocument(bookingsDocument(counts, listed, timeZone, week), view, links);
 };
 
-/** The report, of the time since the last nightly sync was due, or of one run. */
+/** Page of the report: since the last nightly sync was due, or of the run that the query names. */
 const reportPage: Page = async (sources, { query, address }) => {
   const number = query.get('run');
   const { requestsPerSecond, configured } = sources;
@@ -145,13 +141,12 @@ const reportPage: Page = async (sources, { query, address }) => {
     renderDocument(reportDocument(facts), view, html`<p>To mail or keep it: <code>${typed}</code></p>`);
 };
 
-/** The actions of operators. */
 const actionsPage: Page = async (sources, { address }) => {
   const actions = await sources.read(address, (db) => listActions(db, { limit: MOST }));
   return (view) => renderDocument(actionsDocument(actions), view);
 };
 
-/** The pages by their paths, apart from those of one record. `isLive`: the browser brings an open page up to date. */
+/** Pages by path, except pages of a single record. `isLive`: the browser updates an open page automatically. */
 export const PAGES: Readonly<Record<string, { page: Page; isLive: boolean }>> = {
   '/': { page: nowPage, isLive: true },
   '/runs': { page: runsPage, isLive: true },

@@ -1,32 +1,32 @@
-// Reads from a request who its sender is: whether it comes from this machine, for which client and person, and from whose page.
-// access.ts decides by it.
+// Reads facts about the sender of a request: if it is on this machine, for which client and user the request is, and
+// which page sent a form. access.ts decides by these facts.
 //
-// Rows of the state name records, which may be people. So without the token it is read only on this machine: by a name of
-// this machine, at a loopback address, and not through a proxy. Everybody else signs in; without HTTP_TOKEN nobody else
-// reads it. The name is checked because another site's name can be made to lead to a loopback address (DNS rebinding).
+// The state names records, which may be people. So without signing in, the page can be read only on this machine: under
+// a name of this machine, at a loopback address, and not through a proxy. Without HTTP_TOKEN, nobody else can read it.
+// The name is checked because another site can make its own name resolve to a loopback address (DNS rebinding).
 import type { IncomingMessage } from 'node:http';
 import { isIP, type BlockList } from 'node:net';
 import { isLoopback, isWithin, nameOfHost } from '../connections/addresses.js';
 
 const LONGEST_USER = 200;
-/** A proxy says for whom it asks. */
+/** Headers that a proxy adds, for example to name the client. */
 const PROXY_HEADER = /^(x-forwarded(-.*)?|forwarded|x-real-ip|via)$/;
 
-/** Whether the request comes from this machine, to a server that listens at `listens` (HTTP_HOST). */
+/** Returns true if the request was sent from this machine. `listens` is the address of the server (HTTP_HOST). */
 export function isLocal(
   { headers, httpVersion }: Pick<IncomingMessage, 'headers' | 'httpVersion'>,
   listens: string,
 ): boolean {
   return (
     isLoopback(listens) &&
-    // A proxy that nobody configured asks in HTTP/1.0, by the name it was given, and for nobody.
+    // A proxy with default settings uses HTTP/1.0, sends the address of this server as host, and names no client.
     httpVersion !== '1.0' &&
     isLoopback(nameOfHost(headers.host ?? '')) &&
     !Object.keys(headers).some((name) => PROXY_HEADER.test(name))
   );
 }
 
-/** The address of the client. Of a proxy, only one that is trusted is believed when it says for whom it asks. */
+/** Returns the address of the client. X-Forwarded-For is believed only as far as trusted proxies sent it. */
 export function clientOf(
   { headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>,
   proxies: BlockList,
@@ -36,11 +36,13 @@ export function clientOf(
   );
   const own = addresses.findLastIndex((address) => !isWithin(proxies, address));
   const client = addresses[Math.max(own, 0)] ?? '';
-  // A proxy that was given something else than an address is the client itself.
+  // If a proxy forwarded text that is no address, the proxy itself counts as the client.
   return isIP(client) === 0 ? (addresses[own + 1] ?? '') : client;
 }
 
-/** The person that a trusted proxy names in this header; null: none does. Whoever asks past the proxy is not believed. */
+/**
+ * Returns the user that a trusted proxy names in this header, or null. Requests that bypass the proxy are not believed.
+ */
 export function userOf(
   { headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>,
   proxies: BlockList,
@@ -48,14 +50,14 @@ export function userOf(
 ): string | null {
   if (userHeader === undefined || !isWithin(proxies, socket.remoteAddress ?? '')) return null;
   const value = headers[userHeader.toLowerCase()];
-  // Node joins repeated headers: whoever sends a second one is not to be taken for the first.
+  // Node joins repeated headers with a comma, so a forged second header does not pass for the user of the first.
   if (typeof value !== 'string' || value === '' || value.length > LONGEST_USER) return null;
-  // Node reads each byte as a character; proxies send UTF-8.
+  // Node decodes each byte of a header as one character, but proxies send UTF-8.
   const name = Buffer.from(value, 'latin1').toString();
   return name.includes('\ufffd') ? value : name;
 }
 
-/** Whether a form was sent by a page of this server: browsers say so in one header or the other. */
+/** Returns true if a page of this server sent the form. Browsers say so in Sec-Fetch-Site or in Origin. */
 export function isFromOwnPage({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
   const site = headers['sec-fetch-site'];
   if (site !== undefined) return site === 'same-origin';
@@ -64,6 +66,6 @@ export function isFromOwnPage({ headers }: Pick<IncomingMessage, 'headers'>): bo
   return new URL(origin).host === host;
 }
 
-/** Whether the browser speaks https, with a proxy before this server. */
+/** Returns true if the browser uses https, as the proxy in front of this server reports. */
 export const isSecure = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
   headers['x-forwarded-proto'] === 'https';

@@ -1,25 +1,25 @@
-// Sessions of operators who signed in with HTTP_TOKEN. They are in memory: a process that starts again asks for the token
-// again. A token that is replaced ends the sessions that it began.
+// Sessions of operators who signed in with HTTP_TOKEN. Sessions are kept in memory, so they end when the process
+// restarts. They also end when the token is replaced.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
 const MINUTE = 60 * 1000;
 const SESSION_MS = 12 * 60 * MINUTE;
 const MOST_SESSIONS = 100;
-/** Wrong tokens that one address may send before it is slowed down, and how long they count. */
+/** Number of wrong tokens after which answers to an address are delayed, and how long wrong tokens count. */
 const MOST_WRONG = 10;
 const WRONG_MS = 10 * MINUTE;
 const SLOW_MS = 2000;
-/** Addresses with wrong tokens that are remembered. */
+/** Maximum number of addresses for which wrong tokens are counted. */
 const MOST_ADDRESSES = 1000;
 
 export interface Session {
-  /** In every form of its pages: another site's form does not have it. */
+  /** Part of every form of the session's pages. A form of another site does not have this token. */
   formToken: string;
   expiresAt: number;
-  /** The result of an action, to be shown by the next page. */
+  /** Results of actions, which the next opened page shows. */
   notices: string[];
-  /** The last reading of both sides of a record or booking. `address`: of its page. */
+  /** Last read of both sides of a record or booking, for the page at `address`. */
   shown: { address: string; explained: unknown; at: Date } | undefined;
 }
 
@@ -28,14 +28,14 @@ interface Kept {
   tokenHash: Buffer;
 }
 
-/** `now`: a monotonic clock in milliseconds. */
+/** `now` is a monotonic clock in milliseconds. */
 export function createSessions(token: SettingText, now = () => performance.now()) {
-  /** By the hash of the secret in the cookie. */
+  /** Sessions by the hash of the secret in the cookie. */
   const sessions = new Map<string, Kept>();
   const wrong = new Map<string, { attempts: number; until: number }>();
   const tokenHash = () => hash(currentText(token));
 
-  /** The oldest first, as they were added. */
+  /** Deletes expired sessions and counts. Above the limits, deletes the oldest first, in the order of insertion. */
   function prune(): void {
     const time = now();
     for (const [id, { session }] of sessions)
@@ -46,8 +46,8 @@ export function createSessions(token: SettingText, now = () => performance.now()
 
   return {
     /**
-     * The secret of a new session, undefined if the token is wrong. The answer waits so long, right or wrong, that an address
-     * which sends many wrong tokens cannot try them fast.
+     * Returns the secret of a new session, or undefined if the token is wrong. The caller delays its answer by
+     * `waitMs`, even to a right token, so that an address with many wrong tokens cannot try more of them quickly.
      */
     signIn(given: string, address: string): { secret: string | undefined; waitMs: number } {
       prune();
@@ -79,12 +79,12 @@ export function createSessions(token: SettingText, now = () => performance.now()
   };
 }
 
-/** Seconds that a browser keeps the cookie. */
+/** Lifetime of the session cookie in seconds. */
 export const COOKIE_SECONDS = SESSION_MS / 1000;
 
 const newSecret = () => randomBytes(32).toString('base64url');
 const hash = (text: string) => createHash('sha256').update(text).digest();
 const idOf = (secret: string) => hash(secret).toString('base64url');
 
-/** Compares in a time that does not depend on where two texts differ. */
+/** Compares in constant time, so that an attacker learns nothing from the duration. */
 export const isEqual = (a: string, b: string): boolean => timingSafeEqual(hash(a), hash(b));

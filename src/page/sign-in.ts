@@ -1,4 +1,4 @@
-// Signing in and out over HTTP: the form, and the cookie of a session.
+// Sign-in and sign-out over HTTP: the form, and the cookie of the session.
 import type { BlockList } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
@@ -13,14 +13,13 @@ export const OF_ELSEWHERE = 'The form was not sent by a page of this address.';
 
 interface SignInDeps {
   token: SettingText;
-  /** The port that the server listens on; cookies do not tell the ports of a host apart. */
+  /** Port of the server. It is part of the cookie's name, because all ports of a host share their cookies. */
   port: number;
   /** HTTP_TRUSTED_PROXIES. */
   proxies: BlockList;
   log: Logger;
 }
 
-/** The sessions of one server, their cookie, and the form that begins one. */
 export function createSignIn({ token, port, proxies, log }: SignInDeps) {
   const sessions = createSessions(token);
   const cookieName = `slotsync_${port}`;
@@ -50,7 +49,7 @@ export function createSignIn({ token, port, proxies, log }: SignInDeps) {
   }
 
   return {
-    /** The answer at the address of the form. */
+    /** Handlers for the path of the sign-in form. */
     route: {
       GET: (context: HttpContext) => context.html(renderSignIn(nextOf(context.req.query('next')), '')),
       POST: signIn,
@@ -64,8 +63,8 @@ export function createSignIn({ token, port, proxies, log }: SignInDeps) {
 }
 
 /**
- * Only an address of this server: another one would lead away. Browsers leave out tabs and line breaks, so `/`, a tab and
- * `/host` is one too; and no header takes what is not ASCII.
+ * Accepts only a path on this server. Any other address could lead to a foreign site. Browsers drop tabs and line
+ * breaks, so `/`, a tab and `/host` would also lead there. A header must be ASCII.
  */
 const nextOf = (next: string | null | undefined): string =>
   typeof next === 'string' && /^\/(?![/\\])[\x21-\x7e]*$/.test(next) ? next : '/';

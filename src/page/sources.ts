@@ -1,4 +1,4 @@
-// Sources of the pages: readings of the state, each kept for a moment, so that many open pages are no more load than one.
+// Reads the facts of pages from the state and caches them, so that many open pages cause no more load than one.
 import { cacheReading } from '../http/cached-reading.js';
 import { readFacts, readQuota, type Situation } from '../situation/situation.js';
 import { estimateSecondsLeft } from '../situation/run-facts.js';
@@ -11,9 +11,9 @@ import { readHistory } from '../situation/history.js';
 import { inSnapshot } from '../state/snapshot.js';
 
 const SECOND = 1000;
-/** A reading takes at most a tenth of the time. */
+/** Facts are cached nine times as long as reading them took, so that reading takes at most a tenth of the time. */
 const KEEP = { keepMs: SECOND, keepTimes: 9, withinMs: 5 * SECOND };
-/** Pictures of hours and days change slowly. */
+/** Facts of graphs are cached longer, because graphs of hours and days change slowly. */
 const HISTORY_MS = 10 * SECOND;
 const LONGEST_STATEMENT_MS = 10 * SECOND;
 const MOST_READINGS = 50;
@@ -24,7 +24,7 @@ export interface SourceDeps {
   timeZone: () => Promise<string>;
   quotaUsage: (owner: Binding) => Promise<QuotaUsage>;
   requestsPerSecond: number;
-  /** A reading is given up after a statement that takes longer. */
+  /** Time limit of each statement in milliseconds. The read fails after a slower statement. */
   longestStatementMs?: number;
 }
 
@@ -41,13 +41,13 @@ export function createSources({
   const estimate = createEstimates(requestsPerSecond);
   const turns = createTurns();
 
-  /** Readings that are kept, by the address of a page or by the name of what several pages show. */
+  /** Cached reads, by the address of a page, or by a name if several pages show the facts. */
   let kept = new Map<string, () => Promise<unknown>>();
 
-  /** Reads the state in one snapshot, and keeps the reading for a moment. */
+  /** Reads facts from the state in one snapshot, and caches them for `keepMs`. */
   async function read<T>(name: string, facts: (db: Queries) => Promise<T>, keepMs = KEEP.keepMs): Promise<T> {
     const begin = async () => inSnapshot((await state()).db, facts, { limitMs: longestStatementMs });
-    // Only one reading at a time, so that readers leave a connection of the state for the work.
+    // Only one read at a time, so that a connection to the state stays free for the work.
     const reading = kept.get(name) ?? cacheReading<unknown>(begin, { ...KEEP, keepMs, inTurn: turns.take });
     kept.delete(name);
     kept.set(name, reading); // the latest last
@@ -56,10 +56,10 @@ export function createSources({
     return (await reading()) as T;
   }
 
-  /** Undefined: the configuration could not be read. */
+  /** Returns undefined if the configuration could not be read. */
   const configured = () => configuredStreams().catch(() => undefined);
 
-  /** The state, which may hold it, may not answer. */
+  /** Returns UTC if the state, which may store the time zone, does not answer. */
   const zoneOfReaders = () => timeZone().catch(() => 'UTC');
 
   const readNow = () =>
@@ -81,14 +81,14 @@ export function createSources({
       return read('history', (db) => readHistory(db, { now, timeZone: zone }), HISTORY_MS);
     },
 
-    /** Forgets every reading, as an action makes it outdated. */
+    /** Empties the cache. Called after an action, which makes all facts outdated. */
     renew(): void {
       kept = new Map();
     },
   };
 }
 
-/** How long each run will take: by its pace from one reading to the next. */
+/** Estimates the seconds left of each run, from its speed between two reads. */
 function createEstimates(requestsPerSecond: number) {
   const paces = new Map<number, ReturnType<typeof createPace>>();
   return ({ runs: { underWay }, now }: Situation): Map<number, number> => {
