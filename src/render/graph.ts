@@ -1,9 +1,9 @@
-// Graphs over time as SVG, drawn without a style or a script within: requests a second, and objects of each night.
+// Draws graphs over time as SVG without inline styles and scripts: requests a second, and objects sent each night.
 import type { Graph, Text } from '../documents/document.js';
 import { formatNumber, mostOf } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 
-/** A drawing in its own units: as wide as a phone. */
+/** Size of the drawing in SVG units. The width is that of a phone. */
 const WIDTH = 360;
 const HEIGHT = 124;
 const LEFT = 34;
@@ -13,13 +13,13 @@ const [ACROSS, DOWN] = [WIDTH - LEFT - 2, HEIGHT - TOP - BOTTOM];
 
 const fixed = (value: number) => Number(value.toFixed(1));
 
-/** The least of 1, 2, 4, 6, 8, 10, 20 … that is enough. */
+/** Returns the smallest of 1, 2, 4, 6, 8, 10, 20, … that is at least `most`. */
 function roundUp(most: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, most)));
   return [1, 2, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= most) ?? most;
 }
 
-/** `toPlain`: a text as the characters that are shown. */
+/** `toPlain` converts a text with parts into plain characters. */
 export function graphToHtml(graph: Graph, toPlain: (text: Text) => string): Html {
   const { title, says, unit, points, peaks = [], limit, ends, isBars } = graph;
   const highest = mostOf([limit?.value ?? 0, ...peaks, ...points.map(({ value }) => value)], 1);
@@ -28,7 +28,7 @@ export function graphToHtml(graph: Graph, toPlain: (text: Text) => string): Html
   const width = ACROSS / Math.max(1, points.length);
   const x = (at: number) => fixed(LEFT + at * width);
   const floor = y(0);
-  // A step lasts until the next one begins.
+  // Draws a stepped line: each value lasts until the next step begins.
   const stepsOf = (values: readonly number[]) =>
     values.map((value, at) => `${x(at)},${y(value)} ${x(at + 1)},${y(value)}`).join(' ');
   const bars = points.map(
@@ -49,6 +49,6 @@ ${[0, most / 2, most].map(
 `;
 }
 
-/** `1.5 k`: an axis has no room for more. */
+/** Returns text such as `1.5 k`, because an axis has little room. */
 const shortNumber = (value: number) =>
   value >= 1000 ? `${fixed(value / 1000)} k` : formatNumber(value >= 10 ? Math.round(value) : fixed(value));

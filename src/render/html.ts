@@ -1,5 +1,4 @@
-// A document as HTML: its parts, for the operator's page, and a whole document that stands alone, to be mailed, kept or
-// printed on one page.
+// Renders documents as HTML: parts for the operator's page, and whole documents that are mailed, kept or printed.
 import {
   filledSections,
   numericColumns,
@@ -20,20 +19,19 @@ import { toneOf } from './tones.js';
 import { weekToHtml } from './week.js';
 import { commandOf, commandsBeside, MARKS, plain, plainPart, sinceOfLine } from './text.js';
 
-/** How a surface shows what it may show in its own way. */
+/** Properties of the page or document that the HTML is for. */
 export interface Surface {
   timeZone: string;
-  /** The operator's page has links and, where somebody may act, buttons. A document that stands alone has neither. */
+  /** Renders an action as a link or button of the page. Undefined for a mailed document, which has neither. */
   action?: ((action: Action) => Html) | undefined;
-  /** Nobody can act on this page: commands are typed. */
+  /** True if nobody can act on this page. Then commands are shown as text to type. */
   isReadOnly?: boolean | undefined;
 }
 
-/** A status by its word, and a colour that says no more than the word. */
 const statusToHtml = (word: string, shown = WORDS_OF_STATUSES[word] ?? word.replaceAll('_', ' ')): Html =>
   html`<span class="status ${toneOf(word)}">${shown}</span>`;
 
-/** Labels of commands that stand without a button, by the word after `slotsync`. */
+/** Labels of commands that are shown without a button, by the word after `slotsync`. */
 const LABELS = new Map([
   ['approve', 'Approve'],
   ['cancel', 'Cancel'],
@@ -52,16 +50,16 @@ const LABELS = new Map([
   ['verify', 'Compare again'],
   ['worker', 'Start a worker'],
 ]);
-/** An option that does more than its command. */
+/** Labels of options that do more than their command. They replace the command's label. */
 const OPTIONS = new Map([
   ['--repair', 'Send again what differs'],
   ['--retire-former', 'Deactivate them'],
 ]);
 
-/** Keys in quotes or behind `--`: words in them say nothing of the command. */
+/** Matches keys in quotes or after `--`, because the words of a key must not choose the label. */
 const KEY = / -- .*| \$?'.*'/s;
 
-/** A command with the label of its button, or with what it does in words. */
+/** Returns the button label of an action, or the label that fits the words of a command. */
 export function labelOf(command: string | Action): string {
   if (typeof command === 'object') return command.label.replace(/ …$/, '');
   const [, verb = '', ...rest] = command.replace(KEY, '').split(' ');
@@ -70,15 +68,14 @@ export function labelOf(command: string | Action): string {
   );
 }
 
-/** A command that an operator types, with what it does. */
 export const typedCommand = (command: string | Action, isCopied = false): Html =>
   html`<span class="typed">${labelOf(command)}: ${commandToHtml(commandOf(command), isCopied)}</span>`;
 
-/** Copying needs the script of the page, which shows the button. */
+/** The copy button needs the script of the page, which also makes the button visible. */
 const commandToHtml = (command: string, isCopied: boolean): Html =>
   html`<code>${wrapWhole(command)}</code>${isCopied && html`<button type="button" class="copy" aria-label="Copy ${command}">copy</button>`}`;
 
-/** Options and numbers that no line is broken in: a phone breaks a line after each hyphen. */
+/** Options and numbers that must stay on one line, because phones break lines after each hyphen. */
 const WHOLE = /(--[a-z][a-z-]*|\d{1,3}(?: \d{3})+(?!\d)|\d+ %)/;
 
 const wrapWhole = (typed: string): Html =>
@@ -86,11 +83,11 @@ const wrapWhole = (typed: string): Html =>
 
 const TICKED = /`([^`]+)`/;
 
-/** A sentence of the program: what stands in backticks is code. */
+/** Converts a sentence to HTML. Text in backticks becomes code. */
 const sentence = (text: string): Html =>
   html`${text.split(TICKED).map((part, index) => (index % 2 === 1 ? html`<code>${part}</code>` : wrapWhole(part)))}`;
 
-/** `words`: how its strings are shown. */
+/** `words` converts the plain strings of the text to HTML. */
 export function textToHtml(text: Text, surface: Surface, words = wrapWhole): Html {
   const parts = typeof text === 'string' ? [text] : text.parts;
   return html`${parts.map((part) => (typeof part === 'string' ? words(part) : partToHtml(part, surface)))}`;
@@ -146,7 +143,7 @@ ${nights.length > 0 && html`<ol class="nights" aria-label="The last ${nights.len
 `;
 }
 
-/** A good night has its colour alone: the others are to be seen. */
+/** Shows a successful night only by its color, so that the other nights stand out. */
 const markOf = (status: string) => (status === 'succeeded' ? '' : (MARKS[status] ?? '?'));
 
 const detailsToHtml = (point: Point, surface: Surface): Html => {
@@ -157,7 +154,7 @@ const detailsToHtml = (point: Point, surface: Surface): Html => {
   }${next !== undefined && html`<p>${textToHtml(next, surface, sentence)}</p>`}`;
 };
 
-/** The buttons of a point, and its commands that are typed. */
+/** Returns the buttons of a point, and the commands that have to be typed. */
 function commandsOf(point: Point, surface: Surface): { buttons: Html[]; typed: Html[] } {
   const { commands = [] } = point;
   const beside = commandsBeside(point, surface.timeZone);
@@ -185,7 +182,7 @@ function pointToHtml(point: Point, surface: Surface): Html {
 `;
 }
 
-/** A point in one line with its buttons. Its details unfold, with the links of its text: what unfolds holds no link itself. */
+/** Renders a point as a line that unfolds details. Links are only in the details, not in the line itself. */
 function lineToHtml(point: Point, surface: Surface): Html {
   const { status, text, line = text } = point;
   const { timeZone } = surface;
@@ -198,10 +195,7 @@ ${!isWhole && html`<p>${textToHtml(text, surface)}</p>`}${detailsToHtml(point, s
 
 const isLink = (part: Part) => typeof part === 'object' && 'href' in part;
 
-/**
- * The style of tables on a narrow screen: a row is a card, and each of its cells stands below its heading. Everything else
- * would hide columns at the side.
- */
+/** Style of tables on a narrow screen: a row is a card with all its cells, so that no column is hidden. */
 export const CARDS = html`@media (max-width: 39.99rem) {
   .scroll { overflow: visible; background: none; }
   thead { display: none; }
@@ -218,10 +212,10 @@ export const CARDS = html`@media (max-width: 39.99rem) {
 }
 `;
 
-/** Longer than a name or a status is. */
+/** Length in characters above which a cell is styled as a sentence, not as a name or a status. */
 const LONG = 40;
 
-/** The first cell of a row names it. */
+/** Renders a table. The first cell of a row is the heading of the row. */
 function tableToHtml(table: Table, surface: Surface): Html {
   const { caption, headings, rows } = table;
   const isNumber = numericColumns(table);
@@ -242,7 +236,10 @@ function tableToHtml(table: Table, surface: Surface): Html {
 `;
 }
 
-/** A whole document: no script, no link, no asset from elsewhere. Programs for mail may drop a style that they do not understand, so the one for narrow screens is apart. */
+/**
+ * Renders a whole document without scripts, links and external files. The style for narrow screens is a separate
+ * element, because mail programs may drop a style that they do not understand.
+ */
 export function documentToHtml({ title, lead = [], sections }: Document, timeZone: string): string {
   const surface = { timeZone };
   return String(html`<!doctype html>

@@ -1,4 +1,4 @@
-// Prints the answer of a command: a document for people, or its facts as JSON for programs. Apart from print.ts, because `--help` loads that.
+// Prints the result of a command as text or as JSON. Separate from print.ts, because `--help` loads only print.ts.
 import type { Document, Section } from '../documents/document.js';
 import { columnsOf } from '../process/terminal.js';
 import { printJson, printLines } from './print.js';
@@ -9,7 +9,7 @@ interface Shown {
   timeZone: string;
 }
 
-/** Every time is shown in the time zone. `facts`: what `--json` prints. */
+/** Prints the document as text with times in `timeZone`, or with `json` the `facts` as JSON. */
 export function printDocument(
   document: Omit<Document, 'title'>,
   { json, timeZone }: Shown,
@@ -19,7 +19,7 @@ export function printDocument(
   else printLines(answerToText(document, { timeZone, columns: columnsOf(process.stdout) }).split('\n'));
 }
 
-/** A part of an answer, without a heading. */
+/** Prints a part of a result, without a heading. */
 export function printContent(content: Omit<Section, 'id' | 'title'>, timeZone: string): void {
   printLines(contentToText(content, { timeZone, columns: columnsOf(process.stdout) }));
 }

@@ -1,6 +1,6 @@
-// Output for people: lines on standard output, or one JSON document for programs; notes, progress and errors on standard
-// error. Nothing else writes there, so that no text can control the terminal or begin a line: every line is made visible, then
-// laid out in the terminal's width, then coloured.
+// Output of commands: text or JSON on standard output, and notes, progress and errors on standard error. Only this file
+// writes to both, so that no text can control the terminal or forge a line. Control characters are made visible, lines
+// are wrapped to the width of the terminal, and then colored.
 import { plural } from '../text/format.js';
 import {
   canDraw,
@@ -18,7 +18,6 @@ import {
 import { visible, visibleInLine } from '../text/visible-text.js';
 import { breakLine, headOf, wrapLine } from './wrap.js';
 
-/** The colours of statuses. */
 const STATUSES: Readonly<Record<string, Colour>> = {
   failed: 'red',
   dead: 'red',
@@ -38,8 +37,8 @@ const STATUSES: Readonly<Record<string, Colour>> = {
 };
 
 /**
- * A word is coloured where nothing but a status stands: as a cell of a table, or between the signs of our own sentences. Text
- * that comes from elsewhere is visible by then, and can at most have such a word coloured.
+ * Matches a status only where no other word stands: as a table cell, or between the punctuation of our own sentences.
+ * Text of other systems has no control characters by then, so at most such a word in it gets a color.
  */
 const STATUS = new RegExp(
   `(?<=^|  |[,:'] |\\(|Run \\d+ | is | are )(?:${Object.keys(STATUSES).join('|')})(?=$|  |[,.;:)]| (?:in|since|for|\\())`,
@@ -54,41 +53,41 @@ export function printLines(lines: readonly string[]): void {
   write(process.stdout, layOut(process.stdout, lines));
 }
 
-/** A line on standard error, where it does not mix with the output. */
+/** Prints a line on standard error, where it does not mix with the output. */
 export function printNote(line: string): void {
   write(process.stderr, layOut(process.stderr, [line]));
 }
 
-/** Text that is to be copied whole, such as a document or a program: it is not laid out. */
+/** Prints text without wrapping, because a document or a program is to be copied. */
 export function printText(text: string): void {
   write(process.stdout, visible(text));
 }
 
-/** A line on the terminal of standard error that the next one, or whatever is printed next, replaces. */
+/** Draws a line on the terminal of standard error. The next line that is drawn or printed replaces it. */
 export function drawLine(line: string): void {
   process.stderr.write(drawnLine(visibleInLine(line)));
 }
 
-/** Ends the process with its exit code, when everything is printed. */
+/** Exits with `process.exitCode` when everything is printed. */
 export function exitWhenPrinted(): void {
-  // After a write that failed, the error is reported first.
+  // If the write failed, lets the `error` event report that first.
   process.stdout.write('', (error) => (error ? setImmediate(() => process.exit()) : process.exit()));
 }
 
-/** Big integers are printed as text. */
+/** Prints JSON. Big integers are printed as strings. */
 export function printJson(value: unknown): void {
   printText(
     JSON.stringify(value, (_, field: unknown) => (typeof field === 'bigint' ? String(field) : field), 2),
   );
 }
 
-/** The facts as JSON with `--json`, else the lines. */
+/** Prints `document` as JSON with `--json`, otherwise prints the lines. */
 export function print({ json }: { json?: boolean | undefined }, document: unknown, lines: readonly string[]) {
   if (json) printJson(document);
   else if (lines.length > 0) printLines(lines);
 }
 
-/** The lines as this output shows them: within its width, and with colours where it has them. */
+/** Wraps the lines to the width of the output, and colors statuses if the output supports colors. */
 export function layOut(output: Output, lines: readonly string[]): string {
   return paint(output, wrapLines(lines, columnsOf(output))).join('\n');
 }
@@ -96,14 +95,14 @@ export function layOut(output: Output, lines: readonly string[]): string {
 const wrapLines = (lines: readonly string[], columns: number) =>
   lines.flatMap((line) => wrapLine(visibleInLine(line), columns));
 
-/** A screen of its own on the terminal of standard output. What was there before is there again when it is closed. */
+/** Opens a separate screen on the terminal of standard output. Closing it restores the former content. */
 export function openScreen() {
   const { stdout } = process;
   const leave = () => void stdout.write(CLOSE_SCREEN);
   process.once('exit', leave);
   stdout.write(OPEN_SCREEN);
   return {
-    /** As many lines as fit, how many do not, their own last line, and a foot. */
+    /** Draws the lines that fit, the number of lines that do not fit, the last line, and a footer. */
     draw(text: readonly string[], foot: string): void {
       const columns = columnsOf(stdout);
       const all = wrapLines(text, columns).flatMap((line) => breakLine(line, columns));
@@ -128,7 +127,7 @@ function paint(output: Output, lines: readonly string[]): readonly string[] {
   return hasColours(output) ? lines.map(colourStatuses) : lines;
 }
 
-/** The nights of a stream, and the first line of \`status\`. */
+/** Matches the marks of a stream's 14 nights, as `slotsync status` prints them. */
 const NIGHTS = /(?<=^|  )[✓~h✗c…·]{14}(?=$|  )/;
 const COLOURS_OF_NIGHTS: Readonly<Record<string, Colour>> = { '✓': 'green', '✗': 'red', '·': 'dim' };
 

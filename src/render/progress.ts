@@ -1,14 +1,14 @@
-// Progress on standard error: a line that is redrawn on a terminal, a line every few seconds elsewhere. The time left
-// comes first; what does not fit the width is left out from the end.
+// Shows progress on standard error: a redrawn line on a terminal, otherwise a line every few seconds. The time left
+// comes first. Parts that do not fit the width are left out from the end.
 import { formatDuration, formatNumber, lines } from '../text/format.js';
 import { canDraw, columnsOf } from '../process/terminal.js';
 import { drawLine, printNote } from './print.js';
 import { headOf, widthOf } from './wrap.js';
 
 interface ProgressFacts {
-  /** Share of the quota in use, 0 to 1; undefined when it is not known. */
+  /** Share of the quota in use, from 0 to 1. Undefined if it is not known. */
   quotaUse?: number | undefined;
-  /** Why nothing is sent. */
+  /** Reason why nothing is sent. Undefined while something is sent. */
   blocked?: string | undefined;
 }
 
@@ -20,11 +20,11 @@ interface Amounts {
 
 const PLAIN_EVERY_MS = 5000;
 const DRAW_EVERY_MS = 100;
-/** The pace is measured over this time. */
+/** Period in milliseconds over which the speed is measured. */
 const PACE_OVER_MS = 15_000;
 const BAR_COLUMNS = 24;
 
-/** `unit`: what is counted, such as `records`. `of`: the run, where several may be under way. */
+/** `unit`: plural of what is counted, such as `records`. `of`: name of the run, if several runs may be unfinished. */
 export function createProgress(unit: string, of?: string) {
   const { show, stop } = canDraw(process.stderr) ? createBar(unit, of) : createLines(unit, of);
   const pace = createPace();
@@ -32,7 +32,7 @@ export function createProgress(unit: string, of?: string) {
     update(done: number, total: number, facts: ProgressFacts = {}): void {
       show({ done, total, perSecond: pace(done, performance.now()) }, facts);
     },
-    /** Leaves nothing behind. */
+    /** Erases the drawn line. */
     stop,
   };
 }
@@ -47,7 +47,7 @@ function createBar(unit: string, of: string | undefined): { show: Show; stop(): 
       if (amounts.total === 0 && facts.blocked === undefined) return;
       if (drawnAt !== undefined && now - drawnAt < DRAW_EVERY_MS) return;
       drawnAt = now;
-      // The cursor stays at the beginning, and the last column free: some terminals wrap when it is written.
+      // The cursor stays at the beginning. The last column stays empty, because some terminals wrap when it is written.
       drawLine(` ${fitProgress(amounts, facts, { unit, of, columns: columnsOf(process.stderr) - 2 })}`);
     },
     stop() {
@@ -56,7 +56,7 @@ function createBar(unit: string, of: string | undefined): { show: Show; stop(): 
   };
 }
 
-/** `3 min left  12 %  1 200 of 10 000 records  190/s  95 % of the quota  run 5`, as much as fits, and a bar. */
+/** Returns text such as `3 min left 12 % 1 200 of 10 000 records 190/s`, as much as fits, and a bar. */
 export function fitProgress(
   amounts: Amounts,
   facts: ProgressFacts,
@@ -101,7 +101,7 @@ function createLines(unit: string, of: string | undefined): { show: Show; stop()
   };
 }
 
-/** `run 5: 3 min left, 12 %, 1 200 of 10 000 records, 190 a second, 95 % of the quota`, as far as known. */
+/** Returns text such as `run 5: 3 min left, 12 %, 1 200 of 10 000 records, 190 a second`. */
 export function describeProgress(
   amounts: Amounts,
   facts: ProgressFacts,
@@ -131,7 +131,9 @@ function paceParts({ perSecond }: Amounts, { quotaUse }: ProgressFacts, perUnit:
   );
 }
 
-/** A function of the number done and the time; it returns the number per second over the last quarter of a minute. */
+/**
+ * Returns a function that is called with the number done and the time. It returns the speed per second over 15 seconds.
+ */
 export function createPace(): (done: number, nowMs: number) => number {
   const seen: { done: number; at: number }[] = [];
   return (done, at) => {

@@ -1,5 +1,4 @@
-// The one way to print a table: columns under headings, within the width of the terminal, and nothing left out but
-// columns that say nothing.
+// Formats tables: columns under headings, wrapped to the width of the terminal. Only columns of zeros are left out.
 import { formatNumber } from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
 import { columnsOf } from '../process/terminal.js';
@@ -14,12 +13,12 @@ interface Column {
 }
 
 const GAP = '  ';
-/** A column of text is not made narrower than this. */
+/** Minimum width of a text column, in characters. */
 const LEAST_TEXT = 12;
 
 /**
- * Columns under headings; numbers to the right. A column whose every number is zero is left out, unless it is the last
- * one with numbers. Cells are wrapped to fit `columns`: those of standard output unless given.
+ * Formats rows under headings, with numbers to the right. Columns of zeros are left out. If all numbers are zero, the
+ * first numeric column stays. Cells are wrapped to fit `columns`, by default the width of standard output.
  */
 export function table(
   headings: readonly string[],
@@ -63,7 +62,7 @@ const textOf = ({ cells }: Column, at: number) => {
   return typeof cell === 'number' ? formatNumber(cell) : cell;
 };
 
-/** The width of each column; undefined when they do not fit beside each other. */
+/** Returns the width of each column, or undefined if the columns do not fit side by side. */
 function fit(columns: readonly Column[], most: number): number[] | undefined {
   const widest = (texts: readonly string[]) => texts.reduce((most, text) => Math.max(most, widthOf(text)), 0);
   const textsOf = (one: Column) => one.cells.map((_, at) => textOf(one, at));
@@ -76,7 +75,7 @@ function fit(columns: readonly Column[], most: number): number[] | undefined {
   });
   const room = most - GAP.length * (columns.length - 1);
   const sum = () => widths.reduce((total, width) => total + width, 0);
-  // Headings of numbers are wrapped first: they cost a line once, text costs one in each row.
+  // Wraps headings of numbers first, which costs one line. Wrapping text costs a line in each row.
   for (const isNumeric of [true, false])
     while (sum() > room) {
       const spare = columns.map((one, at) =>
@@ -89,7 +88,7 @@ function fit(columns: readonly Column[], most: number): number[] | undefined {
   return sum() > room ? undefined : widths;
 }
 
-/** A row as lines. A label that would be broken stands on a line of its own, above the rest of its row. */
+/** Formats a row as lines. If a word of the label is too long, the label is on a line above the rest of the row. */
 function rowOf(
   columns: readonly Column[],
   widths: readonly number[],
@@ -115,7 +114,7 @@ function rowOf(
   );
 }
 
-/** A row where not even the headings fit beside each other, without its zeros. */
+/** Formats a row as a list without zeros, if even the headings do not fit side by side. */
 function asList(columns: readonly Column[], row: number, most: number): string {
   return columns
     .filter(({ cells }, at) => at === 0 || cells[row] !== 0)

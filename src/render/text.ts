@@ -1,4 +1,4 @@
-// A document as text, for a terminal or a mail: at most 80 columns, except for a command or a word that is longer.
+// Renders documents as text for a terminal or a mail: at most 80 columns wide, unless a command or a word is longer.
 import {
   filledSections,
   numberOf,
@@ -39,7 +39,7 @@ export function documentToText({ title, lead = [], sections }: Document, options
   );
 }
 
-/** A document without its title, and without the heading of an only section: the command names both. */
+/** Renders a document without its title, and a single section without its heading, because the command names both. */
 export function answerToText(
   { headline, lead = [], sections }: Omit<Document, 'title'>,
   options: Options,
@@ -61,7 +61,7 @@ const toHeaded = (options: Options) => (section: Section) => {
   return [title, '-'.repeat(title.length), ...contentToText(section, options)].join('\n');
 };
 
-/** Sections with content for a terminal. */
+/** Returns the sections that have content, without graphs that only the page draws. */
 const printedSections = (sections: readonly Section[]): Section[] =>
   filledSections(
     sections.map(({ graphs = [], ...section }) => ({
@@ -87,7 +87,7 @@ export function contentToText(
   const toText = isOneLine ? pointToLine : pointToText;
   return [
     ...(cards.length > 0 ? tableToText(cardsTable(cards), timeZone, columns) : []),
-    // A terminal draws no graph: its words stand where no paragraph has them.
+    // A terminal draws no graph. Prints the sentence about the graph, unless the section has a paragraph that says it.
     ...(paragraphs.length > 0 ? [] : graphs).flatMap(({ title, says }) =>
       wrap(`${title}: ${plain(says, timeZone)}`, options, '', '  '),
     ),
@@ -105,7 +105,7 @@ function tableToText({ headings, rows }: Table, timeZone: string, columns: numbe
   return table(headings, cells, { columns }).split('\n');
 }
 
-/** A character for each status of a night. */
+/** Characters that show the status of a night. */
 export const MARKS: Readonly<Record<string, string>> = {
   succeeded: '✓',
   partial: '~',
@@ -116,14 +116,14 @@ export const MARKS: Readonly<Record<string, string>> = {
   none: '·',
 };
 
-/** Columns without a text are left out. */
+/** Converts cards to a table. Columns without text are left out. */
 function cardsTable(cards: readonly Card[]): Table {
   const width = mostOf(cards.map(({ total }) => formatNumber(total).length));
   const padded = (count: number) => formatNumber(count).padStart(width);
   const columns: [string, (card: Card) => Cell][] = [
     ['stream', ({ stream }) => stream],
     ['14 nights', ({ nights }) => nights.map(({ status }) => MARKS[status] ?? '?').join('')],
-    // A text, because a table leaves out numbers that are all zero.
+    // Text instead of numbers, because a table leaves out columns of zeros.
     ['in sync', ({ inSync, total }) => `${padded(inSync)} of ${padded(total)}`],
     ['last sync', ({ synced }) => (synced ? { parts: [synced] } : '–')],
     ['', ({ badges }) => badges.map((badge) => badge.text).join(', ')],
@@ -135,7 +135,7 @@ function cardsTable(cards: readonly Card[]): Table {
   };
 }
 
-/** The number, the text as far as it fits, and since when. */
+/** Returns one line: the number of the point, the text as far as it fits, and the time when the fact began. */
 function pointToLine(point: Point, options: Options): string {
   const { timeZone, columns = WIDTH } = options;
   const { number } = point;
@@ -148,7 +148,7 @@ function pointToLine(point: Point, options: Options): string {
   return `${first}${shorten(said, room)}${last}`;
 }
 
-/** `, since 02:14`, unless the line says it. */
+/** Returns text such as `, since 02:14`. Empty if the line says since when. */
 export function sinceOfLine({ line, text, since }: Point, timeZone: string): string {
   if (!since || /\bsince\b/.test(plain(line ?? text, timeZone))) return '';
   return `, since ${plainPart(since, timeZone)}`;
@@ -166,12 +166,12 @@ function pointToText(point: Point, options: Options): string[] {
   ];
 }
 
-/** Lines broken at spaces, with commands in one piece. */
+/** Breaks text at spaces, but never within a command. */
 function wrap(text: string, { columns = WIDTH }: Options, first = '', rest = first): string[] {
   return fillLines(text, columns - rest.length).map((line, index) => (index === 0 ? first : rest) + line);
 }
 
-/** A sentence in one line, without anything but its characters. Every time is shown in the time zone. */
+/** Converts a sentence to characters in one line, with times in `timeZone`. */
 export function plain(text: Text, timeZone: string): string {
   return typeof text === 'string'
     ? visibleInLine(text)
@@ -192,11 +192,11 @@ export function plainPart(part: Part, timeZone: string): string {
   return typeof part.text === 'number' ? formatNumber(part.text) : visibleInLine(part.text);
 }
 
-/** The command that an operator types, where there is no button. */
+/** Returns the command as text, for surfaces without a button. */
 export const commandOf = (command: string | { command: string }): string =>
   visibleInLine(typeof command === 'string' ? command : command.command);
 
-/** The commands of a point that its sentence about what happens next does not name, with or without their arguments. */
+/** Returns the commands of a point that its sentence `next` does not name, with or without arguments. */
 export function commandsBeside({ next = '', commands = [] }: Point, timeZone: string): string[] {
   const sentence = `${plain(next, timeZone)}.`;
   const bare = (command: string) => command.split(' ').slice(0, 2).join(' ');

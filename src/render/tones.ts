@@ -1,4 +1,4 @@
-// The colours of statuses on the page: a colour says no more than the word.
+// Colors of statuses on the page. A color says no more than the word of the status.
 const GOOD = ['succeeded', 'synced', 'retired', 'working', 'agrees'];
 const BAD = ['failed', 'dead', 'stopped', 'not seen', 'missing', 'absent', 'missing_there', 'unknown_here'];
 const WAITING = [
@@ -21,5 +21,4 @@ const TONES = new Map([
   ...WAITING.map((word) => [word, 'waiting'] as const),
 ]);
 
-/** The colour of a status. */
 export const toneOf = (status: string): string => TONES.get(status) ?? 'neutral';

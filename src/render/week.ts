@@ -1,17 +1,17 @@
-// A week of bookings as SVG: a column for each day, a link for each booking.
+// Draws the bookings of a week as SVG: a column for each day, and a link for each booking.
 import type { Week } from '../documents/document.js';
 import { dayOf, formatNear, mostOf, shorten } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import { toneOf } from './tones.js';
 
-/** In its own units: as wide as a phone. */
+/** Size of the drawing in SVG units. The width is that of a phone. */
 const WIDTH = 360;
 const LEFT = 22;
 const TOP = 16;
 const HOUR = 18;
 const COLUMN = (WIDTH - LEFT) / 7;
 const LETTERS = 7;
-/** Hours that are shown without a booking. */
+/** Range of hours that is always shown, even without bookings. */
 const [FROM, TO] = [8, 18];
 
 export function weekToHtml({ days, bookings }: Week, timeZone: string): Html {
@@ -27,7 +27,7 @@ export function weekToHtml({ days, bookings }: Week, timeZone: string): Html {
       return day < 0 ? [] : [{ booking, day, from, to: Math.max(to, from + 0.5), isThere: at > 0, lane: 0 }];
     }),
   );
-  // Bookings that overlap stand side by side.
+  // Bookings that overlap are drawn side by side.
   const lanes = days.map((_, day) => {
     const ends: number[] = [];
     for (const box of boxes.filter((one) => one.day === day).toSorted((a, b) => a.from - b.from)) {

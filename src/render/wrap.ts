@@ -1,27 +1,26 @@
-// Text that fits a width: broken between words, with the rest of a line below its beginning, and a command to copy kept
-// in one piece where it fits a line.
+// Wraps text to a width: breaks between words, indents continued lines, and keeps commands in one piece to copy.
 import stringWidth from 'string-width';
 
-/** Each of these takes one column. Most texts are of these alone, and a hundred times as quick to measure so. */
+/** Matches text whose characters all take one column. Measuring such text is a hundred times faster then. */
 const SINGLE = /^[\x20-\x7E\xA1-\xAC\xAE-\u02FF\u2010-\u2013\u2018-\u201D\u2026\u2190-\u2193\u2500-\u2595]*$/;
 
-/** Columns that the text takes on a terminal. */
+/** Returns the number of columns that the text takes on a terminal. */
 export function widthOf(text: string): number {
   return SINGLE.test(text) ? text.length : stringWidth(text);
 }
 
-/** A letter with its marks, or a picture of several, is one. */
+/** Splits text into graphemes: a letter with its accents, or an emoji of several characters, is one element. */
 const charactersOf = (text: string) => [...new Intl.Segmenter().segment(text)].map(({ segment }) => segment);
 
-/** The indentation and the mark of a list, below which the rest of a line is not written. */
+/** Matches the indentation and the list mark of a line. The line continues below the text after them. */
 const BEGINNING = /^ *(?:(?:→|-|\$|…) )?/;
 const HANGING = 2;
-/** Narrower than this, the rest of a line is not indented. */
+/** Minimum number of columns for which continued lines are indented. */
 const LEAST_COLUMNS = 20;
 
 /**
- * A line as lines of at most so many columns. A word or a command that is longer stands on a line of its own as it is: the
- * terminal continues it on the next one, and copies it as one.
+ * Wraps a line to at most `columns` columns. A longer word or command stays unbroken on its own line: the terminal
+ * continues it on the next line, and copies it as one.
  */
 export function wrapLine(line: string, columns: number): string[] {
   if (widthOf(line) <= columns) return [line];
@@ -32,15 +31,15 @@ export function wrapLine(line: string, columns: number): string[] {
   return [beginning + first, ...rest.map((more) => ' '.repeat(hanging) + more)];
 }
 
-/** A text as lines of at most so many columns; a command or a word that is longer stands alone as it is. */
+/** Wraps text to at most `columns` columns. A longer word or command stays unbroken on its own line. */
 export const fillLines = (text: string, columns: number): string[] => fill(piecesOf(text), columns);
 
-/** A text as lines of at most so many columns; a word that is longer is broken. */
+/** Wraps text to at most `columns` columns. A longer word is broken. */
 export function wrapWords(text: string, columns: number): string[] {
   return fill(text.split(' '), columns).flatMap((line) => breakLine(line, columns));
 }
 
-/** A line cut where the columns end. */
+/** Cuts a line into pieces of at most `columns` columns. */
 export function breakLine(line: string, columns: number): string[] {
   const made: string[] = [];
   let rest = line;
@@ -67,7 +66,7 @@ function fill(pieces: readonly string[], columns: number): string[] {
   return [...made, line ?? ''];
 }
 
-/** The beginning of a text, as much as a terminal shows in so many columns: at least one character. */
+/** Returns as much of the text as fits into `columns` columns, but at least one character. */
 export function headOf(text: string, columns: number): string {
   let head = '';
   let width = 0;
@@ -79,14 +78,14 @@ export function headOf(text: string, columns: number): string {
   return head;
 }
 
-/** Begins a command, until the sentence goes on. */
+/** Matches the first word of a command within a sentence. */
 const COMMAND = /^[`(]?(?:slotsync|npm|SELECT)$/;
 
-/** A number, and its next three digits or the unit after it, which stay on one line: `1 200`, `10 %`, `(3 min)`. */
+/** Match a number, and the digits or unit after it, which stay on one line: `1 200`, `10 %`, `(3 min)`. */
 const NUMBER = /^\(?\d+(?: \d{3})*$/;
 const UNIT = /^(?:%|(?:ms|s|min|h|d|\d{3})\b)/;
 
-/** Words, and commands as one piece each, and numbers with their units. */
+/** Splits text into words, keeping commands whole and numbers together with their units. */
 function piecesOf(text: string): string[] {
   const pieces: string[] = [];
   let isCommand = false;
