@@ -1,4 +1,4 @@
-// Loops of their own in each worker: alerts are decided and sent beside the work, and never before it; and heartbeats.
+// Loops in each worker that decide and send alerts, and send heartbeats. The work of runs never waits for them.
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, endsWithin, repeat, type Stoppable } from '../process/lifecycle.js';
 import type { Channel } from './channels.js';
@@ -9,15 +9,15 @@ import { sendDue, trySend, type AlertDeps } from './send-alerts.js';
 
 const LOOK_EVERY_MS = 15_000;
 export const HEARTBEAT_EVERY_MS = 5 * 60_000;
-/** For noting that what was being sent was given up. A state that does not answer holds up no stop. */
+/** Maximum time in milliseconds to record an aborted send. A state that does not answer must not delay the stop. */
 const END_WITHIN_MS = 1000;
 
 interface PeriodicDeps extends AlertDeps {
-  /** False: this process sends nothing to the service for now. Then it sends no heartbeat either. */
+  /** Returns false while this process sends nothing to the service. Then the process sends no heartbeat either. */
   maySend: () => boolean;
 }
 
-/** Runs until stopped. A stop abandons what is being sent at once: it is still due, for whoever looks next. */
+/** Runs until stopped. A stop aborts sends at once. Their messages stay due, and another process sends them. */
 export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable {
   const { channels, log } = deps;
   const { stopping, stop, abort } = createStoppable('alerts', log, () =>
@@ -47,7 +47,7 @@ export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable
   return { stop, abort };
 }
 
-/** A round of heartbeats: it says how the latest nightly run ended, since an ordinary ping would say that all is well. */
+/** Returns a function that sends a heartbeat. It reports how the latest nightly run ended, not just a plain ping. */
 export function createHeartbeat(
   channel: Channel,
   { state, log, maySend }: Pick<PeriodicDeps, 'state' | 'log' | 'maySend'>,

@@ -1,4 +1,4 @@
-// The channels of alerts: each is on when the setting with its address is set.
+// Channels that alerts are sent to. A channel is enabled by the setting that has its address.
 import { UsageError } from '../errors/errors.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 import type { AlertSettings, ProxySettings } from '../config/settings.js';
@@ -12,39 +12,37 @@ import { ping, postWebhook, type PingOutcome, type WebLimits } from './post-webh
 import type { ParsedConfig } from '../streams/config-schema.js';
 
 export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail' | 'ping' | 'report';
-/** The subject that a channel is for. */
+/** Kind of messages that a channel sends. */
 export type Subject = 'alerts' | 'nightly runs' | 'ends of nightly runs';
 
 export interface Channel {
   name: ChannelName;
   subject: Subject;
   /**
-   * Throws an Error that says why the notice did not arrive, and names no secret; SentInPart when it did not arrive at all
-   * addresses. `missing`: it is sent to these alone, as far as they are still configured; null: to everybody.
+   * Throws an Error without secrets if the notice did not arrive, or SentInPart if only some addresses did not get it.
+   * `missing` are the addresses to send to, as far as they are still configured. Null means all addresses.
    */
   send: (notice: Notice, signal: AbortSignal, missing?: readonly string[] | null) => Promise<void>;
 }
 
-/** Names of the channels for a subject. */
 export const namesOf = (channels: readonly Channel[], subject: Subject): ChannelName[] =>
   channels.filter((channel) => channel.subject === subject).map(({ name }) => name);
 
-/** Time limit of each step of a send; all of it has SEND_WITHIN_MS. */
+/** Time limit of each step of a send, in milliseconds. The whole send has `SEND_WITHIN_MS`. */
 const STEP_WITHIN_MS = 10_000;
-/** Less than the first gap between two attempts: nobody sends a message while another still does. */
+/** Less than the first gap between two attempts, so that no two processes send a message at the same time. */
 export const SEND_WITHIN_MS = 20_000;
 
 interface Configured extends Pick<AlertRules, 'mail'> {
   report: ParsedConfig['report'];
   /**
-   * Reads the report since a nightly run started. It is read when it is sent, so a report that is sent again says how things are
-   * then, and the state keeps no key of it.
+   * Reads the report since a nightly run. Called at each attempt to send, so the state stores no keys of the report.
    */
   readReport: (runId: number) => Promise<ReportFacts>;
   timeZone: () => Promise<string>;
 }
 
-/** Throws UsageError when a mail server is set and the configuration does not say who gets the mail, or the other way round. */
+/** Throws UsageError if a mail server is set but the configuration has no recipients, or the other way round. */
 export function createChannels(
   settings: AlertSettings & { proxy: ProxySettings | undefined },
   { mail, report, readReport, timeZone }: Configured,
@@ -113,7 +111,7 @@ export function createChannels(
   ];
 }
 
-/** Without a nightly run it is a test of the address. */
+/** Outcome that a ping reports. Without a nightly run, the ping only tests the address. */
 function outcomeOf(nightly: NightlyEvent | undefined): PingOutcome {
   if (nightly === undefined) return 'success';
   if (!nightly.hasEnded) return 'start';

@@ -1,6 +1,6 @@
-// Decides alerts, in one transaction and by one process at a time: opens one for each concern that the rules report, and ends
-// those whose concern is gone. Sending is another step (send-alerts.ts), and state/alerts.ts
-// (`claimMessages`) says when a message that could not be sent is sent again. Nothing of a run waits for either.
+// Decides alerts, in one transaction and by one process at a time: opens an alert for each concern that the rules
+// report, and ends alerts whose concern is gone. send-alerts.ts sends the messages, and `claimMessages` of
+// state/alerts.ts schedules retries. Runs wait for neither.
 import {
   concerns,
   concernToNotice,
@@ -28,17 +28,19 @@ import { namesOf } from './channels.js';
 import { noteNightly } from './note-nightly.js';
 import type { AlertDeps } from './send-alerts.js';
 
-/** It uses one of the few connections that the work has, so it stops waiting early. */
+/**
+ * Time limit of a statement in milliseconds. It is short, because the evaluation uses a connection that the work needs.
+ */
 export const LONGEST_STATEMENT_MS = 10_000;
 
-/** An alert is over when its cause has been gone for this long: one that comes and goes is one alert. */
+/** Minutes without the cause after which an alert ends. A cause that comes and goes is therefore one alert. */
 const OVER_AFTER_MINUTES = 10;
 
 const MINUTE = 60_000;
-/** A concern without a rule of its own is reported when it has lasted for this long: a run is paused, a worker restarted, on purpose. */
+/** Minutes after which a concern without its own rule causes an alert. Operators pause and restart on purpose. */
 const NEEDS_PERSON_MINUTES = 60;
 
-/** Every alert that is to be open now: concerns that need somebody, by the rules of the configuration. No alert names a key. */
+/** Returns the alerts that should be open now, by the rules of the configuration. No alert contains a key. */
 export function chooseAlerts(
   concerns: readonly Concern[],
   rules: AlertRules,
@@ -58,19 +60,19 @@ export function chooseAlerts(
       message: {
         title: plain(text, timeZone),
         details: details.map((line) => plain(line, timeZone)),
-        // Commands that help; the status has the rest.
+        // Commands that help. Without one, `slotsync status` shows the details.
         commands: (commands.length === 0 ? ['slotsync status'] : commands).map(commandOf),
       },
     };
   });
 }
 
-/** The lines to add when an alert is over: it may have ended without everything being in sync. */
+/** Lines for the message that an alert has ended, because not all records may be in sync. */
 export function describeAfterwards(
   { unsettled, processes }: Pick<Grounds, 'unsettled' | 'processes'>,
   condition: AlertCause['condition'],
 ): string[] {
-  // Killed or cut off while they sent nothing: nobody knows whether they send.
+  // Processes that were killed or cut off while sending was stopped. It is not known if they send.
   const lost = processes.filter(({ isAlive, stoppedSince }) => !isAlive && stoppedSince !== null).length;
   return lines(
     condition === 'sending_stopped' &&
@@ -80,7 +82,7 @@ export function describeAfterwards(
   );
 }
 
-/** Opens an alert for each cause that is there, and ends those whose cause is gone. False: another process is at it. */
+/** Opens an alert for each new cause, and ends alerts without a cause. Returns false if another process evaluates. */
 export async function evaluateAlerts(
   { state, channels, rules, report, streams, timeZone }: Omit<AlertDeps, 'log'>,
   now?: Date,
@@ -99,7 +101,7 @@ export async function evaluateAlerts(
       const isThere = causes.some((found) => found.cause === cause);
       await noteCause(tx, id, isThere);
       if (!isThere) {
-        // An operator has decided about the gate: what is held next is another decision.
+        // An operator has answered the gate, so the alert ends at once. A later hold is another decision.
         const afterMinutes = condition === 'run_held' ? 0 : OVER_AFTER_MINUTES;
         const afterwards = describeAfterwards(situation, condition);
         await recoverAlert(tx, id, { afterMinutes, message: { afterwards } });

@@ -1,20 +1,20 @@
-// The bodies that channels take: slotsync's own JSON, those of Slack and of Teams, and a document for a mail.
+// Message bodies of the channels: slotsync's own JSON, the formats of Slack and Teams, and documents for mail.
 import type { Document } from '../documents/document.js';
 import { documentToHtml } from '../render/html.js';
 import { documentToText } from '../render/text.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
 import { senderOf, subjectOf, type Notice } from './notice.js';
 
-/** slotsync's own: everything, for programs. */
+/** Body in slotsync's own format, for programs. Contains all facts of the alerts. */
 export function toJsonBody({ organization, alerts }: Notice) {
   return { version: 1, organization, alerts };
 }
 
-/** Most characters of a text in a section, and sections of a message, that Slack takes. */
+/** Maximum number of characters in a section, and of sections in a message, that Slack accepts. */
 const SLACK_TEXT = 2900;
 const SLACK_SECTIONS = 40;
 
-/** A message of an incoming webhook: `text` is what a notification shows, `blocks` what the channel shows. */
+/** Body for an incoming webhook of Slack. A notification shows `text`, and the channel shows `blocks`. */
 export function toSlackBody(notice: Notice) {
   const sections = notice.alerts.slice(0, SLACK_SECTIONS).map(({ title, details, commands }) => {
     const body = [...details.map(slackText), ...commands.map((command) => `\`${slackText(command)}\``)];
@@ -35,14 +35,14 @@ function section(text: string) {
   return { type: 'section', text: { type: 'mrkdwn', text: text.slice(0, SLACK_TEXT) } };
 }
 
-/** Slack's own escapes; there are no others. */
+/** Escapes the only three characters that Slack requires to be escaped. */
 function slackText(text: string): string {
   return visibleInLine(text).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
 const TEAMS_ALERTS = 20;
 
-/** A message with an Adaptive Card, as a Teams workflow takes it. Its runs of text are shown as they are. */
+/** Message with an Adaptive Card, as a workflow of Teams expects. Teams shows its text runs verbatim. */
 export function toTeamsBody(notice: Notice) {
   const shown = notice.alerts.slice(0, TEAMS_ALERTS);
   const left = notice.alerts.length - shown.length;
@@ -76,7 +76,7 @@ function block(text: string, style: Record<string, unknown> = {}) {
   return { type: 'RichTextBlock', inlines: [{ type: 'TextRun', text: visibleInLine(text), ...style }] };
 }
 
-/** Returns the text and the HTML of a mail. No value can begin a line of its own or a tag in either. */
+/** Returns the text and the HTML of a mail. No value in them can begin a new line or an HTML tag. */
 export function documentToMail(document: Document, timeZone: string): { text: string; html: string } {
   return {
     text: visible(documentToText(document, { timeZone })),
@@ -84,7 +84,6 @@ export function documentToMail(document: Document, timeZone: string): { text: st
   };
 }
 
-/** A notice as a document, for a mail. */
 export const toDocument = (notice: Notice): Document => ({
   title: subjectOf(notice),
   lead: [`From ${senderOf(notice)}`],

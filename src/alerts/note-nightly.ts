@@ -1,5 +1,5 @@
-// The start and the end of each nightly run are noted once, as an alert that is open while the run is under way: whichever process
-// ended the run, whoever evaluates next notes it, and its messages are sent as those of alerts are.
+// Notes the start and the end of each nightly run once, as an alert that is open during the run. Any process may end
+// the run: the next evaluation notes the end. Messages are sent like those of other alerts.
 import { randomUUID } from 'node:crypto';
 import { needsPerson, type Concern } from '../documents/concerns/concerns.js';
 import type { Grounds } from '../situation/situation.js';
@@ -59,7 +59,7 @@ export async function noteNightly(
   }
 }
 
-/** Whether the latest nightly run that has ended ended badly, and that stands. */
+/** Returns true if the latest nightly run ended badly, and its problem still exists. */
 export async function isLatestNightlyBad(db: Queries, limitMs: number): Promise<boolean> {
   return inSnapshot(
     db,
@@ -73,8 +73,8 @@ export async function isLatestNightlyBad(db: Queries, limitMs: number): Promise<
 }
 
 /**
- * Whether the nightly run went badly: one of its streams has a problem that the run found, or a gate that has waited for an operator
- * since before the run ended. A gate that was answered, a freeze, and whatever a later run has done since do not count.
+ * Returns true if a stream still has a problem that the nightly run found, or a gate that has waited for an operator
+ * since before the run ended. Answered gates, freezes, and effects of later runs do not count.
  */
 function isBad(
   { id, streams, finishedAt }: NightlyRun,

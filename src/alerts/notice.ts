@@ -1,11 +1,11 @@
-// The input of a channel: one notice with everything that is due, so that many causes at once are one message.
+// Input of a channel: one notice with all due alerts, so that many causes at the same time make one message.
 import { randomUUID } from 'node:crypto';
 import { formatDuration, plural } from '../text/format.js';
 import { visibleInLine } from '../text/visible-text.js';
 import type { DueMessage } from '../state/alerts.js';
 import type { AlertCondition } from '../state/schema.js';
 
-/** It arrived, but not at these addresses: the others would get it twice if it were sent to all again. */
+/** Thrown if a notice did not reach some addresses. Only these get it again, because the others would get it twice. */
 export class SentInPart extends Error {
   readonly missing: readonly string[];
 
@@ -15,12 +15,11 @@ export class SentInPart extends Error {
   }
 }
 
-/** An alert of a notice, in words. */
 export interface NoticeAlert {
   id: number;
   event: 'opened' | 'recovered' | 'test';
   condition: AlertCondition | 'test';
-  /** The same for as long as the cause lasts, and when it comes again. */
+  /** Identifies the cause. Stays the same while the cause lasts, and when the cause returns. */
   cause: string;
   title: string;
   details: readonly string[];
@@ -29,21 +28,21 @@ export interface NoticeAlert {
   recoveredAt: Date | null;
 }
 
-/** A nightly run started, or it ended. */
+/** Start or end of a nightly run. */
 export interface NightlyEvent {
-  /** Null: no run of its own, as of a heartbeat. */
+  /** Null in a heartbeat, which belongs to no run. */
   run: { id: number; uuid: string } | null;
   hasEnded: boolean;
   isBad: boolean;
 }
 
 export interface Notice {
-  /** The same each time it is sent: what is decided at the same time is one notice, also when it is sent again. */
+  /** Identifies the notice. The id is equal at every attempt, so that receivers can detect duplicates. */
   id: string;
-  /** The organization and the service; null: no run has bound the state to one yet. */
+  /** Organization and service that the state is bound to. Null before the first run has bound the state. */
   organization: { id: string; service: string } | null;
   alerts: readonly NoticeAlert[];
-  /** Then it is about this alone. */
+  /** If set, the notice is only about this nightly run. */
   nightly?: NightlyEvent | undefined;
 }
 
@@ -60,13 +59,13 @@ export function composeNotice(organization: Notice['organization'], due: readonl
   };
 }
 
-/** A ping that says how the latest nightly run ended. */
+/** Notice for a ping that reports how the latest nightly run ended. */
 export function composeHeartbeat(isBad: boolean): Notice {
   const nightly = { run: null, hasEnded: true, isBad };
   return { id: `msg_${randomUUID()}`, organization: null, alerts: [], nightly };
 }
 
-/** The message of `alerts test`. */
+/** Notice that `slotsync alerts test` sends to each channel. */
 export function composeTest(organization: Notice['organization'], now = new Date()): Notice {
   const alert = {
     id: 0,
@@ -98,7 +97,7 @@ function composeAlert({ event, alert }: DueMessage): NoticeAlert {
   };
 }
 
-/** The alert, or how many. A subject line. */
+/** Subject line: the title of a single alert, or the number of alerts. */
 export function subjectOf({ alerts }: Notice): string {
   const [first, ...others] = alerts;
   if (first && others.length === 0) return visibleInLine(first.title);
@@ -107,7 +106,6 @@ export function subjectOf({ alerts }: Notice): string {
   return [open > 0 && plural(open, 'alert'), over > 0 && `${over} over`].filter(Boolean).join(', ');
 }
 
-/** From whom it is. */
 export function senderOf({ organization }: Notice): string {
   return organization === null
     ? 'slotsync'

@@ -1,5 +1,4 @@
-// Requests to webhooks and to a monitoring service, through the proxy where one is set. Their addresses are secrets, so no
-// failure repeats them.
+// Requests to webhooks and to a monitoring service. Their addresses are secret, so no error repeats them.
 import { createHmac } from 'node:crypto';
 import { openConnections } from '../destination/connections.js';
 import { codeOf } from '../errors/errors.js';
@@ -12,17 +11,17 @@ export interface WebLimits {
 
 interface Webhook extends WebLimits {
   url: string;
-  /** The secret that the body is signed with; undefined: it is not signed. */
+  /** Secret that the body is signed with. If undefined, the body is not signed. */
   secret?: string | undefined;
 }
 
 interface Message {
-  /** The same each time it is sent. */
+  /** Identifies the message. Stays the same at every attempt. */
   id: string;
   body: unknown;
 }
 
-/** Posts JSON. Throws an Error that says why it did not arrive. */
+/** Posts JSON. Throws an Error with the reason if the message did not arrive. */
 export async function postWebhook(
   { secret, ...webhook }: Webhook,
   { id, body }: Message,
@@ -39,9 +38,9 @@ export async function postWebhook(
 export type PingOutcome = 'start' | 'success' | 'fail';
 
 /**
- * Asks the address of a monitoring service by the convention of healthchecks.io: below it `/start` and `/fail`, and itself for
- * success; `uuid` names the run. An address with a query means success alone, so it is not asked about the others, unless the query
- * is `create`, which belongs to the convention.
+ * Requests the address of a monitoring service by the convention of healthchecks.io: with `/start` or `/fail` appended,
+ * or unchanged for success. `uuid` names the run. An address with a query only means success, so it is not requested
+ * for other outcomes. The query `create` is an exception, because it belongs to the convention.
  */
 export async function ping(
   { url, ...webhook }: Omit<Webhook, 'secret'>,
@@ -58,7 +57,7 @@ export async function ping(
   await ask({ url: address.href, ...webhook }, { method: 'GET' }, signal);
 }
 
-/** Anything but 2xx is a failure, a redirect too. */
+/** Throws an Error for any answer except 2xx. A redirect is also an error. */
 async function ask(
   { url, proxy, timeoutMs }: Omit<Webhook, 'secret'>,
   request: { method: 'GET' | 'POST'; headers?: Record<string, string>; body?: string },
@@ -95,7 +94,7 @@ function whatHappened(code: string): string {
   }
 }
 
-/** The headers of Standard Webhooks: the HMAC-SHA256 of id, timestamp and body with the bytes of a secret `whsec_…`. */
+/** Headers of Standard Webhooks: HMAC-SHA256 of id, timestamp and body, with the bytes of a secret `whsec_…`. */
 export function sign(
   { id, body }: { id: string; body: string },
   secret: string,

@@ -1,5 +1,5 @@
-// Sends the messages of alerts: whoever claims a message sends it, outside of any transaction, so a process that dies leaves it to
-// another. What fails is tried again later.
+// Sends the messages of alerts. A process claims a message and sends it outside of any transaction. If the process
+// dies, or the send fails, a process sends the message later.
 import { codeOf, messageOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import { groupBy, type AlertRules } from '../documents/concerns/concern.js';
@@ -16,17 +16,16 @@ export interface AlertDeps {
   log: Logger;
   channels: readonly Channel[];
   rules: AlertRules;
-  /** The report that is mailed; undefined: none is. */
+  /** Configuration of the mailed report. Undefined if no report is mailed. */
   report: ParsedConfig['report'];
-  /** Names of the configured streams. */
   streams: readonly string[];
   timeZone: string;
 }
 
-/** Alerts in one notice. */
+/** Maximum number of messages that a process claims for a channel at once. */
 const MOST_AT_ONCE = 50;
 
-/** Sends what is due to each channel, all channels at the same time. What fails is tried again later. */
+/** Sends due messages to all channels at the same time. Failed sends are retried later. */
 export async function sendDue({ state, log, channels }: AlertDeps, signal?: AbortSignal): Promise<void> {
   const organization = await readOrganization(state);
   await Promise.all(
@@ -62,7 +61,9 @@ async function sendTo(
   );
 }
 
-/** Messages that were decided at the same time, to the same addresses, are one notice; a nightly run has its own. */
+/**
+ * Messages with the same time of decision and the same addresses make one notice. A nightly run has its own notice.
+ */
 function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
   const nameOf = ({ decidedAt, missing, alert }: DueMessage) =>
     JSON.stringify([decidedAt, missing, alert.message.run]);
@@ -70,8 +71,8 @@ function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
 }
 
 /**
- * Sends a notice within the time limit, to those who miss it or, with null, to everybody. `problem`: why it did not arrive,
- * or not at those who miss it then.
+ * Sends a notice within the time limit, to the addresses in `missing`, or to all if null. Returns the reason if it did
+ * not arrive (`problem`), and the addresses that still miss it.
  */
 export async function trySend(
   channel: Channel,

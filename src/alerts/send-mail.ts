@@ -1,4 +1,4 @@
-// A mail by SMTP, encrypted unless the address says otherwise. A server that does not answer is given up in time.
+// Sends mail over SMTP, encrypted unless the address says otherwise. Each step has a time limit.
 import { domainToASCII } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { parseSmtpAddress } from '../connections/addresses.js';
@@ -16,11 +16,11 @@ export interface Mail {
 interface MailServer {
   url: string;
   timeoutMs: number;
-  /** Certificates of authorities that are trusted instead of Node's. */
+  /** Certificates of trusted authorities, which replace those of Node. */
   ca?: string | undefined;
 }
 
-/** Throws SentInPart when only some get it, else an Error that says why the server did not take it; it repeats nothing that the server or the mail says. */
+/** Throws SentInPart if the server refuses some addresses, otherwise an Error. Neither repeats text of the server. */
 export async function sendMail(
   { url, timeoutMs, ca }: MailServer,
   mail: Mail,
@@ -62,7 +62,7 @@ export async function sendMail(
   }
 }
 
-/** The addresses that are among the others, which may be written in another way. */
+/** Returns the addresses that are also among `others`, ignoring upper case and the encoding of the domain. */
 export function addressesAmong(addresses: readonly string[], others: readonly string[]): string[] {
   const names = new Set(others.map(sameFor));
   return addresses.filter((address) => names.has(sameFor(address)));
