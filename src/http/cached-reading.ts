@@ -1,11 +1,10 @@
-// Caches what health and metrics read from a database or the queue: one reading at a time, repeated for a while, with a
-// time limit. A monitoring system that asks too often must not become a load.
+// Caches facts that health checks and metrics read, so that a monitoring system that asks too often causes no load.
 import { withDeadline } from '../time/deadline.js';
 
 /**
- * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again, and for `keepTimes` as
- * long as the reading took since `inTurn` let it begin. A caller waits `withinMs`, and then gets an error `ETIMEDOUT`; the
- * reading continues, and later callers get its answer. `now` is a monotonic clock in milliseconds.
+ * Returns a cached version of `read`, which runs only once at a time. A result or an error is cached for `keepMs`, and
+ * for `keepTimes` times as long as the read took since `inTurn` let it begin. A caller gets the error `ETIMEDOUT` after
+ * `withinMs`. The read continues, and later callers get its result. `now` is a monotonic clock in milliseconds.
  */
 export function cacheReading<T>(
   read: () => Promise<T>,
@@ -33,7 +32,7 @@ export function cacheReading<T>(
       return read();
     }).finally(() => {
       reading = undefined;
-      // Kept although the caller has timed out: otherwise a reading slower than the time limit is never shown.
+      // Cached even if the caller has timed out. Otherwise a read slower than the time limit would never be shown.
       const took = now() - began;
       kept = { answer, until: Math.max(began + keepMs, now() + keepTimes * took) };
     });

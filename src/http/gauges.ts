@@ -1,6 +1,5 @@
-// The gauges of a worker, as one table for each source: what is read of the quota's store and of the state, and the samples that
-// follow from it. Each source has a registry of its own, so that its gauges can be left out while it does not answer: old
-// values must not pass for current ones.
+// Gauges of a worker for Prometheus, in one table for each source. Each source has its own registry, so that its gauges
+// can be left out while the source does not answer. Old values must not look like current ones.
 import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
@@ -18,10 +17,10 @@ import { DRIFT_KINDS } from '../state/schema.js';
 import { listStreams, readWholeSuccess } from '../state/streams.js';
 
 export type GaugeFacts = Awaited<ReturnType<typeof readGaugeFacts>>;
-/** A reading. Null: the state did not answer in time. */
+/** Facts that count whole tables. A part is null if its query failed or took too long. */
 export type CountedFacts = Awaited<ReturnType<typeof readCountedFacts>>;
 
-/** Facts that are quickly read; `streams`: those of the configuration. */
+/** Reads facts whose queries are fast. `streams` are the names of the configured streams. */
 export async function readGaugeFacts(tx: Queries, streams: readonly string[]) {
   return {
     ...(await readMoment(tx)),
@@ -34,7 +33,9 @@ export async function readGaugeFacts(tx: Queries, streams: readonly string[]) {
   };
 }
 
-/** Facts that count whole tables, each for itself: one that is too large, or locked, takes nothing else away. */
+/**
+ * Reads facts that count whole tables. Each count is separate, so that a large or locked table affects no other count.
+ */
 export async function readCountedFacts(tx: Queries, streams: readonly string[]) {
   const orNull = <T>(read: (part: Queries) => Promise<T>) => tx.transaction(read).catch(() => null);
   return {
@@ -48,30 +49,30 @@ export async function readCountedFacts(tx: Queries, streams: readonly string[]) 
   };
 }
 
-/** Concerns by kind and severity, as alerts read them. */
+/** Counts the concerns by kind and severity, as alerts find them. */
 export const readConcernCounts = async (tx: Queries, streams: readonly string[]) =>
   countConcerns(concerns(await readGrounds(tx, { streams })));
 
-/** Since all of these streams were synced whole. */
+/** Returns the seconds since all streams were last synced as a whole. */
 async function readSyncSuccess(tx: Queries, streams: readonly string[]): Promise<KindSuccess> {
   const [at, now] = [await readWholeSuccess(tx, streams), await readClock(tx)];
   return { kind: 'sync', ageSeconds: at && Math.max(0, (now.getTime() - at.getTime()) / 1000) };
 }
 
-/** A value and the values of the labels. Of samples with the same labels, the largest is shown. */
+/** A value, followed by the values of the labels. If several samples have equal labels, the largest is shown. */
 type Sample = readonly [value: number, ...labels: readonly (string | number)[]];
 
-/** By the name of the gauge with its labels, such as `slotsync_drift_objects{stream,kind}`: its help, and its samples. */
+/** Help and samples of each gauge, by name and labels, such as `slotsync_drift_objects{stream,kind}`. */
 export type GaugeTable<Reading> = Readonly<
   Record<string, readonly [string, (reading: Reading) => readonly Sample[]]>
 >;
 
-/** Never is +Inf, so that an alert on an age also finds what never was. */
+/** Uses +Inf for never, so that an alert on an age also fires if the event never happened. */
 const orNever = (seconds: number | null) => seconds ?? Infinity;
 const ageOf = ({ now }: GaugeFacts, at: Date | null | undefined) =>
   at ? Math.max(0, (now.getTime() - at.getTime()) / 1000) : Infinity;
 
-/** A sample for each group of labels: the sum of its values. */
+/** Adds up the values of samples with equal labels. */
 function sumOf(samples: readonly Sample[]): Sample[] {
   const sums = new Map<string, Sample>();
   for (const [value, ...labels] of samples) {
@@ -172,7 +173,7 @@ export const STATE: GaugeTable<GaugeFacts> = {
         ]),
       ),
   ],
-  // Containers of one host may have the same process id: of two, the one that sends nothing is shown.
+  // Containers on a host may have equal process ids. Of two such processes, the one that sends nothing is shown.
   'slotsync_sending_stopped{command,host,pid}': [
     '1 if the process sends nothing, else 0',
     (facts) => aliveOf(facts).map((process) => [isStopped(process) ? 1 : 0, ...labelsOfProcess(process)]),
@@ -261,7 +262,7 @@ export const CONCERNS: GaugeTable<Awaited<ReturnType<typeof readConcernCounts>>>
   ],
 };
 
-/** Returns a function that renders a reading as Prometheus text, with nothing of an earlier reading. */
+/** Returns a function that renders facts as Prometheus text. Values of an earlier call are not repeated. */
 export function renderGauges<Reading>(table: GaugeTable<Reading>): (reading: Reading) => Promise<string> {
   const registry = new Registry();
   const gauges = Object.entries(table).map(([nameAndLabels, [help, samplesOf]]) => {

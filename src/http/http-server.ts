@@ -1,6 +1,6 @@
-// The HTTP server of health, metrics and the operator's page: Hono, and what every answer has in common. Every answer forbids
-// a browser whatever it does not need: scripts and styles of other origins or within a page, frames, guessing of types, and
-// being kept. Every client has limits: of its connections, and of the time it takes.
+// HTTP server of health, metrics and the operator's page. Every answer forbids the browser what it does not need:
+// inline and foreign scripts and styles, frames, guessing of types, and caching. Each client is limited in connections
+// and time.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -13,14 +13,14 @@ import { asListenError } from '../process/listen-error.js';
 import type { Logger } from '../process/logger.js';
 
 const SECOND = 1000;
-/** Enough for a monitoring system and a few people. Further connections are closed, so that files are left for the work. */
+/** Enough for monitoring and a few users. Further connections are closed, to leave file descriptors for the work. */
 const MOST_CONNECTIONS = 100;
-/** A form of the page is far smaller. */
+/** Maximum size of a form in bytes. Forms of the page are far smaller. */
 const MOST_BODY_BYTES = 16 * 1024;
-/** A client that reads nothing of its answer for this long is closed. */
+/** Time in milliseconds after which a client that does not read its answer is disconnected. */
 const LONGEST_UNREAD_MS = 60 * SECOND;
 
-/** A client that does not send its request in time is closed: connections are few. */
+/** A client that sends its request too slowly is disconnected, because connections are few. */
 const TIMEOUTS = {
   headersTimeout: 5 * SECOND,
   requestTimeout: 10 * SECOND,
@@ -40,9 +40,9 @@ const SECURE_HEADERS = {
     baseUri: [`'none'`],
   },
   xFrameOptions: 'DENY',
-  // Not no-referrer: with that, browsers do not say where a form was sent from.
+  // Not `no-referrer`, because browsers would then hide from which page a form was sent.
   referrerPolicy: 'same-origin',
-  // Whether the name is reached over https is the proxy's decision.
+  // The proxy decides if the host is reached over https, so this server sends no HSTS header.
   strictTransportSecurity: false,
 };
 
@@ -51,15 +51,16 @@ interface HttpEnv {
 }
 export type HttpContext = Context<HttpEnv>;
 export type Handler = (context: HttpContext) => Response | Promise<Response>;
-/** The answer at each path, such as `/runs/:run`: to GET, or by method. */
+/** Handlers by path, such as `/runs/:run`: a single handler for GET, or one for each method. */
 export type Routes = Readonly<Record<string, Handler | Partial<Record<'GET' | 'POST', Handler>>>>;
 
-/** Ends a request with a status and no more than a sentence. */
 export class HttpError extends HTTPException {}
 
 export type HttpServer = Awaited<ReturnType<typeof startHttpServer>>;
 
-/** Listens; port 0 takes a free one. Throws UsageError when it cannot listen at the port of that host. */
+/**
+ * Starts the server. Port 0 means any free port. Throws UsageError if the server cannot listen on this host and port.
+ */
 export async function startHttpServer({
   host,
   port,
@@ -70,11 +71,11 @@ export async function startHttpServer({
   longestUnreadMs = LONGEST_UNREAD_MS,
 }: {
   host: string;
-  /** The name under which an operator chose the port. */
+  /** Name of the setting or option that chose the port. Named in the error message. */
   portSetting?: string | undefined;
   port: number;
   routes: Routes;
-  /** The answer to GET at every other path; by default JSON. */
+  /** Answers GET at every other path. Default: an answer in JSON. */
   notFound?: Handler | undefined;
   log: Logger;
   longestUnreadMs?: number;
@@ -111,9 +112,9 @@ export async function startHttpServer({
   app.onError((error) => failed(error));
 
   const listener = getRequestListener(app.fetch, {
-    // HTTP/1.0 does not have to name one. Whoever judges the name reads its header.
+    // Default host name, because HTTP/1.0 requests may have none. Code that checks the name reads the header.
     hostname: 'localhost',
-    // Request and Response of the process stay those of Node.
+    // Keeps Node's own global Request and Response objects.
     overrideGlobalObjects: false,
     errorHandler: (error) =>
       error instanceof RequestError ? json(400, { error: 'malformed request' }) : failed(error),
@@ -145,7 +146,7 @@ export async function startHttpServer({
   };
 }
 
-/** The fields of the form of a POST. Throws HttpError. */
+/** Returns the fields of a posted form. Throws HttpError if the form is malformed or too large. */
 export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
   const [type = ''] = (req.header('content-type') ?? '').split(';', 1);
   if (type.trim().toLowerCase() !== 'application/x-www-form-urlencoded')
@@ -159,7 +160,6 @@ export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
   return new URLSearchParams(text);
 }
 
-/** An answer in JSON, for programs. */
 export function json(
   status: number,
   value: unknown,
@@ -171,6 +171,6 @@ export function json(
   });
 }
 
-/** An answer of one sentence, for a person to whom no page is shown. */
+/** Answer of one sentence, for a user who gets no page. */
 export const plain = (status: number, sentence: string): Response =>
   new Response(`${sentence}\n`, { status, headers: { 'content-type': 'text/plain; charset=utf-8' } });

@@ -1,9 +1,9 @@
-// The metrics of a worker for Prometheus: what this process counts, and the gauges of what it reads.
+// Metrics of a worker for Prometheus: counters of this process, and gauges of the quota's store and the state.
 //
-// - Counters and histograms are of this process: sum over the workers.
-// - Gauges of the quota's store and of the state are the same at every worker: take the maximum. While a source does not
+// - Counters and histograms belong to this process: add them up over all workers.
+// - Gauges of the quota's store and the state are equal at every worker: use the maximum. While a source does not
 //   answer, `slotsync_source_up` is 0 and its gauges are left out.
-// - prom-client's own process_* and nodejs_* keep their usual names, so that usual dashboards find them.
+// - Default metrics of prom-client keep their names process_* and nodejs_*, so that common dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Meter } from '../process/meter.js';
 import {
@@ -18,7 +18,7 @@ import {
   type GaugeTable,
 } from './gauges.js';
 
-/** All are read at each scrape: they cache and limit the time themselves. */
+/** Functions that are called at each scrape. They cache their results and limit the time themselves. */
 interface MetricsSources {
   quota: () => Promise<Parameters<(typeof QUOTA)[string][1]>[0]>;
   state: () => Promise<GaugeFacts>;
@@ -29,7 +29,7 @@ interface MetricsSources {
 const WAIT_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const REQUEST_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-/** A registry of its own and everything in it. Starts to measure the process. */
+/** Creates a registry with all metrics, and starts to measure the process. */
 export function createMetrics({ quota, state, counts, concerns }: MetricsSources) {
   const own = new Registry();
   collectDefaultMetrics({ register: own });
@@ -86,7 +86,7 @@ export function createMetrics({ quota, state, counts, concerns }: MetricsSources
     },
   };
 
-  /** Renders the gauges of a source; as no text when it does not answer, so that old values do not pass for current ones. */
+  /** Renders the gauges of a source, or no text if the source does not answer, so that old values are not shown. */
   const source = <Reading>(name: string, table: GaugeTable<Reading>, read: () => Promise<Reading | null>) => {
     const render = renderGauges(table);
     return async () => {
@@ -108,7 +108,6 @@ export function createMetrics({ quota, state, counts, concerns }: MetricsSources
     meter,
     contentType: own.contentType,
 
-    /** Everything as Prometheus text. */
     async text(): Promise<string> {
       const read = await Promise.all(sources.map((textOf) => textOf()));
       return [await own.metrics(), ...read].filter((text) => text !== '').join('\n');

@@ -1,6 +1,5 @@
-// Health, metrics and the page of a worker over HTTP. A monitoring system that asks often must not become a load: what is
-// read is kept for a second, what counts whole tables for a quarter of a minute, and an answer waits no longer than the time
-// limit.
+// Health, metrics and the page of a worker over HTTP. Facts are cached for a second, and counts of whole tables for 15
+// seconds, so that frequent requests cause no load. Each answer has a time limit.
 import type { Limiter } from '../destination/quota/limiter.js';
 import { errorEntry } from '../errors/error-catalogue.js';
 import { codeOf } from '../errors/errors.js';
@@ -14,7 +13,7 @@ import { json, startHttpServer, type Handler, type Routes } from './http-server.
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
-/** Counts of whole tables. One statement may be cut off, and the others still answer in time. A slow count is made seldom. */
+/** Limits for counts of whole tables. A statement that is too slow is cut off alone. A slow count is cached longer. */
 const COUNTING = { keepMs: 15_000, keepTimes: 10, withinMs: 6000, statementMs: 3000 };
 
 interface WorkerHttpDeps {
@@ -23,18 +22,17 @@ interface WorkerHttpDeps {
   state: () => Promise<State>;
   log: Logger;
   limiter: () => Promise<Limiter>;
-  /** Names of the configured streams. */
   streams: () => Promise<readonly string[]>;
 }
 
-/** Counts from now on; `serve` opens the port. */
+/** Starts counting at once. `serve` opens the port. */
 export function createWorkerHttp({ host, port, state, log, limiter, streams }: WorkerHttpDeps) {
   const read = async <T>(limitMs: number, facts: (tx: Queries, streams: readonly string[]) => Promise<T>) => {
     const names = await streams();
     return inSnapshot((await state()).db, (tx) => facts(tx, names), { limitMs });
   };
   const turns = createTurns();
-  /** Reads in turn, so that a scrape takes few connections of the state. */
+  /** Runs the counts one after the other, so that a scrape uses few connections to the state. */
   const counted = <T>(facts: (tx: Queries, streams: readonly string[]) => Promise<T>) =>
     cacheReading(() => read(COUNTING.statementMs, facts), { ...COUNTING, inTurn: turns.take });
   const metrics = createMetrics({
@@ -46,7 +44,7 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
   return {
     meter: metrics.meter,
 
-    /** Serves /healthz, /readyz and /metrics, and the page. Throws UsageError when the port cannot be had. */
+    /** Serves /healthz, /readyz, /metrics and the page. Throws UsageError if the port cannot be opened. */
     async serve(
       workers: Pick<HealthDeps, 'phase' | 'sendingStopped'>,
       queueDepth: () => Promise<unknown>,
@@ -73,29 +71,28 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
   };
 }
 
-/** Without the state for longer than this, the process is restarted: only a restart helps where its connections hang. */
+/** Milliseconds without the state after which the process should be restarted, because its connections may hang. */
 const UNREACHED_MS = 5 * 60_000;
 
 export interface HealthDeps {
-  /** The state of the process. */
   phase: () => 'starting' | 'running' | 'stopping' | 'ended';
-  /** Since when it sends nothing, and why; null: it sends. */
+  /** Returns since when and why the process sends nothing. Null if it sends. */
   sendingStopped: () => { since: Date; code: string } | null;
-  /** Each resolves when that part answers, and has a time limit of its own. */
+  /** Each check resolves when its part answers, and has its own time limit. */
   checks: { readonly state: () => Promise<unknown>; readonly [part: string]: () => Promise<unknown> };
   /** A monotonic clock in milliseconds. */
   clock?: () => number;
 }
 
 /**
- * The two questions of an orchestrator. Liveness: is the process worth keeping, or should it be restarted? A process that has
- * not reached its state for minutes does no work that a restart could interrupt. Readiness: can it work now?
+ * Answers two questions of an orchestrator. Liveness: should the process be restarted? A process without its state for
+ * minutes does no work that a restart could interrupt. Readiness: can the process work now?
  */
 export function createHealth({ phase, sendingStopped, checks, clock = () => performance.now() }: HealthDeps) {
-  /** Since the first look that failed; undefined: the last one did not. */
+  /** Time of the first failed check in a row. Undefined if the last check succeeded. */
   let unreachedSince: number | undefined;
   return {
-    /** 200 while the process works. The answer itself shows that its event loop is not blocked. */
+    /** Returns 200 while the process works. The answer itself shows that the event loop is not blocked. */
     async liveness(): Promise<Response> {
       await checks.state().then(
         () => (unreachedSince = undefined),
@@ -106,8 +103,7 @@ export function createHealth({ phase, sendingStopped, checks, clock = () => perf
       return json(alive ? 200 : 503, { alive, phase: now });
     },
 
-    /** 200 when it can work; else 503 and, for each part that is not ready, the code of its failure;
-     * of sending, since when it has stopped and why. */
+    /** Returns 200 if the process can work, otherwise 503 with the error code of each part that is not ready. */
     async readiness(): Promise<Response> {
       const notReady: Record<string, string> = {};
       const now = phase();
