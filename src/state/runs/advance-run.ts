@@ -1,5 +1,5 @@
-// The life of a run: planning → running → succeeded | partial | failed, or held where gates keep something back. A run takes
-// a step when the last batch of a level is finished; when a process ends in between, the next sweep lets it take the step.
+// Life of a run: planning → running → succeeded, partial or failed, or held if gates hold records. A run advances when
+// the last batch of a level has ended. If a process dies in between, the next sweep advances the run.
 import { query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
@@ -11,9 +11,9 @@ import { planAgain } from './send-again.js';
 import { sql } from 'drizzle-orm';
 
 /**
- * Marks the plan as complete and lets the run take its first step; from here on the run is its batches. Returns those that
- * should have jobs. `writeRest` writes the last of the plan, in the same transaction, and may still correct the counts. Throws
- * PlannerReplaced, and writes nothing, when this is not the planner of the run.
+ * Ends the planning of a run, and advances the run. Returns the batches that should get jobs. `writeRest` writes the
+ * rest of the plan in the same transaction, and may still correct the counts. Throws PlannerReplaced, and writes
+ * nothing, if another process plans the run.
  */
 export async function finishPlanning(
   db: Queries,
@@ -22,7 +22,7 @@ export async function finishPlanning(
   writeRest: (tx: Queries) => Promise<void> = async () => undefined,
 ): Promise<QueuedBatch[]> {
   return db.transaction(async (tx) => {
-    // Sent behind each other. Of a planner that was replaced nothing stays, whatever the rest has met.
+    // Sends both without waiting in between. PlannerReplaced takes precedence over any error of `writeRest`.
     const written = JSON.stringify([plan, holds]);
     const [taken, rest] = await Promise.allSettled([
       query(tx)`
@@ -45,10 +45,10 @@ export async function finishPlanning(
 }
 
 /**
- * Lets a run take its next step, if it is time: queue the next level of batches when the one before is finished, or
- * end. Returns the batches that should have jobs now. Call it when a finished batch is committed, so that of several that
- * finish at once the last sees all others. Unless its batches are few, it is looked first whether any is under way: in their
- * own transactions each that finishes would wait for the run's row.
+ * Queues the next level of batches if the current level has ended, or ends the run. Returns the batches that should get
+ * jobs. Call it after a batch is committed: of several batches that end at the same time, the last one then sees all
+ * others. If the run has many batches, first checks without a lock if any is queued. Otherwise each batch that ends
+ * would wait for the run's row.
  */
 export async function advanceRun(
   db: Queries,
@@ -65,7 +65,7 @@ async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
       SELECT status, kind FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`,
     readEnds(tx, id),
   ]);
-  // A run that only reads has no batches: the process that works it ends it.
+  // A run that only reads has no batches. The process that works such a run also ends it.
   if (run?.status !== 'running' || onlyReads(run) || ends.isOpen) return [];
   const isMore = ends.hasDeferred && (await planAgain(tx, id));
   if (isMore || ends.isWaiting) return queueNextLevel(tx, id);
@@ -74,8 +74,8 @@ async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
 }
 
 /**
- * Pauses or resumes an unfinished run; without an id all that the queue carries, incremental ones excepted. Returns those
- * that were changed. A paused run keeps its batches, and none of them is sent until the run is resumed.
+ * Pauses or resumes a run. Without `id`: all runs with batches, except incremental runs. Returns the numbers of the
+ * changed runs. Batches of a paused run are not sent until the run is resumed.
  */
 export async function setPaused(db: Queries, paused: boolean, id?: number): Promise<number[]> {
   const isMeant =

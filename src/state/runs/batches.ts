@@ -1,5 +1,5 @@
-// A batch: the keys that are claimed, read and settled as one, and written in as many requests as it takes. A batch is a row
-// before it is a job, and finished as a row: the queue may be lost at any time without losing a batch.
+// A batch: keys that are claimed, read and settled together, and sent in as many requests as necessary. A batch is a
+// row before it is a job, and ends as a row, so that the queue can be lost without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { hasClaimedExcepted, IS_EXCEPTED } from '../exceptions.js';
@@ -9,24 +9,24 @@ import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
 import { batches, type BatchState } from '../schema.js';
 
 type BatchRow = typeof batches.$inferSelect;
-/** A batch, with what of its run matters to it. */
+/** A batch, with the facts of its run that a worker needs. */
 export interface Batch extends Pick<
   BatchRow,
   'id' | 'runId' | 'stream' | 'level' | 'operation' | 'exempt' | 'keys' | 'state'
 > {
   lane: string;
   isPaused: boolean;
-  /** Why its stream is frozen; null: it is not. */
+  /** Reason why the stream of the batch is frozen. Null if it is not frozen. */
   frozen: string | null;
-  /** Its run's. */
+  /** Fingerprint of the configuration that the run belongs to. */
   configuration: string | null;
 }
 const ENDED: ReadonlySet<BatchState> = new Set(['done', 'failed', 'cancelled']);
 export type NewBatch = Omit<typeof batches.$inferInsert, 'finishedAt'>;
 
-/** Adds batches; those that have ended end now. */
+/** Inserts batches. A batch in a final state gets the current time as its end. */
 export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Promise<void> {
-  // PostgreSQL before release 14 refuses several rows with a generated id without it.
+  // PostgreSQL before version 14 needs this clause to insert several rows with a generated id.
   if (rows.length > 0)
     await db
       .insert(batches)
@@ -34,13 +34,12 @@ export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Pro
       .values(rows.map((row) => (ENDED.has(row.state) ? { ...row, finishedAt: sql`now()` } : row)));
 }
 
-/** Removes what a planning wrote of a stream. Only the planner of the run may: claim-planning.ts. */
+/** Deletes the batches that a planning wrote for a stream. Only the planner of the run may call this. */
 export async function deleteBatches(tx: Queries, runId: number, stream: string): Promise<void> {
   await query(tx)`
     DELETE FROM slotsync.batches WHERE run_id = ${runId}::bigint AND stream = ${stream}`;
 }
 
-/** A batch by its id. */
 export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
   const [row] = await query<Batch>(db)`
     SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
@@ -51,9 +50,9 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
 }
 
 /**
- * Whether more of a batch may be sent: it has not ended, no gate has taken it, its run is not paused, its stream not frozen, and
- * nobody has made an exception of a record since the claim with this token. A claim that a killed process left on an excepted record
- * stays with the record, and stops nothing.
+ * Returns true if more of the batch may be sent: it is queued, its run is not paused, its stream is not frozen, and
+ * none of the records claimed with `token` has become an exception. A claim of a killed process on an exception does
+ * not count.
  */
 export async function isToBeSent(db: Queries, id: number, token: string): Promise<boolean> {
   const [row] = await query(db)`
@@ -63,10 +62,10 @@ export async function isToBeSent(db: Queries, id: number, token: string): Promis
   return row !== undefined;
 }
 
-/** A batch that should have a job; those of paused runs should not. */
+/** A batch that should have a job. Batches of paused runs should not have a job. */
 export type QueuedBatch = Pick<Batch, 'id' | 'lane'>;
 
-/** Queues the first level of a run that waits. */
+/** Queues the lowest planned level of a run. Returns the batches that should get jobs. */
 export async function queueNextLevel(tx: Queries, runId: number): Promise<QueuedBatch[]> {
   const queued = await query<QueuedBatch & Pick<Batch, 'isPaused'>>(tx)`
     UPDATE slotsync.batches AS b SET state = 'queued' FROM slotsync.runs AS r
@@ -82,7 +81,7 @@ export async function hasQueuedBatches(db: Queries, runId: number): Promise<bool
   return queued.length > 0;
 }
 
-/** The batches that should have a job, of one run or of all. */
+/** Returns the batches that should have a job, of one run or of all runs. */
 export async function listQueuedBatches(db: Queries, runId?: number) {
   return query<QueuedBatch & Pick<Batch, 'configuration'>>(db)`
     SELECT b.id::float8 AS id, lane, configuration
@@ -91,8 +90,8 @@ export async function listQueuedBatches(db: Queries, runId?: number) {
 }
 
 /**
- * Whether creates or updates of a stream are kept back, failed, given up or in doubt, or those that go before this batch in its run
- * are not done yet: then any of them may be the row that has an object which is to be retired.
+ * Returns true if creates or updates of the stream are held, failed, given up, in doubt, or unfinished in an earlier
+ * level of the run. Then no object may be deactivated, because the row of one of these records may have it.
  */
 export async function hasUnsentWrites(
   db: Queries,
@@ -111,7 +110,7 @@ export async function hasUnsentWrites(
   return unsent;
 }
 
-/** Cancels what of a run is not finished. */
+/** Cancels the unfinished batches of a run. */
 export async function cancelBatches(db: Queries, runId: number): Promise<void> {
   await query(db)`
     UPDATE slotsync.batches SET state = 'cancelled', finished_at = now()

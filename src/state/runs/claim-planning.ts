@@ -1,21 +1,21 @@
-// A run has one planner at a time, which alone writes its batches. A queue that lost everything, or a process that slept, can
-// leave two planners of one run; the newest wins, and whatever the other still writes changes nothing. A planning ends with
-// `finishPlanning` of advance-run.ts, which also lets the run take its first step.
+// A run has one planner at a time, which alone writes its batches. After the queue was lost, or a process slept, a run
+// may have two planners. The newest wins, and writes of the other have no effect. `finishPlanning` of advance-run.ts
+// ends the planning.
 import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { query, queryTogether, type Queries } from '../database.js';
 import { ALIVE_SECONDS } from '../processes.js';
 
-/** The run that is planned, and the token of the process that plans it. */
+/** A run that is being planned, and the token of the process that plans it. */
 export interface Planner {
   runId: number;
   token: string;
 }
 
-/** A token for a process that plans a run without a job. */
+/** Returns a token for a process that plans a run without a job. */
 export const plannerOf = (processId = ''): string => `${processId} ${randomUUID()}`;
 
-/** The runs that another process plans without a job, and is alive. */
+/** Returns the runs that another live process plans without a job. */
 export async function listPlannedElsewhere(db: Queries, processId: string): Promise<Set<number>> {
   const planned = await query<{ id: number }>(db)`
     SELECT r.id::float8 AS id FROM slotsync.runs AS r
@@ -25,21 +25,18 @@ export async function listPlannedElsewhere(db: Queries, processId: string): Prom
   return new Set(planned.map(({ id }) => id));
 }
 
-/** Another planner took the run over, or its planning has ended: what this one knows is worth nothing any more. */
+/** Thrown if another process took over the run, or its planning has ended. The plan of this process is void then. */
 export class PlannerReplaced extends Error {
   override readonly message = 'another process plans this run, or its planning has ended';
 }
 
-/**
- * A planner that stops answering in the middle of a transaction would keep the next one waiting: the server ends it after
- * this time. Milliseconds.
- */
+/** Milliseconds after which PostgreSQL ends an idle transaction. A planner that hangs must not block the next one. */
 const IDLE_MS = 30_000;
 export const LIMIT_IDLE = sql`set_config('idle_in_transaction_session_timeout', ${String(IDLE_MS)}, true)`;
 
 /**
- * Makes this the planner of its run, and removes what the one before has written. Waits for a write of the
- * former planner that is under way. False: the run is not to be planned.
+ * Claims the planning of a run, and deletes the batches of the former planner. Waits if the former planner is writing.
+ * Returns false if the run is not to be planned.
  */
 export async function takePlanning(db: Queries, { runId, token }: Planner): Promise<boolean> {
   const [taken] = await queryTogether(db, [
@@ -51,14 +48,13 @@ export async function takePlanning(db: Queries, { runId, token }: Planner): Prom
   return taken !== undefined && taken.length > 0;
 }
 
-/** Whether this is still the planner of its run. */
 export async function isPlanner(db: Queries, { runId, token }: Planner): Promise<boolean> {
   const found = await query(db)`
     SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning'`;
   return found.length > 0;
 }
 
-/** Writes as the planner of a run, in one transaction. Throws PlannerReplaced, and writes nothing, when it is not. */
+/** Runs `write` in a transaction. Throws PlannerReplaced, and writes nothing, if another process plans the run. */
 export async function asPlanner<T>(
   db: Queries,
   { runId, token }: Planner,

@@ -1,30 +1,30 @@
-// Numbers of many runs: sums of what the runs of a period planned and did, by stream; and for metrics the length of the queue, how
-// long the latest runs took, and when runs succeeded. Times are ages in seconds, by the database's clock.
+// Numbers of many runs: sums by stream over a period, and for metrics the queue length, durations and last successes.
+// Ages are in seconds, by the clock of the database.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
 import type { AcceptedCounts, OutcomeCounts, RunKind, RunStatus } from '../schema.js';
 import { sumBatches, type Run } from './read-runs.js';
 
-/** A period, and one run of it alone where that is asked for. */
+/** A period. If `runId` is set, only that run counts. */
 export interface RunsOf {
   from: Date;
   to: Date;
   runId?: number | undefined;
 }
 
-/** Sums of the records of one stream: as planned, and as they ended. */
+/** Sums of the records of one stream: planned operations, accepted writes, and outcomes. */
 export interface StreamSums {
   stream: string;
   planned: { create: number; update: number; retire: number; repair: number };
-  /** Writes that the service accepted, by operation. */
+  /** Number of writes that the service accepted, by operation. */
   accepted: AcceptedCounts;
-  /** Writes that it accepted in runs of a former version, which did not count operations. */
+  /** Number of accepted writes in runs of an older version, which did not count operations. */
   unclassified: number;
   outcomes: OutcomeCounts;
 }
 
-/** Runs that were under way in the period, or the one run. */
+/** SQL condition: the run `r` was unfinished at some time in the period, or is the chosen run. */
 const isOf = ({ from, to, runId }: RunsOf) =>
   runId === undefined
     ? sql`r.requested_at <= ${to.toISOString()}::text::timestamptz
@@ -35,9 +35,9 @@ const PLANNED = ['create', 'update', 'retire', 'repair'] as const;
 const ACCEPTED = ['create', 'update', 'retire'] as const;
 const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
 
-/** Whole runs count, also when they began before the period. Streams without any number are left out. */
+/** Sums the runs of a period by stream. A run that began before counts as a whole. Omits streams without numbers. */
 export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSums[]> {
-  // Summed here: for the planner every value of a column may have a hundred keys, and it compiles the query for seconds.
+  // Sums in JavaScript: PostgreSQL would assume a hundred keys in every value and compile the query for seconds.
   const runs = await query<Pick<Run, 'id' | 'plan' | 'counts' | 'accepted'> & { isUnfinished: boolean }>(db)`
     SELECT id::float8 AS id, plan, counts, accepted, finished_at IS NULL AS "isUnfinished" FROM slotsync.runs AS r
     WHERE ${isOf(period)}`;
@@ -71,7 +71,7 @@ export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSu
     .toSorted((a, b) => (a.stream < b.stream ? -1 : 1));
 }
 
-/** How many runs of a kind ended so; of a run that has not ended, `status` is what it does. */
+/** Number of runs of a kind with a status. An unfinished run counts with its current status. */
 export interface RunCount {
   kind: RunKind;
   status: RunStatus;
@@ -84,7 +84,7 @@ export async function countRuns(db: Queries, period: RunsOf): Promise<RunCount[]
     GROUP BY kind, status ORDER BY kind, status`;
 }
 
-/** Numbers of the latest runs of the period, newest first, without those that there may be as many of as changes. */
+/** Returns numbers of the latest runs, newest first. Omits incremental and reconcile runs, which may be very many. */
 export async function listRunIds(db: Queries, period: RunsOf, limit: number): Promise<number[]> {
   const rows = await query<{ id: number }>(db)`
     SELECT id::float8 AS id FROM slotsync.runs AS r
@@ -93,10 +93,10 @@ export async function listRunIds(db: Queries, period: RunsOf, limit: number): Pr
   return rows.map(({ id }) => id);
 }
 
-/** Runs looked back over: a week of one each minute. */
+/** Number of latest runs that are searched: a week with one run a minute. */
 const RUNS_LOOKED_AT = 10_000;
 
-/** Runs to be planned and batches in the queue or in work, and since when the oldest was requested or planned. */
+/** Runs to plan and queued batches of a lane, and the age of the oldest in seconds. */
 export interface Backlog {
   lane: string;
   jobs: number;
@@ -115,7 +115,7 @@ export const readBacklog = (db: Queries): Promise<Backlog[]> => query<Backlog>(d
   ) AS jobs
   GROUP BY lane`;
 
-/** The latest finished run of a kind and status, from its request to its end. */
+/** Duration of the latest finished run of a kind and status, from its request to its end. */
 export interface RunDuration {
   kind: RunKind;
   status: RunStatus;
@@ -131,11 +131,13 @@ export const listDurations = (db: Queries): Promise<RunDuration[]> => query<RunD
 
 export interface KindSuccess {
   kind: RunKind;
-  /** How long ago a run of the kind succeeded; null: never. */
+  /** Seconds since a run of the kind last succeeded. Null if no run has succeeded. */
   ageSeconds: number | null;
 }
 
-/** All runs are read: the last success of a kind that seldom runs may be long ago. Of syncs, the streams know it. */
+/**
+ * Reads all runs, because a rare kind may have succeeded long ago. Syncs are omitted: their streams store the success.
+ */
 export const listKindSuccesses = (db: Queries): Promise<KindSuccess[]> => query<KindSuccess>(db)`
   SELECT kind, extract(epoch FROM now() - max(finished_at) FILTER (WHERE status = 'succeeded'))::float8 AS "ageSeconds"
   FROM slotsync.runs WHERE kind <> 'sync' GROUP BY kind ORDER BY kind`;

@@ -1,4 +1,4 @@
-// The end of a run: how its batches ended, or that it failed or was cancelled as a whole.
+// Ends runs: with a status that follows from the batches, or early as failed or cancelled.
 import { query, queryOne, type Queries } from '../database.js';
 import { closeTaken } from '../inbox/take-changes.js';
 import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
@@ -19,21 +19,21 @@ import {
   type StreamSums,
 } from './read-runs.js';
 
-/** A failure as runs, batches and records keep it. */
+/** Error as runs, batches and records store it. */
 export interface Failed {
   code: string;
   message: string;
 }
 
-/** The end of a run before its batches are finished. */
+/** Early end of a run, whose batches have not all ended. */
 type EarlyEnd = { status: 'failed'; error: Failed } | { status: 'cancelled'; error?: Failed };
 
-/** Ends a run that cannot continue; its unfinished batches are cancelled, their records stay as they are. */
+/** Ends a run as failed. Its unfinished batches are cancelled, and their records stay as they are. */
 export async function failRun(db: Queries, id: number, error: Failed): Promise<void> {
   await endEarly(db, id, { status: 'failed', error });
 }
 
-/** The same for a run that cannot be planned, in the name of its planner: unless another one plans it by now. */
+/** Fails a run that cannot be planned, unless another process plans the run by now. */
 export async function failPlanning(db: Queries, planner: Planner, error: Failed): Promise<void> {
   try {
     await asPlanner(db, planner, (tx) => failRun(tx, planner.runId, error));
@@ -42,7 +42,7 @@ export async function failPlanning(db: Queries, planner: Planner, error: Failed)
   }
 }
 
-/** Ends a run at an operator's command, in the same way. */
+/** Ends a run that an operator cancelled, and withdraws its approvals and wishes. */
 export async function cancelRun(db: Queries, id: number): Promise<void> {
   await db.transaction(async (tx) => {
     await endEarly(tx, id, { status: 'cancelled' });
@@ -51,7 +51,7 @@ export async function cancelRun(db: Queries, id: number): Promise<void> {
   });
 }
 
-/** The same for a run that nobody may work any more: the next run does what it has not done. */
+/** Cancels a run that no process may work any more. The next run sends what this run has not sent. */
 export async function replaceRun(db: Queries, id: number): Promise<void> {
   const message = 'the configuration was changed before the run had ended, and no process has the former one';
   await endEarly(db, id, { status: 'cancelled', error: { code: 'configuration_changed', message } });
@@ -59,8 +59,7 @@ export async function replaceRun(db: Queries, id: number): Promise<void> {
 
 async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   await db.transaction(async (tx) => {
-    // A planner writes no batch any more. Batches that are settled refer to the run, and need not wait. A run that ended
-    // meanwhile keeps what it holds.
+    // The lock keeps planners from adding batches, but does not block batches that are being settled.
     const unfinished = await query(tx)`
       SELECT FROM slotsync.runs WHERE id = ${id}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
     if (unfinished.count === 0) return;
@@ -69,28 +68,28 @@ async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   });
 }
 
-/** All that decides how a run ends. */
+/** Facts that decide how a run ends. */
 export interface RunEnds {
   run: Pick<Run, 'kind' | 'range' | 'streams' | 'plan' | 'holds'>;
-  /** Whether batches are under way, or wait for their level. */
+  /** `isOpen`: a batch is queued or in flight. `isWaiting`: a batch waits for its level. */
   isOpen: boolean;
   isWaiting: boolean;
-  /** Whether a batch that has ended has deferred records. */
+  /** True if a batch that has ended has deferred records. */
   hasDeferred: boolean;
   failed: number;
   /** Streams with a batch that failed. */
   failedStreams: string[];
-  /** The error of the first that failed. */
+  /** Error of the first batch that failed. */
   code: string | null;
   message: string | null;
   sums: StreamSums[];
-  /** Streams that do not account for what was planned: see `explainMissing`. */
+  /** Streams whose records do not add up to the number that was planned. See `explainMissing`. */
   missing: { stream: string; planned: number; ended: number; outcomes: number }[];
-  /** Why the state counts as restored; null: what the service holds is known, or the run only reads. */
+  /** Reason why the state counts as restored. Null if it does not, or if the run only reads. */
   restoredWhy: string | null;
 }
 
-/** In one statement, because each change has a run that ends. */
+/** Reads all facts in one statement, because every change leads to a run that ends. */
 export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
   return queryOne<RunEnds>(tx)`
     WITH planned AS (
@@ -124,7 +123,7 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
     FROM slotsync.batches WHERE run_id = ${id}::bigint`;
 }
 
-/** Ends a run whose batches are finished, with the status they give it unless it is ended `as` another. */
+/** Ends a run. Its status follows from its batches, unless `as` names another end. */
 export async function finishRun(
   tx: Queries,
   id: number,
@@ -147,13 +146,13 @@ export async function finishRun(
   const { kind } = ended;
   await Promise.all([
     kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
-    // Also of changes that are not all sent: the run would have sent those that waited for one of their own stream.
+    // Also after an early end: the run would have sent the records that wait for a record of their own stream.
     (kind === 'sync' || kind === 'backfill' || as !== undefined) && wakeArrived(tx),
     !onlyReads(ended) && noteStreams(tx, id, { ends, counts, as, missing }),
   ]);
 }
 
-/** Notes what the end of a run says of its streams. */
+/** Stores what the end of the run means for its streams: problems, due syncs and successes. */
 async function noteStreams(
   tx: Queries,
   runId: number,
@@ -174,7 +173,7 @@ async function noteStreams(
   const problem = { runId, runKind: kind, isWhole: whole, failed: 0, dead: 0 };
   if (as?.status === 'failed') await noteProblems(tx, streams, { ...problem, status: 'failed', ...as.error });
   const isUnsent = as !== undefined || missing !== undefined;
-  // Keys that it has not sent wait in the inbox, or are wished with the records.
+  // Unsent keys of an incremental run are in the inbox, those of a repair are wishes. Neither makes a stream due.
   const isCancelled = as?.status === 'cancelled' && !as.error;
   if (isUnsent && kind !== 'incremental' && kind !== 'repair')
     await markDue(tx, streams, isCancelled ? 'cancelled' : 'failed', { replaces: isCancelled && whole });
@@ -202,13 +201,13 @@ async function noteStreams(
   await noteEndedWhole(tx, { fine, synced });
 }
 
-/** Everything was sent but what a freeze keeps back. */
+/** Returns true if everything was sent except what a freeze holds. */
 const isDone = (status: RunStatus, { run: { holds } }: RunEnds): boolean =>
   status === 'succeeded' ||
   (status === 'held' &&
     Object.values(holds).every((held) => Object.values(held).every(({ reason }) => reason === 'frozen')));
 
-/** The status that follows from the outcomes of each stream and the ends of the batches. A run that sent less than it planned has not succeeded. */
+/** Derives the status from outcomes and batches. A run that sent less than it planned has not succeeded. */
 function statusOf(counts: readonly OutcomeCounts[], batchesIn: RunEnds, isIncomplete: boolean): RunStatus {
   const isGood = counts.some(({ synced, unchanged }) => synced + unchanged > 0);
   const isBad = counts.some(({ failed, dead }) => failed + dead > 0);
@@ -236,8 +235,8 @@ const explainEnd = ({ code, message }: RunEnds): Failed | undefined =>
   code === null ? undefined : { code, message: message ?? code };
 
 /**
- * Explains what a run that is to end does not account for: batches that never ended, records without an outcome in those that
- * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is kept back by a gate.
+ * Explains planned records without an outcome: in unfinished batches, in ended batches, or in no batch. Returns
+ * undefined if every planned record has an outcome or is held by a gate.
  */
 function explainMissing({ missing: rows }: RunEnds): Failed | undefined {
   if (rows.length === 0) return undefined;

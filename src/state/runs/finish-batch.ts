@@ -1,4 +1,4 @@
-// A batch ends in one transaction with the outcomes of its records. The run is advanced after that, by `advanceRun`.
+// Ends a batch and writes the outcomes of its records in one transaction. `advanceRun` advances the run afterwards.
 import { sql, type SQL } from 'drizzle-orm';
 import { codeOf } from '../../errors/errors.js';
 import { query, queryTogether, type Queries, type State } from '../database.js';
@@ -11,14 +11,14 @@ import { countingSent } from '../sent.js';
 import { countingAnswered } from '../streams.js';
 import type { Failed } from './end-run.js';
 
-/** A batch that has not ended. */
+/** SQL condition: the batch has not ended. */
 const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queued', 'planned')`;
 
-/** Its keys, and nobody else settles any until the transaction ends. */
+/** Selects and locks the keys of a batch, so that no other process settles any of them before the transaction ends. */
 const lockingKeys = (id: number) => sql`
   SELECT keys FROM slotsync.batches WHERE ${isUnfinished(id)} FOR NO KEY UPDATE`;
 
-/** Counts the query `settled`: outcomes and accepted operations, as `countOutcomes` does, and the keys. */
+/** Counts the rows of the query `settled`, as `countOutcomes` does: outcomes, accepted operations, and keys. */
 const COUNTED = sql`
   SELECT jsonb_build_object('synced', count(*) FILTER (WHERE outcome = 'synced'),
       'unchanged', count(*) FILTER (WHERE outcome IN ('unchanged', 'forgotten', 'skipped')),
@@ -32,11 +32,11 @@ const COUNTED = sql`
   FROM settled`;
 
 /**
- * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
- * keys become a finished batch of their own and this one keeps the rest. Which keys are still open, the row says: another
- * process may have settled some since the batch was read, and none counts twice. Returns the keys that remain open, and the
- * outcomes that became those of their records. `answered`: objects that the service answered about and that were not counted
- * yet. One transaction and one round trip, with the statements that release the rest of its claim.
+ * Writes the outcomes of a batch's records. The batch is done when every key has an outcome. Otherwise the settled keys
+ * become a finished batch of their own, and this batch keeps the rest. The row tells which keys are open, because
+ * another process may have settled some. Returns the open keys, and the outcomes that were written. `answered` is the
+ * number of objects that the service answered and that were not counted yet. All statements, including those that
+ * release the claim, are one round trip.
  */
 export async function settleBatch(
   { db }: Pick<State, 'db'>,
@@ -80,7 +80,7 @@ export async function settleBatch(
     FROM remaining AS r`,
     ...followOutcomes(settled),
     ...(settling.releasing ?? []),
-    // The last ones: the batches of a stream share these rows.
+    // Last in the transaction, because all batches of a stream update these rows.
     ...(countedAs && sent > 0 ? [countingSent(stream, countedAs, sent)] : []),
     ...(settling.answered ? [countingAnswered(stream, settling.answered)] : []),
   ])) as [unknown, [{ open: string[]; lost: string[]; hasUnheld: boolean }]];
@@ -91,8 +91,8 @@ export async function settleBatch(
 }
 
 /**
- * Ends a batch as failed after its last attempt, and returns how many records it still had: they are `failed`, and the next run
- * tries them again. The batch ends also when a record cannot be written.
+ * Ends a batch as failed after its last attempt, even if a record cannot be written. Its open records become `failed`,
+ * and the next run sends them again. Returns their number.
  */
 export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: Failed): Promise<number> {
   const { id, runId, stream } = batch;
@@ -108,10 +108,7 @@ export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: 
   });
 }
 
-/**
- * Marks records as failed, except those that cannot be written, such as a key that no index takes: the halves are tried
- * on their own.
- */
+/** Marks records as failed. If a record cannot be written, such as an overlong key, each half is tried alone. */
 async function failEach(
   tx: Queries,
   of: { stream: string; runId: number },

@@ -1,22 +1,22 @@
-// The nights of the streams: how the whole sync of each day ended for a stream, and how many objects it sent.
+// Nightly results of the streams: how the whole sync of each day ended for a stream, and how many objects it sent.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import type { RunStatus } from '../schema.js';
 
-/** A day on which a whole sync of the stream was requested. */
+/** Result of a stream on a day on which a whole sync was requested. */
 export interface Night {
   stream: string;
-  /** `2026-11-27`, by the clock of the time zone. */
+  /** Day in the time zone of the reader, such as `2026-11-27`. */
   day: string;
-  /** The latest whole sync of the day; one that a schedule started comes before others. */
+  /** Latest whole sync of the day. A sync that a schedule started takes precedence. */
   runId: number;
-  /** How that run ended for the stream. */
+  /** Status of that run for this stream alone. */
   status: RunStatus;
-  /** Objects that the whole syncs of the day sent. */
+  /** Number of objects that all whole syncs of the day sent. */
   sent: number;
 }
 
-/** How the run `r` ended for the stream `s`. A run that must not count as succeeded does so for no stream. */
+/** SQL status of the run `r` for the stream `s`. A run that must not count as succeeded does so for no stream. */
 const STATUS =
   sql.raw(`CASE WHEN r.finished_at IS NULL THEN 'running' WHEN r.status IN ('failed', 'cancelled') THEN r.status
     WHEN NOT r.plan ? s THEN 'failed'
@@ -24,7 +24,7 @@ const STATUS =
       OR r.error_code IN ('state_restored', 'outcomes_missing') THEN 'partial'
     WHEN r.holds ? s THEN 'held' ELSE 'succeeded' END`);
 
-/** The nights of the last days, the oldest first. */
+/** Returns the nights of the last `days` days, oldest first. */
 export async function listNights(db: Queries, days: number, timeZone: string): Promise<Night[]> {
   return query<Night>(db)`
     SELECT s AS stream, (r.requested_at AT TIME ZONE ${timeZone})::date::text AS day,

@@ -1,4 +1,4 @@
-// Readings of runs: one, the latest, the unfinished ones, and how far they are.
+// Queries of runs: a single run, the latest runs, unfinished runs, and their progress.
 import { desc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
@@ -7,22 +7,24 @@ import { UsageError } from '../../errors/errors.js';
 
 export type Run = typeof runs.$inferSelect;
 
-/** Reads runs: `selectRuns(db).where(…)`. */
+/** Selects runs. Example: `selectRuns(db).where(…)`. */
 export const selectRuns = (db: Queries) => db.select().from(runs);
 
 /**
- * A run is whole for each stream that it could plan: it reads all rows of the stream and leaves nothing out. Only such a run
- * retires, replaces what is held, counts as a success of the stream, and ends that the stream is due.
+ * Returns true if the run reads all rows of its streams and leaves nothing out. Only such a run deactivates objects,
+ * replaces holds, counts as a success of its streams, and makes them no longer due.
  */
 export const isWhole = ({ kind, range }: Pick<Run, 'kind' | 'range'>): boolean =>
   kind === 'sync' && range === null;
 
-/** Runs of these kinds have no batches: the process that started one works it. */
+/** Returns true if the run has no batches. The process that started such a run also works it. */
 export const onlyReads = ({ kind }: Pick<Run, 'kind'>): boolean => kind === 'reconcile' || kind === 'verify';
-/** The same in SQL, for a row of `runs`. */
+/** SQL condition that equals `onlyReads`, for a row of `runs`. */
 export const ONLY_READS = sql.raw(`kind IN ('reconcile', 'verify')`);
 
-/** Kinds that are listed unless others are asked for: incremental runs may be as many as there are changes. */
+/**
+ * Kinds of runs that are listed by default. Incremental runs are omitted, because there may be one for each change.
+ */
 export const LISTED_KINDS = RUN_KINDS.filter((kind) => kind !== 'incremental');
 
 export async function readRun(db: Queries, id: number): Promise<Run | undefined> {
@@ -30,7 +32,6 @@ export async function readRun(db: Queries, id: number): Promise<Run | undefined>
   return run;
 }
 
-/** The latest runs of these kinds, newest first. */
 export async function listRuns(db: Queries, limit: number, kinds: readonly RunKind[] = LISTED_KINDS) {
   const isListed = inArray(runs.kind, [...kinds]);
   return selectRuns(db).where(isListed).orderBy(desc(runs.id)).limit(limit);
@@ -42,7 +43,7 @@ export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
 
 interface RunSums {
   outcomes: Record<string, OutcomeCounts>;
-  /** Writes that the service accepted. */
+  /** Number of writes that the service accepted, by stream and operation. */
   accepted: Record<string, AcceptedCounts>;
 }
 
@@ -52,7 +53,7 @@ export interface StreamSums {
   accepted: Partial<AcceptedCounts> | null;
 }
 
-/** The sums of a run's batches, a row for each stream. */
+/** Sums the counts of a run's batches. The query returns a row for each stream. */
 export const selectSums = (id: number) => sql`
   SELECT stream, jsonb_object_agg(name, records) FILTER (WHERE what = 'outcome') AS outcomes,
     jsonb_object_agg(name, records) FILTER (WHERE what = 'operation') AS accepted
@@ -65,7 +66,7 @@ export const selectSums = (id: number) => sql`
     WHERE run_id = ${id}::bigint GROUP BY stream, what, name
   ) AS sums GROUP BY stream`;
 
-/** Per stream, the outcomes of a run's records so far, and its accepted writes by operation. */
+/** Returns, by stream, the outcomes of a run's records so far, and its accepted writes by operation. */
 export async function sumBatches(db: Queries, id: number): Promise<RunSums> {
   return toSums(await query<StreamSums>(db)`${selectSums(id)}`);
 }
@@ -79,7 +80,7 @@ export function toSums(rows: readonly StreamSums[]): RunSums {
   };
 }
 
-/** How far a run is: records in its batches, how many of them have their outcome, and the batches that are left. */
+/** Progress of a run: records in its batches, records in batches that have ended, and unfinished batches. */
 export interface Progress {
   total: number;
   done: number;
@@ -94,7 +95,7 @@ export async function readProgress(db: Queries, id: number): Promise<Progress> {
     FROM slotsync.batches WHERE run_id = ${id}::bigint AND state <> 'cancelled'`;
 }
 
-/** Records of a run by the step of time in which their batches were planned, and ended. Steps without any are left out. */
+/** Counts a run's records by the time step in which their batches were planned and ended. Omits empty steps. */
 export async function listBatchSteps(
   db: Queries,
   id: number,
@@ -109,24 +110,24 @@ export async function listBatchSteps(
     WHERE b.run_id = ${id}::bigint AND b.state <> 'cancelled' AND at IS NOT NULL GROUP BY step ORDER BY step`;
 }
 
-/** A run that only reads and ended badly. */
+/** A failed or partial run of a kind that only reads. */
 export type BadReading = Pick<Run, 'id' | 'kind' | 'errorCode' | 'streams'> & {
   status: 'failed' | 'partial';
   finishedAt: Date;
 };
 
-/** A reconcile read a window, which reaches into the future, and not only what was changed; a verify read no sample. */
+/** SQL condition: a verify without a sample, or a reconcile of a whole window, which reaches into the future. */
 const readsAll = (run: string) =>
   sql.raw(`CASE ${run}.kind WHEN 'verify' THEN ${run}.range IS NULL
     ELSE coalesce((${run}.range->>'to')::timestamptz > ${run}.requested_at + interval '1 hour', false) END`);
 
-/** The run ended, and says something: its process was not stopped. */
+/** SQL condition: the run has ended with a result, and was neither cancelled nor interrupted. */
 const hasSaid = (run: string) =>
   sql.raw(
     `${run}.finished_at IS NOT NULL AND ${run}.status <> 'cancelled' AND coalesce(${run}.error_code, '') <> 'interrupted'`,
   );
 
-/** The runs that only read and ended badly, where none of the kind has read all, or as much, since. */
+/** Returns failed and partial runs that only read, unless a later run of the same kind has read at least as much. */
 export async function listBadReadings(db: Queries): Promise<BadReading[]> {
   return query<BadReading>(db)`
     SELECT r.id::float8 AS id, r.kind, r.status, r.error_code AS "errorCode", r.streams, r.finished_at AS "finishedAt"
@@ -137,21 +138,21 @@ export async function listBadReadings(db: Queries): Promise<BadReading[]> {
     ORDER BY r.id DESC`;
 }
 
-/** Throws UsageError when there is no such run. */
+/** Throws UsageError if the run does not exist. */
 export async function findRun(db: Queries, id: number): Promise<Run> {
   const run = await readRun(db, id);
   if (run) return run;
   throw new UsageError(`there is no run ${id}`, { remedy: 'slotsync runs --all lists them.' });
 }
 
-/** Throws UsageError unless the run exists and is unfinished. */
+/** Throws UsageError if the run does not exist or has ended. */
 export async function findUnfinishedRun(db: Queries, id: number): Promise<Run> {
   const run = await findRun(db, id);
   if (run.finishedAt === null) return run;
   throw new UsageError(`run ${run.id} has ended (${run.status}); nothing was done`);
 }
 
-/** The same for a run that can be paused. */
+/** Throws UsageError if the run does not exist, has ended, or cannot be paused. */
 export async function findPausableRun(db: Queries, id: number): Promise<Run> {
   const run = await findUnfinishedRun(db, id);
   if (run.kind !== 'reconcile') return run;

@@ -1,5 +1,5 @@
-// The life of a run that only reads: a reconcile, or a verify without repair. One of a kind at a time, worked by the process
-// that started it. One that was interrupted is not resumed: it failed, and the next one reads again.
+// Life of a run that only reads: a reconcile, or a verify without repair. There is one run of a kind at a time, worked
+// by the process that started it. An interrupted run is not resumed: it fails, and the next run reads everything again.
 import { and, eq, isNull } from 'drizzle-orm';
 import { query, type Queries, type State } from '../database.js';
 import { SlotsyncError } from '../../errors/errors.js';
@@ -12,8 +12,8 @@ import { insertRun, type RunRequest } from './start-run.js';
 type ReadingKind = 'reconcile' | 'verify';
 
 /**
- * Runs while holding the lock of all readings of a kind; undefined when another process holds it. The lock is held by a
- * transaction that does nothing else, so it ends with the process, however that ends, and a pooler keeps it too.
+ * Calls `run` while holding the lock of the kind. Returns undefined if another process holds the lock. A transaction
+ * that does nothing else holds the lock, so that the lock ends with the process and works behind a pooler.
  */
 export async function whileReadingAlone<T>(
   { db }: State,
@@ -27,13 +27,13 @@ export async function whileReadingAlone<T>(
       done = { result: await whileHolding(tx, run) };
     });
   } catch (error) {
-    // A lock that was lost at the end takes nothing back.
+    // If the lock was lost after `run` ended, its result is still valid.
     if (done === undefined) throw error;
   }
   return done;
 }
 
-/** The error of a command that finds the lock taken. */
+/** Error of a command that finds the lock held by another process. */
 export async function alreadyRunning({ db }: State, kind: ReadingKind): Promise<SlotsyncError> {
   return new SlotsyncError(
     `${kind}_running`,
@@ -41,7 +41,7 @@ export async function alreadyRunning({ db }: State, kind: ReadingKind): Promise<
   );
 }
 
-/** Starts a run that only reads, under the lock: whatever is unfinished was interrupted. Returns its id. */
+/** Starts a run that only reads. Call it under the lock: then unfinished runs of the kind are interrupted runs. */
 export async function startReading(
   db: Queries,
   request: RunRequest & { kind: ReadingKind },
@@ -54,8 +54,8 @@ export async function startReading(
 }
 
 /**
- * Takes back a run that found nothing to compare: every few minutes there would be one. After one that failed it ends
- * well instead: the failure was reported.
+ * Deletes a run that found nothing to compare, because otherwise a run would be listed every few minutes. If the run
+ * before failed, this run succeeds instead, because that failure was reported.
  */
 export async function dropReading(db: Queries, id: number): Promise<void> {
   const dropped = await query(db)`

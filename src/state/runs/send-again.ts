@@ -1,34 +1,36 @@
-// The records of a run that wait for a record of their own stream: the run sends them in further batches. A record goes
-// when the one that it waits for has arrived. Of records that wait for each other in a circle one goes first, without the
-// reference; it waits for its own then, and is sent again with it.
+// Sends records of a run that wait for a record of their own stream, in additional batches. A record is sent when its
+// parent has arrived. If records refer to each other in a circle, one record is sent first without the reference. Then
+// it waits for its parent, and is sent again with the reference.
 import { sql, type SQL } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { recordName, REFERENCE_CIRCLE, type RecordKey } from '../records/outcome-types.js';
 import { createFollower, readChainLinks } from '../records/read/waiting-chains.js';
 import { HAS_ARRIVED } from '../records/record-state.js';
 
-/** Records from which circles are looked for at once. */
+/** Maximum number of records from which circles are searched at once. */
 const MOST_STARTS = 1000;
 
-/** The record that a record (named r) waits for is of the same stream. */
+/** SQL condition: the record `r` waits for a record of its own stream. */
 const IS_OF_OWN_STREAM = sql`r.waits_for::jsonb->>0 = r.stream`;
-/** A record (named r) waits for one of its own stream. */
+/** SQL condition: the record `r` is deferred, and waits for a record of its own stream. */
 const WAITS = sql`r.status = 'deferred' AND ${IS_OF_OWN_STREAM}`;
 
-/** The name of a record, as in `waits_for`, in the collation of its index. */
+/** SQL name of a record as in `waits_for`, in the collation of the index on that column. */
 const NAME = (record: string) =>
   sql.raw(
     `('[' || to_json(${record}.stream) || ',' || to_json(${record}.local_key) || ']') COLLATE "default"`,
   );
 
-/** A record (named r) by its name. By nothing else: the planner would take an index of all that wait for each of them. */
+/**
+ * Looks up a record as `r` by its key alone. Otherwise PostgreSQL would scan an index of all waiting records each time.
+ */
 const RECORD = (stream: SQL, key: SQL) =>
   sql`(SELECT * FROM slotsync.records AS r WHERE r.stream = ${stream} AND r.local_key = ${key} OFFSET 0) AS r`;
 
-/** The record (named r) that a row w of `waiting` waits for. */
+/** The parent of a row `w` of the query `waiting`, as `r`. */
 const PARENT = RECORD(sql`w.stream`, sql`w.parent`);
 
-/** The query `waiting`: such records of the run, each with its batch. */
+/** Query `waiting`: records of the run that wait for a record of their own stream, each with its batch. */
 const waitingIn = (runId: number) => sql`waiting AS MATERIALIZED (
   SELECT b.id, b.stream, r.local_key, r.waits_for::jsonb->>1 AS parent, b.level, b.exempt, ${HAS_ARRIVED} AS has_arrived,
     -- The second write of a record counts towards no limit.
@@ -39,8 +41,8 @@ const waitingIn = (runId: number) => sql`waiting AS MATERIALIZED (
   WHERE r.run_id = b.run_id AND ${WAITS})`;
 
 /**
- * Plans batches of records of the run that can be sent by now, or else of one record of each circle. Returns whether there are
- * any. Call it in the transaction of the run's next step.
+ * Plans batches of waiting records whose parent has arrived, or else of one record of each circle. Returns true if
+ * there is such a record. Call it in the transaction that advances the run.
  */
 export async function planAgain(tx: Queries, runId: number): Promise<boolean> {
   const arrived = sql`SELECT w.* FROM waiting AS w WHERE EXISTS (SELECT FROM ${PARENT} WHERE ${HAS_ARRIVED})`;
@@ -48,9 +50,9 @@ export async function planAgain(tx: Queries, runId: number): Promise<boolean> {
 }
 
 async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
-  // A record that was given up because its reference never came goes as soon as that has arrived.
+  // Includes records that were given up, because they are sent as soon as their reference arrives.
   const caught = sql`r.status IN ('deferred', 'dead') AND ${IS_OF_OWN_STREAM} AND NOT ${HAS_ARRIVED}`;
-  // All that does not wait, through others, for a record that waits for none. A record without its reference has arrived.
+  // Selects records whose chain of waiting has no end. A record that was sent without its reference counts as arrived.
   const starts = await query<RecordKey>(tx)`
     WITH RECURSIVE ${waitingIn(runId)}, ended (stream, local_key) AS (
       SELECT w.stream, w.local_key FROM waiting AS w WHERE NOT EXISTS (SELECT FROM ${PARENT} WHERE ${caught})
@@ -70,7 +72,9 @@ async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
   return planChosen(tx, runId, first, true);
 }
 
-/** Moves what the query `chosen` selects of `waiting` from the batches that have ended to new ones, as full as they were. */
+/**
+ * Moves the rows that the query `chosen` selects of `waiting` from their ended batches to new batches of the same size.
+ */
 async function planChosen(tx: Queries, runId: number, chosen: SQL, isCircle = false): Promise<boolean> {
   const { count } = await query(tx)`
     WITH ${waitingIn(runId)}, chosen AS MATERIALIZED (${chosen}), locked AS MATERIALIZED (

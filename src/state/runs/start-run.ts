@@ -1,6 +1,5 @@
-// A run begins as a row. No two unfinished runs cover one stream, except incremental runs, which cover single keys that
-// batches claim, and runs that only read. A run belongs to the configuration that it was started with: only processes that have it
-// plan the run and map for it.
+// A run begins as a row. No two unfinished runs cover the same stream, except incremental runs, whose batches claim
+// single keys, and runs that only read. Only processes with the configuration of a run may plan it and map rows for it.
 import { and, isNull, ne, sql } from 'drizzle-orm';
 import type { Fingerprints } from '../../streams/fingerprints.js';
 import { query, type Queries } from '../database.js';
@@ -18,11 +17,11 @@ export interface RunRequest {
   startedBy: StartedBy;
   streams: readonly string[];
   range?: RunRange | undefined;
-  /** The fingerprints of the configuration that it belongs to. A run that only reads is worked by who started it, and needs none. */
+  /** Fingerprints of the configuration that the run belongs to. Runs that only read need no fingerprints. */
   fingerprints?: Fingerprints | undefined;
 }
 
-/** Writes the row of a run, without looking at others: as to be planned, or as under way already. */
+/** Inserts the row of a run without checking for other runs. `status` is `running` if the run needs no plan. */
 export async function insertRun(
   tx: Queries,
   { streams, range, fingerprints, ...request }: RunRequest,
@@ -46,7 +45,7 @@ export async function insertRun(
   return run;
 }
 
-/** Starts a run, unless an unfinished one covers any of its streams: then that one is the answer. */
+/** Starts a run. If an unfinished run covers any of its streams, returns that run instead. */
 export async function startRun(
   db: Queries,
   request: RunRequest,
@@ -60,8 +59,8 @@ export async function startRun(
 }
 
 /**
- * Starts a run over those of its streams that no unfinished run covers, if there are any. `busy`: the runs that cover
- * the others, with the streams each of them covers.
+ * Starts a run over the requested streams that no unfinished run covers, if there are any. `busy` lists the unfinished
+ * runs, each with the requested streams that it covers.
  */
 export async function startFreeRun(db: Queries, request: RunRequest) {
   return db.transaction(async (tx) => {
@@ -79,8 +78,8 @@ export async function startFreeRun(db: Queries, request: RunRequest) {
 }
 
 /**
- * The unfinished runs that cover any of these streams; no other run starts until the transaction ends. One that nobody may
- * work any more is replaced: it ends here.
+ * Returns the unfinished runs that cover any of the streams. No other run can start until the transaction ends. Runs
+ * that no process may work any more are ended.
  */
 async function lockUnfinished(
   tx: Queries,
@@ -98,15 +97,17 @@ async function lockUnfinished(
   return left === 0 ? unfinished : select();
 }
 
-/** Whether a run `r` is unfinished, and no process at work has its configuration. */
+/** SQL condition: the run `r` is unfinished, and no live process has its configuration. */
 const IS_LEFT = sql`(r.finished_at IS NULL AND NOT EXISTS (SELECT FROM slotsync.processes AS p
   WHERE p.configuration = r.configuration AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})))`;
 
-/** Whether the streams of a run `r` are declared as here. A run without fingerprints was started by a former version. */
+/**
+ * SQL condition: this configuration declares the streams of the run `r` equally. Runs of old versions always match.
+ */
 const isDeclared = ({ streams }: Fingerprints) =>
   sql`coalesce(r.fingerprints <@ ${JSON.stringify(streams)}::jsonb, true)`;
 
-/** Makes runs that are left, and whose streams are declared alike in this configuration, runs of this configuration. */
+/** Moves runs without a live process to this configuration, if it declares their streams equally. */
 export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promise<void> {
   await query(db)`
     UPDATE slotsync.runs AS r SET configuration = ${fingerprints.configuration}
@@ -115,9 +116,9 @@ export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promis
 }
 
 /**
- * Ends runs that are left and belong to another configuration than this: those that cover one of the streams, or take their
- * keys from the inbox. What they have not sent is planned by the next run, or goes back to the inbox. A paused run stays.
- * Returns how many there were.
+ * Ends runs of other configurations that no live process has: runs that cover one of the streams, or incremental runs.
+ * The next run plans what they have not sent, or their keys go back to the inbox. Paused runs stay. Returns the number
+ * of ended runs.
  */
 export async function endLeftRuns(
   db: Queries,
