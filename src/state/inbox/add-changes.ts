@@ -1,15 +1,15 @@
-// Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every two seconds as well.
+// Adds keys to the inbox and notifies the workers. NOTIFY is only a hint, because workers also poll every two seconds.
 import type { SettingText } from '../../config/setting-text.js';
 import { connectPostgres, findPooling, LONG_ANSWER_MS } from '../../connections/postgres-connection.js';
 import { queryOne, type Queries } from '../database.js';
 
-/** Programs that add to the inbox may notify this channel, in the same transaction. */
+/** NOTIFY channel for new keys. Other programs that add keys may notify it in the same transaction. */
 export const CHANGES_CHANNEL = 'slotsync_changes';
 
-/** Puts keys of a stream into the inbox and notifies the workers. Returns how many there were. */
+/** Adds keys of a stream to the inbox and notifies the workers. Returns the number of added keys. */
 export async function addChanges(db: Queries, stream: string, keys: readonly string[]): Promise<number> {
   if (keys.length === 0) return 0;
-  // The notification is part of the statement, so that workers hear of it when the rows are committed.
+  // The notification is part of the statement, so that workers receive it when the rows are committed.
   const { added } = await queryOne<{ added: number }>(db)`
     WITH added AS (
       INSERT INTO slotsync.changes (stream, local_key)
@@ -19,18 +19,18 @@ export async function addChanges(db: Queries, stream: string, keys: readonly str
 }
 
 /**
- * Calls back when something was added to the inbox, and whenever it begins to listen: notifications of before are lost.
- * A connection of its own, which is made again when it is lost. Behind a pooler in transaction mode it never calls back.
+ * Calls `onChange` after keys were added, and each time listening begins, because earlier notifications are lost. Uses
+ * its own connection, which reconnects. Behind a pooler in transaction mode, `onChange` is never called.
  */
 export function listenForChanges(url: SettingText, onChange: () => void) {
-  // Long, because it only listens.
+  // The time limit is long, because this connection only listens.
   const client = connectPostgres(url, 'inbox', {}, { answerWithinMs: LONG_ANSWER_MS });
   const closing = new AbortController();
   const listen = async () => {
-    // In transaction mode no session stays with a client, so no notification would arrive.
+    // In transaction mode, a pooler assigns no fixed session to a client, so no notification would arrive.
     const pooling = await findPooling(url).catch(() => 'none');
     if (pooling === 'transaction' || closing.signal.aborted) return;
-    // The driver reconnects on its own, also after a first failure; looking every two seconds covers the time between.
+    // The driver reconnects automatically, even after a first failure. Polling covers the time in between.
     await client.listen(CHANGES_CHANNEL, onChange, onChange);
   };
   const started = listen().catch(() => undefined);

@@ -1,6 +1,6 @@
-// A write whose answer was lost may be carried out late, over a newer one. When that cannot happen any more, the record is
-// in doubt once more, and its key goes into the inbox, so that the object is looked at. A refusal while nothing was accepted
-// is followed up in the same way.
+// A write whose answer was lost may be carried out late, and replace a newer write. When that can no longer happen, the
+// record is marked as in doubt and its key is added to the inbox, so that the object is read back. A refusal while
+// nothing was accepted is followed up in the same way.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
 import { ENDING_EXPIRED } from '../exceptions.js';
@@ -14,26 +14,26 @@ import {
 import { CHANGES_CHANNEL } from './add-changes.js';
 import { isWorkWaiting } from './take-changes.js';
 
-/** Records taken in one statement. */
+/** Maximum number of records that one statement takes. */
 const AT_ONCE = 1000;
 
-/** The runs that a column of the inbox names. Each is looked up in the column's index: a run may have very many rows. */
+/** Distinct runs in a column of the inbox. Each is looked up in the index, because a run may have very many rows. */
 const namedIn = (column: SQL) => sql`(WITH RECURSIVE named AS (
   SELECT min(${column}) AS id FROM slotsync.changes
   UNION ALL SELECT (SELECT min(${column}) FROM slotsync.changes WHERE ${column} > named.id) FROM named WHERE id IS NOT NULL
 ) SELECT id FROM named WHERE id IS NOT NULL)`;
 
 /**
- * Runs that rows name and that have ended, so that keys they had may be taken now. Or none that ever took a row: a program that
- * adds rows may have named one.
+ * Runs that inbox rows name but that are not unfinished, so that other runs may take their keys. Some may never have
+ * existed, because other programs may write any run into a row.
  */
 const ENDED = sql`ARRAY(SELECT id FROM (${namedIn(sql`run_id`)} UNION ${namedIn(sql`after_run`)}) AS named
   WHERE NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = named.id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
 
 /**
- * Puts the records of these streams whose check is due into the inbox, and the keys of exceptions whose time is over; an object
- * that no row has stays in doubt until one does. Rows of no unfinished run wait again. Returns how many keys there were, and whether
- * anything in the inbox may be taken: all that an idle worker asks.
+ * Adds records whose check is due, and keys of expired exceptions, to the inbox. A doubtful object without a row stays
+ * in doubt until a row has it. Frees the rows of ended runs. Returns the number of added keys, and if the inbox has
+ * keys to take.
  */
 export async function addDueChecks(
   db: Queries,

@@ -1,11 +1,10 @@
-// Triggers that were installed and are gone: a table that is made anew has lost its triggers, and its changes are only found by the
-// next sync. PostgreSQL keeps the functions. They are in the database of the state, as the mirror is then.
+// Finds triggers that were installed but are gone. A table that is created anew loses its triggers, and then only a
+// sync finds its changes. PostgreSQL keeps the trigger functions, which are in the database of the state.
 import { FUNCTION_COMMENT, functionName } from '../../streams/trigger-functions.js';
 import { anyOf, query, type Queries } from '../database.js';
 
 /**
- * Returns the streams, of those named, whose function exists and is not called by three enabled triggers on the table that its
- * comment names.
+ * Returns streams whose trigger function exists, but whose table does not have three enabled triggers that call it.
  */
 export async function listLostTriggers(db: Queries, streams: readonly string[]): Promise<string[]> {
   const rows = await query<{ name: string }>(db)`

@@ -1,29 +1,29 @@
-// How far each stream was polled by its cursor. One process polls at a time.
+// Position up to which each stream was polled by its cursor. Only one process polls at a time.
 import { query, queryOne, type Queries, type State } from '../database.js';
 import { tryLock, whileHolding } from '../locks.js';
 
-/** A position in the order of a stream's cursor. The cursor's value is text at full precision. */
+/** Position in the order of a stream's cursor. `cursor` is the value as text, in full precision. */
 export interface CursorPosition {
   cursor: string;
   localKey: string;
 }
 
-/** The column that a position was read of, and its type. */
+/** Column that the position was read from, and its type. */
 export interface CursorColumn {
   column: string;
   type: string;
 }
 
-/** Facts of a stream before a poll. */
+/** Facts about a stream before a poll. */
 export interface BeforePoll {
   watermark: (CursorPosition & CursorColumn) | undefined;
-  /** The problem that an earlier poll has noted still stands. */
+  /** True if a problem that an earlier poll noted still exists. */
   hasFailed: boolean;
 }
 
 /**
- * Runs one poll of a stream; what `poll` writes is one transaction. `busy`: another process is polling. Undefined when it was
- * never synced, or when its first sync is under way: what that run sends need not go through the inbox.
+ * Runs one poll of a stream. Everything that `poll` writes is one transaction. Returns `busy` if another process polls.
+ * Returns undefined if the stream was never synced, or during its first sync, which sends all rows anyway.
  */
 export async function withPoll<T>(
   { db }: Pick<State, 'db'>,
@@ -50,7 +50,7 @@ export async function withPoll<T>(
   });
 }
 
-/** Notes that a stream was polled up to this position. Undefined: it is polled from its first row again. */
+/** Stores the position up to which a stream was polled. If undefined, the next poll begins with the first row. */
 export async function setWatermark(
   tx: Queries,
   stream: string,

@@ -1,33 +1,32 @@
-// The content of the inbox, for people and metrics.
+// Queries of the inbox, for people and metrics.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../database.js';
 import { isFrozen, lastFrozen } from '../freezes.js';
 
 export interface InboxCounts {
-  /** Keys that wait, and of them those that failed and are tried again later. */
+  /** Number of keys that no run has taken. `later` counts those that failed and are retried later. */
   waiting: number;
   later: number;
-  /** Keys that a run has taken. */
+  /** Number of keys that a run has taken. */
   inFlight: number;
-  /** Seconds since the oldest of all these was added, or since the last freeze of its stream ended. */
+  /** Seconds since the oldest key was added, or since the last freeze of its stream ended. */
   oldestSeconds: number;
 }
 
-/** A stream's keys in the inbox. */
 export interface InboxOfStream extends InboxCounts {
   stream: string;
 }
 
-/** The known streams that have any, and of others those with most rows, by name. `others`: the rest, summed. */
+/** Keys in the inbox by stream. Unknown streams with few rows are summed in `others`. */
 export interface Inbox {
   streams: InboxOfStream[];
   others: (InboxCounts & { streams: number }) | null;
 }
 
-/** When the oldest change of a stream was added, or the last freeze ended that kept it waiting: of rows `c`, grouped by stream. */
+/** SQL time since which rows `c` of a stream wait: when the oldest row was added, or when the last freeze ended. */
 const OLDEST = sql`greatest(min(c.requested_at), ${lastFrozen(sql`c.stream`)})`;
 
-/** Streams that are named although they are not known: other programs may add any name. */
+/** Maximum number of unknown streams that are listed by name. Other programs may add any name. */
 const MOST_UNKNOWN = 10;
 
 export async function readInbox(db: Queries, known: readonly string[]): Promise<Inbox> {
@@ -60,7 +59,7 @@ export async function hasChanges(db: Queries): Promise<boolean> {
   return found;
 }
 
-/** Keys of a stream that wait for their first attempt. */
+/** Returns the number of keys of a stream that wait for their first attempt. */
 export async function countWaiting(db: Queries, stream: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(DISTINCT local_key)::int AS count FROM slotsync.changes
@@ -68,7 +67,7 @@ export async function countWaiting(db: Queries, stream: string): Promise<number>
   return count;
 }
 
-/** Changes that no run has taken, and how long the oldest of them has waited without a freeze. Counting keys takes longer. */
+/** Number of rows that no run has taken, and age of the oldest outside of freezes. Counting keys would take longer. */
 export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestSeconds: number }>(db)`
   SELECT coalesce(sum(changes), 0)::int AS changes,
     coalesce(greatest(0, extract(epoch FROM now() - min(oldest))), 0)::float8 AS "oldestSeconds"

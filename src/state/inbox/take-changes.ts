@@ -1,4 +1,4 @@
-// An incremental run takes keys from the inbox; their rows are deleted when it has ended.
+// Takes keys from the inbox for an incremental run. The rows of the keys are deleted when the run has ended.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { unfrozen } from '../freezes.js';
@@ -7,52 +7,55 @@ import type { Fingerprints } from '../../streams/fingerprints.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
-/** Rows whose keys a run takes, the oldest ones; or of the newest ones, which need not wait for the others. */
+/**
+ * Maximum number of rows that a run takes: of the oldest rows, or of the newest, which need not wait for older rows.
+ */
 const ROWS_AT_ONCE = 10_000;
 const NEWEST_AT_ONCE = 100;
-/** A run over more keys is sent as a sync is: in full requests, in the lane of a sync. */
+/** Maximum number of keys for the incremental lane. A larger run is sent like a sync, in full requests. */
 const MOST_KEYS_OF_CHANGES = 1000;
-/** Unfinished runs in the incremental lane: beyond them changes wait, and collect into larger runs. */
+/** Maximum number of unfinished runs in the incremental lane. Further changes wait and collect into larger runs. */
 const RUNS_AT_ONCE = 4;
 
-/** A run over keys of the inbox. */
+/** A run over keys that were taken from the inbox. */
 export interface TakenRun {
   runId: number;
   lane: string;
-  /** By stream. A run in another lane than the incremental one has too many: its planner reads them. */
+  /**
+   * Keys by stream. Empty lists outside the incremental lane: the planner reads the keys, because there are too many.
+   */
   keys: Record<string, string[]>;
-  /** The token with which this process plans it; null: any process may. */
+  /** Token with which this process plans the run. Null if any process may plan the run. */
   planner: string | null;
-  /** Whether as many rows were looked at as a run takes, so that more may wait. */
+  /** True if the maximum number of rows was read, so that more rows may wait. */
   isFull: boolean;
 }
 
-/**
- * A run over what was taken; `nothing`: nothing waits, or as many runs are under way as may be; `busy`: another process
- * is taking.
- */
+/** `nothing`: no key waits, or too many runs are unfinished. `busy`: another process is taking keys. */
 export type TakenChanges = TakenRun | 'nothing' | 'busy';
 
-/** A row `c` of these streams that waits, and whose time has come. Changes of a frozen stream stay in the inbox. */
+/** SQL condition: the row `c` waits and is due. Rows of a frozen stream stay in the inbox. */
 const isWaiting = (streams: readonly string[]) =>
   sql`(c.run_id IS NULL AND c.after_run IS NULL AND (c.not_before IS NULL OR c.not_before <= now())
     AND c.stream = ANY (${unfrozen(streams)}))`;
 
 /**
- * The run that has taken the key of a row `c`, or null. Rows are looked up one by one in indexes, and never joined: the planner
- * may expect one row where there are very many, as after an ANALYZE while they were added, and join them in nested loops.
+ * SQL: the run that has taken the key of a row `c`, or null. A subquery looks up each row in an index. A join could
+ * become nested loops over very many rows, because PostgreSQL may expect a single row, such as after an ANALYZE while
+ * rows were added.
  */
 const RUN_OF_KEY = sql`(SELECT f.run_id FROM slotsync.changes AS f
   WHERE f.stream = c.stream AND f.local_key = c.local_key ORDER BY f.run_id LIMIT 1)`;
 
-/** Whether `takeChanges` may find something to do: a condition, which reads no more than the first row that is. */
+/** SQL condition: `takeChanges` may find keys to take. Reads only the first row that matches. */
 export const isWorkWaiting = (streams: readonly string[]) =>
   sql`EXISTS (SELECT FROM slotsync.changes AS c WHERE ${isWaiting(streams)})`;
 
 /**
- * Starts an incremental run over the oldest keys that wait, of these streams, or over a few of the newest. A key that another
- * run has taken is left until that run has ended, since it may have changed again meanwhile: `addDueChecks` lets it wait again
- * then. The run is to be queued, unless it has at most `few.keys`: then the process that gave the token is its planner.
+ * Starts an incremental run over the oldest waiting keys of these streams, or over a few of the newest. A key that
+ * another run has taken waits until that run has ended, because the key may have changed again. `addDueChecks` frees
+ * the key then. The caller queues the run, unless `planner` is set: a run of at most `few.keys` keys is planned by the
+ * process with `few.token`.
  */
 export async function takeChanges(
   db: Queries,
@@ -64,8 +67,8 @@ export async function takeChanges(
   const most = first === 'oldest' ? ROWS_AT_ONCE : NEWEST_AT_ONCE;
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, 'inbox'))) return 'busy';
-    // A statement of its own behind the lock, for the sake of its snapshot: a row that is committed later stays for the next
-    // run, also when its key is taken now, since the mirror may be read before that row's change is visible.
+    // A separate statement after the lock, so that it has its own snapshot. A row that is committed later stays for the
+    // next run, even if its key is taken now, because the mirror may be read before the change of that row is visible.
     const takeOnce = queryOne<TakenRun | { runId: null; keys: null | object; isFull: boolean }>(tx);
     for (;;) {
       const taken = await takeOnce`
@@ -99,13 +102,13 @@ export async function takeChanges(
         (SELECT count(*) FROM looked_at) >= ${most} AS "isFull"
       FROM (SELECT) AS one LEFT JOIN run ON true`;
       if (taken.runId !== null) return taken;
-      // Rows whose keys are in flight, and nothing else: what may be taken is behind them.
+      // All rows that were read have keys in flight. The rows behind them may be free, so the statement is repeated.
       if (!taken.isFull || taken.keys !== null) return 'nothing';
     }
   });
 }
 
-/** The keys of a stream that a run has taken, each once. */
+/** Returns the keys of a stream that a run has taken, without duplicates. */
 export async function readTakenKeys(db: Queries, runId: number, stream: string): Promise<string[]> {
   const rows = await query<{ localKey: string }>(db)`
     SELECT DISTINCT local_key AS "localKey" FROM slotsync.changes
@@ -114,9 +117,9 @@ export async function readTakenKeys(db: Queries, runId: number, stream: string):
 }
 
 /**
- * Deletes what a run that has ended had taken, except what failed, and of a cancelled run what it had not come to: that
- * waits half as long again as it has waited, a minute at least and ten at most. Call it in the transaction that ends the
- * run; its commit notifies the workers, since keys may have waited for this run.
+ * Deletes the inbox rows of an ended run. Keys that failed, or that a cancelled run did not send, wait again: half as
+ * long as they have waited, at least one minute and at most ten. Call it in the transaction that ends the run. The
+ * commit notifies the workers, because other keys may have waited for this run.
  */
 export async function closeTaken(
   tx: Queries,
@@ -125,7 +128,7 @@ export async function closeTaken(
 ): Promise<void> {
   const batches = (state: BatchState) =>
     sql`FROM slotsync.batches AS b WHERE b.run_id = ${runId}::bigint AND b.state = ${state}`;
-  // Lists that are hashed once: keys are looked up in them. A batch without keys is of a stream that failed.
+  // Lists that PostgreSQL hashes once, to look up keys. A failed batch without keys means that its whole stream failed.
   const hasBatch = (
     state: BatchState,
   ) => sql`(c.stream IN (SELECT b.stream ${batches(state)} AND b.keys = '{}' AND b.state = 'failed')
