@@ -1,9 +1,9 @@
-// The cancellations the service was seen to hold. A cancellation has ids of its own, so only who has seen the reservation
-// before knows what it cancelled; and when a cancellation is gone again, its reservation is back.
+// Cancellations that were seen at the service. A cancellation has its own ids, so its reservation is only known if it
+// was seen before. If a cancellation disappears, its reservation is back.
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { cancellations } from '../schema.js';
 
-/** Times in milliseconds since 1970. */
+/** A cancellation as read from the service. Times are in milliseconds since 1970. */
 export interface SeenCancellation {
   id: string;
   extId: string | undefined;
@@ -16,11 +16,11 @@ export interface SeenCancellation {
 export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'externalId'> {
   id: string;
   reservationId: string | null;
-  /** This run has seen it at the service. */
+  /** True if this run has seen the cancellation at the service. */
   isMet: boolean;
 }
 
-/** The stored part of a cancellation; the service says more. */
+/** Properties of a cancellation that are stored. The service returns more. */
 const SEEN = [
   'id',
   'extId',
@@ -30,7 +30,7 @@ const SEEN = [
   'end',
 ] satisfies (keyof SeenCancellation)[];
 
-/** Writes cancellations as a run has seen them. */
+/** Stores cancellations as a run has seen them. */
 export async function writeCancellations(db: Queries, runId: number, seen: readonly SeenCancellation[]) {
   if (seen.length === 0) return;
   await query(db)`
@@ -45,7 +45,7 @@ export async function writeCancellations(db: Queries, runId: number, seen: reado
       begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`;
 }
 
-/** The known cancellations of these reservations (the service's ids), or with these external ids. */
+/** Returns stored cancellations of these reservations (ids of the service), or with these external ids. */
 export async function readCancellations(
   db: Queries,
   runId: number,
@@ -59,7 +59,7 @@ export async function readCancellations(
     WHERE reservation = ${anyOf(wanted.reservationIds)} OR external_id = ${anyOf(wanted.extIds)}`;
 }
 
-/** Known cancellations of a window (Unix seconds) that a run has not met, in the order of their ids. */
+/** Returns ids of stored cancellations in a window (Unix seconds) that the run has not seen, in order of the ids. */
 export async function readUnmetCancellations(
   db: Queries,
   runId: number,

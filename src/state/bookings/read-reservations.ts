@@ -1,9 +1,9 @@
-// Queries of the reservations table and its history.
+// Queries of the table `reservations` and of the history of verdicts.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
-/** A row of `reservations`, for people and programs. */
+/** A booking as stored in the table `reservations`. */
 export type ReservationRow = RowOf<typeof reservations>;
 
 export type KnownBooking = Pick<ReservationRow, 'key' | 'externalId' | 'destinationId' | 'verdict'>;
@@ -14,16 +14,16 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
   to: Verdict | null;
 }
 
-/** Verdicts that are no discrepancy; a new booking with one of them has no row in the history. */
+/** Verdicts that are no discrepancy. A new booking with one of these verdicts has no row in the history. */
 const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
 const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id AS "destinationId", verdict`);
-/** The columns of a ReservationRow. */
+/** Columns of a `ReservationRow`. */
 const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
 
-/** The facts of bookings: by key, or by the service's number. */
+/** Returns the stored bookings with one of these keys, or with one of these numbers of the service. */
 export async function readKnownBookings(
   db: Queries,
   wanted: { keys: readonly string[]; destinationIds: readonly string[] },
@@ -34,10 +34,7 @@ export async function readKnownBookings(
     WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds)}`;
 }
 
-/**
- * Bookings of a window (Unix seconds) that a run has not met, in the order of their keys: either side may have moved or
- * removed them.
- */
+/** Returns stored bookings in a window (Unix seconds) that the run has not compared, ordered by key. */
 export async function readUnmetBookings(
   db: Queries,
   runId: number,
@@ -55,9 +52,9 @@ export async function readUnmetBookings(
 
 export interface VerdictCounts {
   verdicts: Partial<Record<Verdict, number>>;
-  /** Bookings with a problem. */
+  /** Number of bookings with a problem in the mirror. */
   problems: number;
-  /** Verdicts that the run changed. */
+  /** Number of verdicts that the run changed. */
   events: number;
 }
 
@@ -74,21 +71,21 @@ export async function countVerdicts(db: Queries, runId: number): Promise<Verdict
   };
 }
 
-/** Bookings with a verdict, and of them those with a problem in the mirror. */
+/** Number of bookings with a verdict. `problems` counts those with a problem in the mirror. */
 export interface VerdictCount {
   verdict: Verdict;
   count: number;
   problems: number;
 }
 
-/** All bookings by verdict, whatever run has compared them. */
+/** Counts all bookings by verdict, whichever run compared them. */
 export async function countBookings(db: Queries): Promise<VerdictCount[]> {
   return query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
 }
 
-/** The bookings that a run compared and that do not agree, earliest first; and those it found restored. */
+/** Returns bookings that the run compared and that disagree, or that it found restored. The earliest come first. */
 export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations AS r
@@ -98,13 +95,13 @@ export async function listDiscrepancies(db: Queries, runId: number, limit: numbe
     ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** The bookings that do not agree, whichever run compared them, earliest first. */
+/** Returns bookings that disagree, whichever run compared them. The earliest come first. */
 export async function listAllDiscrepancies(db: Queries, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** The bookings of a week that do not agree. `day`: a day of the week. Undefined: the week of the next such booking, else of the last. */
+/** Returns one week of bookings that disagree. If `day` is undefined, the week of the next one, or of the last. */
 export async function listDiscrepantWeek(
   db: Queries,
   { day, timeZone, limit }: { day: string | undefined; timeZone: string; limit: number },
@@ -121,14 +118,14 @@ export async function listDiscrepantWeek(
   return { monday, rows };
 }
 
-/** The same by verdict. */
+/** Counts the bookings that disagree, by verdict. */
 export async function countDiscrepancies(db: Queries): Promise<VerdictCount[]> {
   return query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
 }
 
-/** A booking by key, by its external id, or by the service's number. */
+/** Returns the booking with this key, external id, or number of the service. */
 export async function readBooking(db: Queries, name: string): Promise<ReservationRow | undefined> {
   const [row] = await query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations
@@ -137,14 +134,12 @@ export async function readBooking(db: Queries, name: string): Promise<Reservatio
   return row;
 }
 
-/** The history of a booking, latest first. */
 export async function readBookingEvents(db: Queries, key: string, limit: number) {
   return query<ReservationEvent>(db)`
     SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
     FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;
 }
 
-/** Changes of verdicts in a period. */
 export async function countVerdictChanges(db: Queries, from: Date, to: Date): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.reservation_events

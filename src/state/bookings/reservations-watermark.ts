@@ -1,14 +1,14 @@
-// How far changes of reservations at the service were read.
+// Time up to which changes of reservations at the service were read.
 import { query, type Queries } from '../database.js';
 
 export interface ReservationsWatermark {
-  /** Unix seconds. */
+  /** Time in Unix seconds. */
   readUpTo: number;
-  /** Since it was noted. */
+  /** Seconds since the watermark was stored. */
   ageSeconds: number;
 }
 
-/** Up to when changes at the service were read completely, if ever. */
+/** Returns the time up to which all changes at the service were read. Undefined if they were never read. */
 export async function readReservationsWatermark(db: Queries): Promise<ReservationsWatermark | undefined> {
   const [row] = await query<ReservationsWatermark>(db)`
     SELECT extract(epoch FROM read_up_to)::float8 AS "readUpTo",
@@ -17,7 +17,7 @@ export async function readReservationsWatermark(db: Queries): Promise<Reservatio
   return row;
 }
 
-/** Notes that changes at the service were read completely up to this second. */
+/** Stores the time, in Unix seconds, up to which all changes at the service were read. */
 export async function moveReservationsWatermark(db: Queries, readUpTo: number): Promise<void> {
   await query(db)`
     INSERT INTO slotsync.reservations_watermark (read_up_to) VALUES (to_timestamp(${readUpTo}::float8))

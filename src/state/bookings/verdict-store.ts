@@ -1,4 +1,4 @@
-// Verdicts and cancellations of earlier reconciles, as one run reads them and adds its own, slice by slice.
+// Verdicts and cancellations of earlier reconciles. A run reads them and adds its own, slice by slice.
 import type { Queries } from '../database.js';
 import {
   forgetCancellations,
@@ -15,17 +15,17 @@ import {
 } from './read-reservations.js';
 import { forgetBookings, writeBookings, type MatchedBooking } from './write-reservations.js';
 
-/** Unix seconds. */
+/** Period of time in Unix seconds. */
 interface Window {
   from: number;
   to: number;
 }
 
-/** The findings of a slice. */
+/** Results of the comparison of one slice. */
 export interface FoundInSlice {
-  /** Cancellations the service has. */
+  /** Cancellations that the service has. */
   seen?: readonly SeenCancellation[];
-  /** Bookings that the slice has no more. */
+  /** Ids of cancellations that the service no longer has. */
   goneIds?: readonly string[];
   /** Keys of bookings that neither side has any more. */
   forgotten?: readonly string[];
@@ -34,19 +34,19 @@ export interface FoundInSlice {
 
 export type VerdictStore = ReturnType<typeof storeVerdicts>;
 
-/** Keeps verdicts in the tables, as those of this run. */
+/** Reads and writes verdicts in the state on behalf of one run. */
 export function storeVerdicts(db: Queries, runId: number) {
   return {
     readKnown: (wanted: Parameters<typeof readKnownBookings>[1]) => readKnownBookings(db, wanted),
-    /** Bookings of a window that no slice has met, in the order of their keys. */
+    /** Returns bookings of a window that no slice of the run has compared, ordered by key. */
     readUnmet: (window: Window, page: { after: string; limit: number }) =>
       readUnmetBookings(db, runId, window, page),
     readCancellations: (wanted: Parameters<typeof readCancellations>[2]) =>
       readCancellations(db, runId, wanted),
-    /** Cancellations of a window that no slice has met, in the order of their ids. */
+    /** Returns cancellations of a window that no slice of the run has seen, ordered by id. */
     readUnmetCancellations: (window: Window, page: { after: string; limit: number }) =>
       readUnmetCancellations(db, runId, window, page),
-    /** Writes all of it, or nothing. */
+    /** Writes all results of a slice in one transaction. */
     keep: ({ seen = [], goneIds = [], forgotten = [], matched = [] }: FoundInSlice) =>
       db.transaction(async (tx) => {
         await writeCancellations(tx, runId, seen);
@@ -55,7 +55,7 @@ export function storeVerdicts(db: Queries, runId: number) {
         await writeBookings(tx, runId, matched);
       }),
     count: () => countVerdicts(db, runId),
-    /** Bookings that do not agree, earliest first. */
+    /** Returns the bookings that disagree, earliest first. */
     listDiscrepancies: (limit: number) => listDiscrepancies(db, runId, limit),
   };
 }

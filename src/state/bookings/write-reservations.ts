@@ -1,14 +1,16 @@
-// The reservations table: one row for each booking as both sides were read last, and one in the history for each change.
+// Writes the table `reservations`: a row for each booking as both sides were last read, and a history of changes.
 import { anyOf, query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { Differences, Verdict } from '../schema.js';
 import { UNREMARKABLE_LIST } from './read-reservations.js';
 
-/** The key of each change is sent here. A notification holds less than 8000 bytes. */
+/**
+ * NOTIFY channel to which the key of each change is sent. PostgreSQL limits a notification to less than 8000 bytes.
+ */
 const CHANNEL = 'slotsync_reservations';
 const MOST_CHARACTERS = 1900;
 
-/** A booking as it was compared. Times in milliseconds since 1970. */
+/** A booking as it was compared. Times are in milliseconds since 1970. */
 export interface MatchedBooking {
   key: string;
   externalId: string | undefined;
@@ -25,8 +27,8 @@ export interface MatchedBooking {
 }
 
 /**
- * Writes bookings as they were compared, and every change to the history. Call it in the transaction of the slice. The join of
- * `changed` sees the table as it was before the statement.
+ * Writes bookings as they were compared, and their changes to the history. Call it in the transaction of the slice. The
+ * join in `changed` sees the table as it was before the statement.
  */
 export async function writeBookings(tx: Queries, runId: number, bookings: readonly MatchedBooking[]) {
   if (bookings.length === 0) return;
@@ -58,7 +60,7 @@ export async function writeBookings(tx: Queries, runId: number, bookings: readon
     SELECT pg_notify(${CHANNEL}, left(key, ${MOST_CHARACTERS})) FROM changed`;
 }
 
-/** Deletes bookings that neither side has any more; the history says when. */
+/** Deletes bookings that neither side has any more, and notes this in the history. */
 export async function forgetBookings(tx: Queries, runId: number, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
   await query(tx)`
