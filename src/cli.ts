@@ -1,8 +1,8 @@
 #!/usr/bin/env node
-// Before anything is loaded that an older Node cannot load: a line instead of a stack trace.
+// Checks the version of Node before it loads modules that an old Node cannot load, to print a line, not a stack trace.
 const OLDEST = '20.18.1';
 const { node } = process.versions;
-/** In the order of text; a collator would take longer to load than the rest of this file. */
+/** Pads numbers, so that versions compare as text. A collator would take longer to load than the rest of this file. */
 const comparable = (version: string) => version.replaceAll(/\d+/g, (digits) => digits.padStart(4, '0'));
 
 if (comparable(node) < comparable(OLDEST)) {

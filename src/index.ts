@@ -1,4 +1,4 @@
-// The exports of 'slotsync' for configuration files and dialects.
+// Exports of the package `slotsync` for configuration files and dialects.
 export { defineDialect } from './dialect/dialect.js';
 export type * from './dialect/dialect.js';
 export { defineConfig } from './streams/config-schema.js';
