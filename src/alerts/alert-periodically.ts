@@ -1,4 +1,4 @@
-// Loops in each worker that decide and send alerts, and send heartbeats. The work of runs never waits for them.
+// Loops in each worker, beside its other work: one decides and sends alerts, the others send heartbeats.
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, endsWithin, repeat, type Stoppable } from '../process/lifecycle.js';
 import type { Channel } from './channels.js';
@@ -9,7 +9,7 @@ import { sendDue, trySend, type AlertDeps } from './send-alerts.js';
 
 const LOOK_EVERY_MS = 15_000;
 export const HEARTBEAT_EVERY_MS = 5 * 60_000;
-/** Maximum time in milliseconds to record an aborted send. A state that does not answer must not delay the stop. */
+/** Milliseconds to note aborted sends in the state. A state that does not answer must not delay a stop longer. */
 const END_WITHIN_MS = 1000;
 
 interface PeriodicDeps extends AlertDeps {
@@ -17,7 +17,7 @@ interface PeriodicDeps extends AlertDeps {
   maySend: () => boolean;
 }
 
-/** Runs until stopped. A stop aborts sends at once. Their messages stay due, and another process sends them. */
+/** Runs the loops until stopped. A stop aborts messages that are being sent. Another process sends them later. */
 export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable {
   const { channels, log } = deps;
   const { stopping, stop, abort } = createStoppable('alerts', log, () =>
@@ -47,7 +47,9 @@ export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable
   return { stop, abort };
 }
 
-/** Returns a function that sends a heartbeat. It reports how the latest nightly run ended, not just a plain ping. */
+/**
+ * Returns a function that sends a heartbeat. It says how the latest nightly run ended, as a ping alone means success.
+ */
 export function createHeartbeat(
   channel: Channel,
   { state, log, maySend }: Pick<PeriodicDeps, 'state' | 'log' | 'maySend'>,

@@ -19,8 +19,8 @@ export interface Channel {
   name: ChannelName;
   subject: Subject;
   /**
-   * Throws an Error without secrets if the notice did not arrive, or SentInPart if only some addresses did not get it.
-   * `missing` are the addresses to send to, as far as they are still configured. Null means all addresses.
+   * Sends a notice to `missing`, as far as these addresses are still configured, or to all addresses if null. Throws an
+   * Error without secrets if the notice did not arrive, or SentInPart if only some addresses did not get it.
    */
   send: (notice: Notice, signal: AbortSignal, missing?: readonly string[] | null) => Promise<void>;
 }
@@ -30,19 +30,21 @@ export const namesOf = (channels: readonly Channel[], subject: Subject): Channel
 
 /** Time limit of each step of a send, in milliseconds. The whole send has `SEND_WITHIN_MS`. */
 const STEP_WITHIN_MS = 10_000;
-/** Less than the first gap between two attempts, so that no two processes send a message at the same time. */
+/**
+ * Time limit of a whole send in milliseconds. Shorter than the gap before a retry, so that two sends never overlap.
+ */
 export const SEND_WITHIN_MS = 20_000;
 
 interface Configured extends Pick<AlertRules, 'mail'> {
   report: ParsedConfig['report'];
   /**
-   * Reads the report since a nightly run. Called at each attempt to send, so the state stores no keys of the report.
+   * Reads the report since a nightly run. Called at each attempt, so that the state need not store keys for a retry.
    */
   readReport: (runId: number) => Promise<ReportFacts>;
   timeZone: () => Promise<string>;
 }
 
-/** Throws UsageError if a mail server is set but the configuration has no recipients, or the other way round. */
+/** Throws UsageError if a mail server is set and the configuration has no recipients, or only the latter are set. */
 export function createChannels(
   settings: AlertSettings & { proxy: ProxySettings | undefined },
   { mail, report, readReport, timeZone }: Configured,
@@ -111,7 +113,7 @@ export function createChannels(
   ];
 }
 
-/** Outcome that a ping reports. Without a nightly run, the ping only tests the address. */
+/** Outcome that a ping reports. A notice without a nightly run only tests the address. */
 function outcomeOf(nightly: NightlyEvent | undefined): PingOutcome {
   if (nightly === undefined) return 'success';
   if (!nightly.hasEnded) return 'start';

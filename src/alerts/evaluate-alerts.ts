@@ -28,16 +28,14 @@ import { namesOf } from './channels.js';
 import { noteNightly } from './note-nightly.js';
 import type { AlertDeps } from './send-alerts.js';
 
-/**
- * Time limit of a statement in milliseconds. It is short, because the evaluation uses a connection that the work needs.
- */
+/** Time limit of a statement in milliseconds. Short, because the evaluation uses a connection that the work needs. */
 export const LONGEST_STATEMENT_MS = 10_000;
 
-/** Minutes without the cause after which an alert ends. A cause that comes and goes is therefore one alert. */
+/** Minutes for which the cause must be gone before an alert ends. A cause that comes and goes is one alert. */
 const OVER_AFTER_MINUTES = 10;
 
 const MINUTE = 60_000;
-/** Minutes after which a concern without its own rule causes an alert. Operators pause and restart on purpose. */
+/** Minutes until a concern without its own rule causes an alert: a paused run may be on purpose for a while. */
 const NEEDS_PERSON_MINUTES = 60;
 
 /** Returns the alerts that should be open now, by the rules of the configuration. No alert contains a key. */
@@ -60,19 +58,19 @@ export function chooseAlerts(
       message: {
         title: plain(text, timeZone),
         details: details.map((line) => plain(line, timeZone)),
-        // Commands that help. Without one, `slotsync status` shows the details.
+        // Commands of the concern. If it has no command, the operator finds the details with `slotsync status`.
         commands: (commands.length === 0 ? ['slotsync status'] : commands).map(commandOf),
       },
     };
   });
 }
 
-/** Lines for the message that an alert has ended, because not all records may be in sync. */
+/** Lines for the message that an alert has ended. Records may nevertheless be out of sync. */
 export function describeAfterwards(
   { unsettled, processes }: Pick<Grounds, 'unsettled' | 'processes'>,
   condition: AlertCause['condition'],
 ): string[] {
-  // Processes that were killed or cut off while sending was stopped. It is not known if they send.
+  // Processes that were killed or cut off while their sending had stopped. It is not known if they send.
   const lost = processes.filter(({ isAlive, stoppedSince }) => !isAlive && stoppedSince !== null).length;
   return lines(
     condition === 'sending_stopped' &&
@@ -101,7 +99,7 @@ export async function evaluateAlerts(
       const isThere = causes.some((found) => found.cause === cause);
       await noteCause(tx, id, isThere);
       if (!isThere) {
-        // An operator has answered the gate, so the alert ends at once. A later hold is another decision.
+        // Alerts about a gate end at once, because an operator has answered it. A later hold is a new alert.
         const afterMinutes = condition === 'run_held' ? 0 : OVER_AFTER_MINUTES;
         const afterwards = describeAfterwards(situation, condition);
         await recoverAlert(tx, id, { afterMinutes, message: { afterwards } });

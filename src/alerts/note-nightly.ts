@@ -73,8 +73,8 @@ export async function isLatestNightlyBad(db: Queries, limitMs: number): Promise<
 }
 
 /**
- * Returns true if a stream still has a problem that the nightly run found, or a gate that has waited for an operator
- * since before the run ended. Answered gates, freezes, and effects of later runs do not count.
+ * Returns true if the run left a problem of a stream, or a gate that has waited for an operator since before the run
+ * ended. Answered gates, freezes, and problems of later runs do not count.
  */
 function isBad(
   { id, streams, finishedAt }: NightlyRun,

@@ -19,7 +19,7 @@ export interface NoticeAlert {
   id: number;
   event: 'opened' | 'recovered' | 'test';
   condition: AlertCondition | 'test';
-  /** Identifies the cause. Stays the same while the cause lasts, and when the cause returns. */
+  /** Identifies the cause of the alert. The same cause has the same text when it returns later. */
   cause: string;
   title: string;
   details: readonly string[];
@@ -30,7 +30,7 @@ export interface NoticeAlert {
 
 /** Start or end of a nightly run. */
 export interface NightlyEvent {
-  /** Null in a heartbeat, which belongs to no run. */
+  /** Run that started or ended. Null in a heartbeat, which is about the latest run. */
   run: { id: number; uuid: string } | null;
   hasEnded: boolean;
   isBad: boolean;
@@ -39,7 +39,7 @@ export interface NightlyEvent {
 export interface Notice {
   /** Identifies the notice. The id is equal at every attempt, so that receivers can detect duplicates. */
   id: string;
-  /** Organization and service that the state is bound to. Null before the first run has bound the state. */
+  /** Organization and service that the state is bound to. Null if no run has bound it yet. */
   organization: { id: string; service: string } | null;
   alerts: readonly NoticeAlert[];
   /** If set, the notice is only about this nightly run. */

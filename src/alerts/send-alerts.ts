@@ -1,5 +1,5 @@
-// Sends the messages of alerts. A process claims a message and sends it outside of any transaction. If the process
-// dies, or the send fails, a process sends the message later.
+// Sends the messages of alerts. A process claims a message and sends it outside of any transaction. If the send fails
+// or the process dies, any process sends the message again later.
 import { codeOf, messageOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import { groupBy, type AlertRules } from '../documents/concerns/concern.js';
@@ -61,9 +61,7 @@ async function sendTo(
   );
 }
 
-/**
- * Messages with the same time of decision and the same addresses make one notice. A nightly run has its own notice.
- */
+/** Makes one notice of messages with equal decision time and addresses. A nightly run gets a notice of its own. */
 function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
   const nameOf = ({ decidedAt, missing, alert }: DueMessage) =>
     JSON.stringify([decidedAt, missing, alert.message.run]);
@@ -71,8 +69,8 @@ function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
 }
 
 /**
- * Sends a notice within the time limit, to the addresses in `missing`, or to all if null. Returns the reason if it did
- * not arrive (`problem`), and the addresses that still miss it.
+ * Sends a notice within the time limit, to the addresses in `missing`, or to all if null. Returns the reason of a
+ * failure as `problem`, and as `missing` the addresses that did not get the notice.
  */
 export async function trySend(
   channel: Channel,

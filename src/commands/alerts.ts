@@ -17,7 +17,7 @@ export async function alerts(app: App, action: string | undefined, options: Comm
       await printOpen(deps, options);
       return EXIT.done;
     case 'check':
-      // While a worker evaluates alerts, waits for the end of the evaluation, and then tries again.
+      // If a worker is evaluating alerts, waits until the worker has finished, and then evaluates them here.
       while (!(await evaluateAlerts(deps)))
         await deps.state.db.transaction((tx) => takeLock(tx, 'alerts', { onWait: printNote }));
       await sendDue(deps);

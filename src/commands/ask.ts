@@ -6,11 +6,11 @@ import { printLine } from '../render/print.js';
 /** Returns true if input and output are a terminal, so that the user can be asked. */
 export const canAsk = () => process.stdin.isTTY && process.stdout.isTTY;
 
-/** A question that the user must confirm before an action that cannot be undone. */
+/** Confirmation that a command requires before an action that cannot be undone. */
 interface Confirmation {
   lines: readonly string[];
   question: string;
-  /** Message and remedy of the error that is thrown if there is no terminal. */
+  /** Message and remedy of the UsageError that is thrown if there is no terminal to ask on. */
   unasked: readonly [message: string, remedy: string];
 }
 

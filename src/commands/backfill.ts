@@ -66,7 +66,7 @@ async function resumeBackfill(app: App, names: string[], options: BackfillOption
   return startAndWork(app, streams, request, options, { resumeCommand: RESUME, canContinue: true });
 }
 
-// The part of the mirror that a backfill covers. Options are checked before a run is created.
+// Options that select the part of the mirror for a backfill. They are checked before the run is created.
 
 interface RangeOptions {
   from?: string;
@@ -95,7 +95,7 @@ async function readRange(options: RangeOptions): Promise<RunRange> {
   return Object.fromEntries(Object.entries(range).filter(([, value]) => value !== undefined));
 }
 
-/** Returns each key once, sorted, so that equal keys in another order request the same backfill. */
+/** Returns the keys sorted and without duplicates, so that a repeated command is recognized as the same backfill. */
 async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | undefined> {
   if (keys === undefined && keysFile === undefined) return undefined;
   if (keys !== undefined && keysFile !== undefined)
@@ -125,7 +125,7 @@ function readKeysFile(file: string): string {
   }
 }
 
-/** Throws UsageError if the range does not suit the streams, such as keys for two streams. */
+/** Throws UsageError if the options do not suit the streams, for example `--keys` with several streams. */
 function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: RangeOptions): void {
   if ((range.keys || range.where !== undefined) && streams.length !== 1) {
     const option = keysFile !== undefined ? '--keys-file' : range.keys ? '--keys' : '--where';
@@ -141,7 +141,7 @@ function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: R
   );
 }
 
-/** Throws UsageError if PostgreSQL rejects a condition of the range. */
+/** Throws UsageError if PostgreSQL rejects a condition, such as the SQL after `--where`. */
 async function requireConditions(
   mirror: Mirror,
   streams: readonly Stream[],

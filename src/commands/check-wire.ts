@@ -23,7 +23,7 @@ export interface CheckWireOptions extends CommonOptions {
   against?: string;
 }
 
-/** Asks each endpoint once and prints the answers. Records their shapes, or compares them with recorded shapes. */
+/** Sends a request to each endpoint and prints the answers. Records their shape, or compares it with a record. */
 export async function checkWire(app: App, options: CheckWireOptions): Promise<number> {
   const { record, against } = options;
   const recorded = against === undefined ? undefined : readContract(against);
@@ -87,7 +87,7 @@ export async function checkWire(app: App, options: CheckWireOptions): Promise<nu
   return faults.length + breaking.length === 0 ? EXIT.done : EXIT.failed;
 }
 
-/** Values of the answer to `authenticate` are not shown, because they are secret. */
+/** The values in the answer to `authenticate` are secret, so they are never shown. */
 const hasValues = ({ endpoint }: WireExchange) => endpoint !== 'authenticate';
 
 function describeProbed({ endpoint, exchange, understood, fault }: Probed, withValues: boolean): string[] {

@@ -6,7 +6,7 @@ import { common, withApp, withoutApp } from './command.js';
 import { runNumber, wholeNumber } from './read-options.js';
 
 const STATE: readonly Need[] = ['state'];
-/** Statuses that `failures` accepts. `held` is no status of a record: it means keys that a gate holds. */
+/** Values of `failures --status`. Records never have the status `held`. It selects keys that a gate holds. */
 const FAILED_STATUSES = ['dead', 'failed', 'deferred', 'pending', 'held'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 

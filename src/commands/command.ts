@@ -20,7 +20,7 @@ export function common(command: Command): Command {
     command
       .option('--json', 'print one JSON document instead of text')
       .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)')
-      // Node itself also reads `--env-file`, and exits before this program starts if the file is missing.
+      // Node itself also reads `--env-file`. If the file is missing, Node exits before this program starts.
       .option('--settings, --env-file <file>', 'file with settings (default: .env, if there is one)')
   );
 }

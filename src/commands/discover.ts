@@ -34,7 +34,7 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
   ]);
 }
 
-/** Throws UsageError if `--types` cannot write the file: a wrong name, or a file that another program wrote. */
+/** Throws UsageError if the file must not be written: it is not TypeScript, or another program wrote it. */
 function requireOwnFile(file: string): void {
   if (!file.endsWith('.ts')) {
     const fault = file.trim() === '' ? 'no file is named' : `'${file}' does not end in .ts`;

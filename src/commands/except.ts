@@ -72,7 +72,7 @@ function refuseTwice(exception: Exception, timeZone: string): UsageError {
   });
 }
 
-/** Ends exceptions. The stream need not be in the configuration any more. */
+/** Ends exceptions of records. The configuration need not contain the stream any more. */
 async function endThem(
   app: App,
   name: string,

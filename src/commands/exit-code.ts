@@ -1,5 +1,5 @@
-// Exit codes of the process: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval. Records
-// that a freeze holds, or whose hold an operator rejected, need nobody. If nothing else is held, the exit code is 0.
+// Exit codes of the process: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval. A run whose
+// held records are all frozen or rejected by an operator needs nobody, so its exit code is 0.
 import { errorEntry } from '../errors/error-catalogue.js';
 import type { Run } from '../state/runs/read-runs.js';
 

@@ -13,7 +13,7 @@ import { explainBooking, explainRecord, findRecordByName } from '../sync/operato
 import { shorten } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
-/** Maximum length of an unknown name in the error message. */
+/** Maximum number of characters of the name that the error message repeats. */
 const NAME_SHOWN = 200;
 
 export async function explain(

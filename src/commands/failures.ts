@@ -32,7 +32,7 @@ interface FailuresOptions extends CommonOptions, Pick<FailureFilter, 'stream' | 
 
 type Show = Awaited<ReturnType<typeof prepare>>;
 
-/** Default of `--limit` for causes. With `--all`, the number of records is not limited by default. */
+/** Default maximum number of causes that are shown. With `--all`, all records are shown by default. */
 const MOST_CAUSES = 50;
 
 export async function failures(app: App, name: string | undefined, options: FailuresOptions): Promise<void> {

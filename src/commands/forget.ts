@@ -88,7 +88,7 @@ export async function forget(
   print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
 }
 
-/** Deletes the key's jobs that other programs queued. Returns 0 before the first run, which creates the queue. */
+/** Deletes the jobs that other programs queued for the key. Returns 0 if no run has ever created the queue. */
 async function forgetJobs(app: App, key: RecordKey): Promise<number> {
   const bound = await readBinding(await app.state());
   if (!bound) return 0;

@@ -49,7 +49,7 @@ export async function freeze(app: App, names: string[], options: FreezeOptions):
   ]);
 }
 
-/** The streams need not be in the configuration. Without names, ends all freezes that were set by a command. */
+/** Ends freezes of streams, which need not be configured. Without names, ends every freeze set by a command. */
 export async function unfreeze(
   app: App,
   names: string[],

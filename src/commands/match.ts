@@ -111,7 +111,7 @@ async function readAll(
   }
 }
 
-/** Links keys to the objects that their records own, even if the rows have other external ids now. */
+/** Links keys to the objects that their records own now, even if the rows have other external ids. */
 async function linkToOwn(app: App, name: string, keys: string[], options: MatchOptions): Promise<number> {
   const stream = selectStream(await app.configuration(), name);
   if (keys.length === 0)

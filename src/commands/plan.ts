@@ -25,7 +25,7 @@ import { describeWholeLoad } from '../sync/limits/load-age.js';
 
 /** Latency in milliseconds that is assumed until the service's latency has been measured. */
 const ASSUMED_LATENCY_MS = 100;
-/** Number of requests before the first write of a run: for a token, and for the types and fields. */
+/** Number of requests that a run sends before its first write: they get a token, and the types and fields. */
 const REQUESTS_PER_RUN = 3;
 
 export async function plan(
@@ -144,7 +144,7 @@ export function describePlans(
   );
 }
 
-/** Samples of a plan: one line for each new object, and one line for each field of other writes. */
+/** Sample changes of a plan: a line for each new object, and a line for each field of any other write. */
 function describeSamples({ stream, counts, samples }: Preview, columns: number): string[] {
   const isCreate = ({ operation, problem }: PlannedOperation) =>
     operation === 'create' && problem === undefined;
@@ -161,7 +161,7 @@ function describeSamples({ stream, counts, samples }: Preview, columns: number):
   );
 }
 
-/** Sorts names first, because the name of an object says most about it. */
+/** Sort order that puts the field `….name` first, because a name says most about an object. */
 const byName = (a: FieldChange, b: FieldChange) =>
   Number(b.field.endsWith('.name')) - Number(a.field.endsWith('.name'));
 
@@ -226,9 +226,7 @@ function describeProblems(preview: Preview): string[] {
   );
 }
 
-/**
- * Names objects that pass to another row. The plan counts an update, but the object's bookings also pass to that row.
- */
+/** Names objects whose row is another one now. A plan counts these as updates, but the bookings follow the object. */
 function describeHandovers({ stream, handedOver, handovers }: Preview): string | false {
   const named = handovers.map(({ externalId, from, to }) => {
     const former = from.stream === stream ? '' : `${from.stream} `;
@@ -246,9 +244,7 @@ function describeHandovers({ stream, handedOver, handovers }: Preview): string |
 const holdsOf = ({ holds }: Preview): Preview['holds'] =>
   Object.fromEntries(Object.entries(holds).filter(([, { reason }]) => reason !== 'frozen'));
 
-/**
- * Counts records that were never accepted, but whose object is at the service. Undefined if there is no such object.
- */
+/** Sentence about never accepted records whose objects are already at the service. Undefined for zero objects. */
 function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 }: PlanCounts) {
   if (equal + overwrite === 0) return undefined;
   const asked = plural(fresh + equal + overwrite, 'record');

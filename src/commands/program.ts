@@ -82,7 +82,7 @@ function outputLost(error: Error): void {
 
 /** Runs a command and sets `process.exitCode`. */
 export async function runProgram(argv: readonly string[]): Promise<void> {
-  // `slotsync sync 2>&1 | head` closes the pipe early. The command continues, so that its exit code is correct.
+  // `slotsync sync 2>&1 | head` closes the pipe early. The command continues, and its exit code reports the work.
   process.stderr.on('error', () => undefined);
   let isLost = false;
   process.stdout.on('error', (error) => {

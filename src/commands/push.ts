@@ -58,9 +58,7 @@ function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
   );
 }
 
-/**
- * Reads keys from standard input. Throws UsageError for a NUL character, as UTF-16 has, because no key can have it.
- */
+/** Reads keys from standard input. Throws UsageError for a NUL character, which occurs in UTF-16 but in no key. */
 async function readLines(): Promise<string[]> {
   const keys: string[] = [];
   let at = 0;

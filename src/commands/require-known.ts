@@ -8,7 +8,7 @@ import { GATED_OPERATIONS, GATE_REASONS } from '../state/schema.js';
 import type { App } from '../app/app.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';
 
-/** Throws UsageError for a code that no record and no catalogue has. Names of operations and gates are also valid. */
+/** Throws UsageError for an unknown error code. The operation or reason of a gate is also accepted. */
 export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string | undefined): Promise<void> {
   if (
     code === undefined ||

@@ -8,7 +8,7 @@ const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Maximum time in milliseconds to close the connections of a process that stops. */
 const CLOSE_WITHIN_MS = 6000;
 
-/** Maximum time in milliseconds that aborted work may take, so that nothing stays half written. */
+/** Maximum time in milliseconds for aborted work to end in order, so that nothing stays half written. */
 const UNWIND_WITHIN_MS = 2000;
 
 /**
@@ -31,9 +31,7 @@ export function closeOnSignal(close: () => Promise<unknown>) {
   }
   SIGNALS.forEach((name) => process.on(name, onSignal));
   return {
-    /**
-     * Call when the command has ended. After a signal it never resolves, so errors of the closing are not reported.
-     */
+    /** Call this when the command has ended. After a signal it never resolves: errors of closing are not reported. */
     async ended(): Promise<void> {
       unlisten();
       if (isClosing) await new Promise(() => undefined);

@@ -20,11 +20,11 @@ import type { CommonOptions } from './command.js';
 interface StatusOptions extends CommonOptions {
   all?: boolean;
   full?: boolean;
-  /** Seconds between two reads. True means the default. */
+  /** Seconds between two reads of the state. True if the option has no number. */
   watch?: number | true;
 }
 
-/** Maximum share of the time that `--watch` spends reading, because counting reads all records. */
+/** Maximum share of the time for which `--watch` queries the state, because the queries count all records. */
 const READING_SHARE = 1 / 10;
 
 /** `part` has the words of the argument: the number or name of a concern, or the name of a section. */

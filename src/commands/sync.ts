@@ -23,7 +23,7 @@ export async function sync(
   const { limit } = options;
   app.state().catch(() => undefined); // it connects meanwhile; a fault of the configuration is said first
   const streams = selectStreams(await app.configuration(), names);
-  // Opens all connections at the same time. Awaits the state first, so that its error is the one reported.
+  // Opens all connections at the same time. If several fail, the error of the state is reported first.
   const sources = app.mirror().then((mirror) => requireSources(mirror, { streams }));
   await Promise.allSettled([app.state(), sources, app.queue(), app.timeZone(), app.destination()]);
   await app.state();
@@ -35,7 +35,7 @@ export async function sync(
 }
 
 /**
- * Fails for any record that is failed or given up, whenever that happened, so that cron sends its mail every night.
+ * Returns 1 while any record is failed or given up, even since an earlier run. Otherwise cron would report only once.
  */
 async function refuseUnaccepted(app: App, streams: readonly Stream[], code: number): Promise<number> {
   const named = new Set(streams.map(({ name }) => name));

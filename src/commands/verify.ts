@@ -110,7 +110,7 @@ async function adoptObjects(
   return EXIT.done;
 }
 
-/** Shows progress. Returns undefined if a signal stopped the work. */
+/** Calls `work` and shows its progress. Returns undefined if a signal stopped the work. */
 async function interruptibly<T>(
   deps: VerifyDeps,
   work: (deps: VerifyDeps, signal: AbortSignal) => Promise<T>,
@@ -123,7 +123,9 @@ async function interruptibly<T>(
   ).finally(progress.stop);
 }
 
-/** Writes a line for each field that differs, or one line for an object without such fields, as a missing one. */
+/**
+ * Writes a line for each field that differs. An object without field values, for example a missing one, is one line.
+ */
 async function writeDrift(
   state: State,
   runId: number,

@@ -7,7 +7,7 @@ import { openScreen } from '../render/print.js';
 import { canDraw } from '../process/terminal.js';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Keys that end the screen. Ctrl-C is among them, because in raw mode it sends no signal. */
+/** Keys that close the screen. Ctrl-C is included, because a terminal in raw mode sends no signal for it. */
 const ENDING = ['q', 'Q', '\u0003'];
 
 /** Throws UsageError if a screen cannot be drawn on standard output. */
@@ -22,7 +22,7 @@ export function requireScreen({ json }: { json?: boolean | undefined }): void {
     });
 }
 
-/** Draws what `read` returns every `everySeconds`, and at each resize, until q, Ctrl-C or a signal. */
+/** Calls `read` every `everySeconds` and draws the returned lines, until q, Ctrl-C or a signal ends the screen. */
 export async function watch(
   app: App,
   read: () => Promise<() => readonly string[]>,

@@ -32,9 +32,7 @@ export interface RunOptions {
 }
 
 interface Work {
-  /**
-   * Starts or finds the run to wait for. `isOurs`: the command ends with that run, otherwise starts its own run then.
-   */
+  /** Starts a run, or finds an unfinished run to wait for. `isOurs`: the command is done when this run has ended. */
   begin: (waiting: Waiting) => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
   /** Command that continues the work after an interruption. */
   resumeCommand: string;
@@ -43,11 +41,11 @@ interface Work {
 }
 
 const LOOK_EVERY_MS = 200;
-/** Polling interval while this process works the run itself and therefore notices its end. */
+/** Polling interval in milliseconds while this process works the run without jobs, and so notices its end. */
 const LOOK_AT_OWN_EVERY_MS = 1000;
 /** Time in milliseconds that the service must fail before the command reports the failure. */
 const LASTING_MS = 2000;
-/** Interval in milliseconds for checking if any process may still work on the run. */
+/** Interval in milliseconds at which the command checks that some process may still work on the run. */
 const LOOK_FOR_WORKERS_EVERY_MS = 5000;
 
 /** Starts the run and works it, or only queues it with `--detach`. Returns the exit code. */
@@ -79,8 +77,8 @@ export async function startAndWork(
 }
 
 /**
- * Does the work of `startAndWork` with another `start`, which may return an unfinished run over the same streams. Then
- * `--detach` marks `dueStreams` as due, so that a worker syncs them later.
+ * Does the work of `startAndWork` for a `start` that may return an unfinished run over the same streams. With
+ * `--detach`, that run makes `dueStreams` due, so that a worker syncs them afterwards.
  */
 export async function beginAndWork(
   app: App,
@@ -137,7 +135,7 @@ export async function workRun(
   }
   const whyStopped = () => {
     const failing = workers.failing();
-    // The next request may already succeed after a single failure.
+    // A single failure is not reported, because the next request may succeed.
     const isLasting = failing !== null && Date.now() - failing.since.getTime() > LASTING_MS;
     const stopped = workers.sendingStopped() ?? (isLasting ? failing : null);
     return stopped === null
@@ -166,12 +164,12 @@ export async function workRun(
       const { start: workRest } = workers;
       run = await waitForRun(state, id, { worked, workRest, stop, readQuotaUse, whyStopped, look });
       if (json || isOurs || !run.finishedAt) continue;
-      // Prints the results of the earlier run too, unless the command that started that run is alive to print them.
+      // Another run was finished first. Prints its results, unless the command that started that run prints them.
       if (isPrinted) printLine(`Run ${id} ended: ${run.status}. Its results: slotsync runs ${id}`);
       else await printRun(state, run, timeZone);
     }
     if (run && !run.finishedAt) {
-      // Reads the run again, because the batches in flight may have been its last ones.
+      // Stopping finishes the batches in flight. They may have been the last ones, so the run is read again.
       await workers.stop();
       run = await readRun(state.db, run.id);
     }
@@ -246,7 +244,7 @@ async function waitForRun(
   }: {
     /** Resolves when this process has worked its part of the run without the queue. */
     worked: Promise<void>;
-    /** Starts to work the queue, which has the rest of the run. Only the first call has an effect. */
+    /** Starts the workers of the queue for the rest of the run. Only the first call has an effect. */
     workRest: () => Promise<void>;
     stop: Pick<ReturnType<typeof listenForSignals>, 'requested' | 'signal'>;
     readQuotaUse: () => Promise<number | undefined>;
@@ -279,8 +277,7 @@ async function waitForRun(
       if (isWorked && !stop.requested()) await workRest();
       const [{ done, total }, quotaUse] = await Promise.all([readProgress(state.db, id), readQuotaUse()]);
       const blocked = run.pausedAt ? `paused; to continue: slotsync resume ${id}` : whyStopped();
-      // After the first signal nothing is drawn, because a third signal ends the process and would leave the drawing
-      // behind.
+      // Draws nothing after the first signal: a third signal ends the process, and the drawing would be left behind.
       if (stop.requested()) return run;
       progress.update(done, total, { quotaUse, blocked });
     }

@@ -37,7 +37,9 @@ export const VERDICT_MEANINGS: Record<Verdict, string> = {
   not_compared: 'at the service; no bookings are configured',
 };
 
-/** Returns the next step. A fault in the mirror comes before the verdict, because only an operator can correct it. */
+/**
+ * Returns the next step for a booking. A fault in the mirror takes precedence, because only an operator can correct it.
+ */
 function nextOfBooking({ verdict, problem }: Pick<ReservationRow, 'verdict' | 'problem'>): string {
   if (problem === null) return nextOfVerdict(verdict);
   switch (problem) {
@@ -151,7 +153,7 @@ function verdictsSection(counts: readonly { verdict: Verdict; count: number }[])
 export const daysOfWeek = (monday: string): string[] =>
   Array.from({ length: 7 }, (_, at) => new Date(Date.parse(monday) + at * DAY_MS).toISOString().slice(0, 10));
 
-/** Calendar section. If the times on both sides differ, a booking is drawn at both times. */
+/** Calendar of a week. A booking whose times differ between mirror and service is drawn at both times. */
 function weekSection(
   { monday, rows }: { monday: string; rows: readonly ReservationRow[] },
   timeZone: string,
@@ -226,7 +228,7 @@ function describeVerdict(row: ReservationRow, timeZone: string): string {
   }
 }
 
-/** Lists what differs. The arrow in `room_R1 → room_R4` leads from the mirror's value to the service's value. */
+/** Lists the differences of a booking. `room_R1 → room_R4` means room_R1 in the mirror and room_R4 at the service. */
 function describeDifferences({ differs, ...row }: ReservationRow, timeZone: string): string {
   const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
   const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
@@ -241,7 +243,7 @@ function describeDifferences({ differs, ...row }: ReservationRow, timeZone: stri
   ).join(', ');
 }
 
-/** Returns only the values that are on one side, as `room_R1 → room_R4` (mirror → service). */
+/** Returns text such as `room_R1 → room_R4`: values only in the mirror, and values only at the service. */
 function describeLists({ here, there }: { here: unknown; there: unknown }): string {
   const [mirror, service] = [here as string[], there as string[]];
   const onlyMirror = mirror.filter((one) => !service.includes(one));

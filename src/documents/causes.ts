@@ -48,7 +48,7 @@ interface StatusInWords {
 const explainFirst = ({ stream, keys: [key = ''] }: Cause) => commandFor('slotsync explain', stream, key);
 const syncStream = ({ stream }: Cause) => `slotsync sync ${stream}`;
 const themOf = ({ records }: Cause) => (records === 1 ? 'it' : 'them');
-/** Names only one record, even if the cause has many, because an operator checks each record before linking it. */
+/** Command for a single record, even if the cause has many, because an operator checks each before linking it. */
 const linkCommandOf = ({ stream, keys: [key = ''] }: Cause) =>
   commandFor('slotsync match --link', stream, key);
 const remedyOf = (cause: Cause) =>
@@ -67,7 +67,7 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
     end: (end) => `failed${whyOf(end)}`,
     command: syncStream,
     next: (cause, command) => {
-      // A refused record is sent once more after an operator's retry, or if nothing was accepted together with it.
+      // These records are sent once more: an operator retried them, or nothing else of their batch was accepted.
       if (cause.inInbox > 0) return nextInInbox(cause, command);
       return isGivenUpByCode(cause.code)
         ? `No action needed: the next sync sends ${themOf(cause)} again. To do it now: ${command}`
@@ -210,9 +210,7 @@ function wordsOf({ stream, status, code, records, keys }: Cause) {
   return { subject, are: records === 1 ? 'is' : 'are', why, named, examples, usual };
 }
 
-/**
- * Headline, such as `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`.
- */
+/** Example: `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`. */
 export function headlineOf(cause: Cause): string {
   const { status, records, waiting, waitingByStream } = cause;
   const words = wordsOf(cause);
@@ -259,7 +257,7 @@ export function causeToPoint(cause: Cause, now: Date): Point {
   const line = headlineOf(records > 1 ? { ...cause, keys: [] } : cause);
   return {
     status,
-    // If the cause has several records, the details below link each key, so the text names no key.
+    // Names no key if there are several records, because the details below link each key.
     text: text`${line}, ${sinceOf(cause, now)}`,
     line,
     details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),

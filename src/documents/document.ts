@@ -41,7 +41,7 @@ export interface Table {
 /** Something that an operator can do. The page shows a button instead of the command to users who may act. */
 export interface Action {
   command: string;
-  /** Address on the operator's page that asks for confirmation, or performs the action at once. */
+  /** Address on the operator's page that asks for confirmation. If `isImmediate`, it performs the action. */
   href: string;
   label: string;
   /** Object of the action, such as `run 12`. Tells screen readers what the button is about. */
@@ -197,9 +197,7 @@ export function joinTexts(texts: readonly TextValue[], separator: string): Text 
 
 export const addressOfRun = (runId: number): string => `/runs/${runId}`;
 
-/**
- * Keys that get the prefix `~` in an address, because browsers drop `.` and `..`, and no route matches an empty key.
- */
+/** Keys that are prefixed with `~` in an address: browsers remove `.` and `..`, and no route matches an empty key. */
 const NO_PART = /^~*\.{0,2}$/;
 
 const partOf = (key: string): string => encodeURIComponent(NO_PART.test(key) ? `~${key}` : key);

@@ -36,7 +36,7 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
 
 const nameOfKind = (kind: DriftKind) => kind.replaceAll('_', ' ');
 
-/** `listed` are the first objects that the verify found. */
+/** Document of the result of one verify. `listed` are the first objects that the verify found. */
 export function verifyDocument(
   result: VerifyResult,
   listed: readonly DriftRow[],
@@ -268,20 +268,18 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
   };
 }
 
-/** Sentence about objects that belong to no record, which slotsync never changes. False if there is no object. */
+/** Sentence about objects that belong to no record, which slotsync never changes. False for zero. */
 export const describeExtra = (objects: number): string | false =>
   objects > 0 &&
   `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`;
 
-/**
- * Sentence about objects whose field rules keep values that people entered at the service. False if there is no object.
- */
+/** Sentence about objects that keep values entered at the service, because of field rules. False for zero. */
 export const describeKeptObjects = (objects: number): string | false =>
   objects > 0 &&
   `${plural(objects, 'object')} ${objects === 1 ? 'keeps' : 'keep'} values that people entered at the service, as the rules of the fields say: no drift, and no repair changes them.`;
 
 /**
- * Sentence about objects that no repair changes, because the service stores other values. False if there is no object.
+ * Sentence about objects that a repair skips, because the service stores other values than it accepts. False for zero.
  */
 export function describeStoredOtherwise(objects: number): string | false {
   if (objects === 0) return false;

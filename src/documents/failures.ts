@@ -30,9 +30,7 @@ import { approveCommand, renameCommand } from '../situation/commands.js';
 import { isApprovable, nameOfGate, type Gate } from '../state/gates/gates.js';
 import type { DueReason } from '../state/schema.js';
 
-/**
- * Document about why records are not in sync. `most` is the maximum number of causes; `records` are listed one by one.
- */
+/** Document about why records are not in sync. `most`: maximum number of causes. `records`: listed one by one. */
 export function failuresDocument(
   facts: FailuresFacts,
   { most, now, records = [] }: { most: number; now: Date; records?: readonly FailureInChain[] },
@@ -156,7 +154,7 @@ export function describeSettled(known: Knowledge, stream?: string): Text {
     : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
 }
 
-/** Counts the records that unfinished runs have planned but not sent yet. Undefined if no run is unfinished. */
+/** Sentence about records that unfinished runs have planned but not sent yet. Undefined if all were sent. */
 export function describeUnsent({ underWay }: Knowledge, stream?: string): string | undefined {
   const [latest] = underWay;
   if (!latest) return undefined;
@@ -168,7 +166,7 @@ export function describeUnsent({ underWay }: Knowledge, stream?: string): string
 const describeDue = ({ stream, since, reason }: DueStream): Text =>
   text`${stream} is due for a whole sync since ${{ minute: since }}: ${DUE_IN_WORDS[reason]}.`;
 
-/** Why a stream is due for a whole sync, as words that follow a colon. */
+/** Reasons why a stream is due for a whole sync, as words of a sentence. */
 export const DUE_IN_WORDS: Record<DueReason, string> = {
   new: 'it was never planned as a whole',
   schedule: 'its schedule says so',
@@ -183,7 +181,7 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
   failed: 'its last sync did not read all of it',
 };
 
-/** Sentence about former objects of records whose external id changed. False if there is no object. */
+/** Sentence about former objects of records whose external id changed. False for zero. */
 function describeFormerObjects(count: number, stream?: string): string | false {
   if (count === 0) return false;
   const are = count === 1 ? 'is' : 'are';
@@ -198,7 +196,7 @@ export function describeRenamed({ stream, from, to }: OfferedRename): string {
   return `${stream} '${from}' is gone, and '${to}' is new with the same values. To let the object follow the row, with its bookings: ${renameCommand(stream, from, to)}`;
 }
 
-/** Counts drifting objects that a verify found and no run has repaired yet. False if there is no object. */
+/** Sentence about drifting objects that a verify found and no run has repaired yet. False for zero. */
 function describeDriftLeft(objects: number): string | false {
   if (objects === 0) return false;
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';

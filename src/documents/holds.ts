@@ -29,9 +29,7 @@ export function describeHeld({ count, operation, stream }: Pick<Gate, 'count' | 
   return `${plural(count, NOUNS[operation])} of ${stream}`;
 }
 
-/**
- * List entry of a closed gate. Shows the operator's answer, or buttons to approve and reject if there is no answer yet.
- */
+/** List entry of a closed gate with the operator's answer, or with buttons to approve and reject. */
 export function gateToPoint(gate: Gate): Point {
   return {
     status: gate.approval ? 'approved' : gate.rejectedAt ? 'rejected' : 'held',
@@ -46,7 +44,7 @@ export function gateToPoint(gate: Gate): Point {
   };
 }
 
-/** List entry of a hold whose gate is open now, or that a later run now reports instead. */
+/** List entry of a hold from a past run: the gate has opened since, or belongs to a later run. */
 export const holdToPoint = (stream: string, hold: Hold): Point => ({
   text: `${describeHeld({ ...hold, stream })}, held then`,
   details: [reasonOfHold(hold)],

@@ -20,7 +20,7 @@ export interface SituationFacts extends Situation {
   quota: QuotaFacts | null;
   /** Estimated seconds until each unfinished run is done, by number of the run. */
   secondsLeft?: ReadonlyMap<number, number>;
-  /** Requests and results of the last nights, for the graphs. Undefined if the caller did not read them. */
+  /** Results of the last nights and requests, for graphs. Undefined if the caller did not read them. */
   history?: History | undefined;
   /** The organization's quota, in requests a second. */
   requestsPerSecond?: number | undefined;

@@ -29,7 +29,7 @@ import { commandFor, retryCommand } from '../situation/commands.js';
 import { describeException, endCommand } from './exceptions.js';
 import { describeChain, nextOfAbsent, nextStep } from './causes.js';
 
-/** A record as stored in the state. `chain`: the records that it waits for. `held`: the gate that holds the record. */
+/** A record as stored in the state. `chain`: records that it waits for. `held`: gate that holds the record. */
 export interface KnownRecord extends Pick<
   RecordExplained,
   | ('stream' | 'key' | 'record' | 'link' | 'exception' | 'drift' | 'batches' | 'writes')
@@ -281,9 +281,7 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
   };
 }
 
-/**
- * Returns the next step as far as the state alone tells. Undefined if the record is in sync according to the state.
- */
+/** Returns the next step according to the state alone. Undefined if the record is in sync there. */
 function nextOfState({
   exception,
   record,

@@ -125,7 +125,7 @@ function runs({ listed, runCounts }: ReportFacts): Section {
   };
 }
 
-/** Section of records that are not in sync. While records are held, it does not claim that all are in sync. */
+/** Section of records that are not in sync. Does not say that all are in sync while some are held. */
 function notInSync(facts: ReportFacts): Section {
   const { causes, known, unsettled, now } = facts;
   const numbers = unsettled > 0 ? describeNotInSync(facts) : present<Text>(describeHeldRecords(causes));

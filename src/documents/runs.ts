@@ -124,7 +124,7 @@ function titleOfHolds(gates: RunFacts['gates']): string {
   return gates.every(({ reason }) => reason === 'frozen') ? 'Held by a freeze' : 'Held';
 }
 
-/** Returns the holds of the run whose gates are open now, or that a later run now reports instead. */
+/** Returns holds of the run that no longer exist: the gate has opened, or belongs to a later run. */
 function openedHolds({ run, gates }: RunFacts): [stream: string, hold: Hold][] {
   return Object.entries(run.holds).flatMap(([stream, holds]) =>
     Object.entries(holds).flatMap(([name, hold]): [string, Hold][] => {
@@ -194,9 +194,7 @@ export function underWayToPoint(
   };
 }
 
-/**
- * Says since when the run has been planned. If no process plans the run yet, names the runs that are planned first.
- */
+/** Says since when the run has been planned. If it waits for a process, names the runs that are planned first. */
 function describePlanning(run: Run, { isBegun, others }: RunFacts['planning']): Text {
   if (isBegun) return text`It has been planned since ${run.requestedAt}.`;
   if (others.length === 0) return 'It waits for a process to plan it.';
@@ -262,7 +260,7 @@ function outcomes({ streams, plan, counts }: Run): Section {
   };
 }
 
-/** Describes the part of the streams that the run was started for. Keys are only counted. */
+/** Describes the range of a run, such as a condition. Keys are only counted, not named. */
 function describeRange(range: RunRange): string {
   const { keys, from, to, where, limit, force, verified, sample, extras, adopt } = range;
   return lines(

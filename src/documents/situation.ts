@@ -70,7 +70,7 @@ export function noticesSection(all: readonly Concern[], { now }: Pick<Situation,
   return { id: 'notices', title: 'Notices', points: pointsOf(all, (concern) => !needsPerson(concern), now) };
 }
 
-/** Returns the sections that `name` selects: a number, id, beginning of an id or kind of concerns, or a section id. */
+/** Returns the sections named on the command line: a concern by number, id or kind, or a section by its id. */
 export function findPart(facts: SituationFacts, name: string): Section[] {
   const all = concerns(facts);
   const named = all.filter(
@@ -83,7 +83,7 @@ export function findPart(facts: SituationFacts, name: string): Section[] {
   ];
 }
 
-/** Counts the records that are not in sync. Records that a run or a worker is about to send are counted separately. */
+/** Sentences with the number of records not in sync, and the number that a run or worker is about to send. */
 export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsettled' | 'causes'>): Text[] {
   const onTheirWay = causes.filter(isOnItsWay).reduce((sum, cause) => sum + cause.records + cause.waiting, 0);
   const notInSync = unsettled - onTheirWay;
@@ -94,9 +94,7 @@ export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsett
   );
 }
 
-/**
- * Shows the first concerns of each kind in full, the next in one point together, and a command that lists the rest.
- */
+/** Shows the first concerns of each kind in full. One more point has the next ones, and a command that lists all. */
 function pointsOf(all: readonly Concern[], isMeant: (concern: Concern) => boolean, now: Date): Point[] {
   const some = all.map((concern, at) => ({ concern, number: at + 1 })).filter((one) => isMeant(one.concern));
   const kinds = [...new Set(some.map(({ concern }) => concern.kind))];
@@ -171,9 +169,7 @@ function latestRuns({ runs: { latest } }: SituationFacts): Section {
   };
 }
 
-/**
- * Section of records by stream and status, as the service accepted them. Only a verify tells what the service holds.
- */
+/** Section of records by stream and status. A status says what was accepted, not what the service holds now. */
 function records(facts: SituationFacts): Section {
   const { records: counts, unsettled, known } = facts;
   const streams = [...new Set(counts.map(({ stream }) => stream))];
@@ -269,9 +265,7 @@ function momentOf(cursor: string): Date | undefined {
   return hours === undefined ? undefined : new Date(`${day}T${clock}${hours}${minutes}`);
 }
 
-/**
- * Section of requests and quota. If the quota's store does not answer, a concern says so, and the quota is omitted.
- */
+/** Section of requests and quota. Omits the quota if its store does not answer, which is a concern of its own. */
 function quota({ quota: usage, history }: SituationFacts): Section {
   let facts: Fact[] = [];
   if (usage && !('unknown' in usage)) {

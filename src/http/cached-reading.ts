@@ -2,9 +2,10 @@
 import { withDeadline } from '../time/deadline.js';
 
 /**
- * Returns a cached version of `read`, which runs only once at a time. A result or an error is cached for `keepMs`, and
- * for `keepTimes` times as long as the read took since `inTurn` let it begin. A caller gets the error `ETIMEDOUT` after
- * `withinMs`. The read continues, and later callers get its result. `now` is a monotonic clock in milliseconds.
+ * Returns a cached version of `read`, which never runs twice at a time. A result or an error is cached for `keepMs`,
+ * and for `keepTimes` times the duration of the read, which begins when `inTurn` lets it. A caller gets the error
+ * `ETIMEDOUT` after `withinMs`. The read then continues, and later callers get its result. `now` is a monotonic clock
+ * in milliseconds.
  */
 export function cacheReading<T>(
   read: () => Promise<T>,

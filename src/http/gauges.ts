@@ -33,9 +33,7 @@ export async function readGaugeFacts(tx: Queries, streams: readonly string[]) {
   };
 }
 
-/**
- * Reads facts that count whole tables. Each count is separate, so that a large or locked table affects no other count.
- */
+/** Reads facts that count whole tables. Each count is a savepoint, so that a slow or locked table affects no other. */
 export async function readCountedFacts(tx: Queries, streams: readonly string[]) {
   const orNull = <T>(read: (part: Queries) => Promise<T>) => tx.transaction(read).catch(() => null);
   return {
@@ -67,7 +65,7 @@ export type GaugeTable<Reading> = Readonly<
   Record<string, readonly [string, (reading: Reading) => readonly Sample[]]>
 >;
 
-/** Uses +Inf for never, so that an alert on an age also fires if the event never happened. */
+/** Converts null to +Inf, which means never, so that an alert on an age also fires for it. */
 const orNever = (seconds: number | null) => seconds ?? Infinity;
 const ageOf = ({ now }: GaugeFacts, at: Date | null | undefined) =>
   at ? Math.max(0, (now.getTime() - at.getTime()) / 1000) : Infinity;

@@ -58,9 +58,7 @@ export class HttpError extends HTTPException {}
 
 export type HttpServer = Awaited<ReturnType<typeof startHttpServer>>;
 
-/**
- * Starts the server. Port 0 means any free port. Throws UsageError if the server cannot listen on this host and port.
- */
+/** Starts the server. Port 0 means any free port. Throws UsageError if it cannot listen on this host and port. */
 export async function startHttpServer({
   host,
   port,
@@ -112,7 +110,7 @@ export async function startHttpServer({
   app.onError((error) => failed(error));
 
   const listener = getRequestListener(app.fetch, {
-    // Default host name, because HTTP/1.0 requests may have none. Code that checks the name reads the header.
+    // Host name of requests that have no host, such as in HTTP/1.0. Security checks read the header instead.
     hostname: 'localhost',
     // Keeps Node's own global Request and Response objects.
     overrideGlobalObjects: false,

@@ -13,7 +13,7 @@ import { json, startHttpServer, type Handler, type Routes } from './http-server.
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
-/** Limits for counts of whole tables. A statement that is too slow is cut off alone. A slow count is cached longer. */
+/** Limits for counts of whole tables. A slow statement is cut off without affecting others, and cached longer. */
 const COUNTING = { keepMs: 15_000, keepTimes: 10, withinMs: 6000, statementMs: 3000 };
 
 interface WorkerHttpDeps {
@@ -25,7 +25,7 @@ interface WorkerHttpDeps {
   streams: () => Promise<readonly string[]>;
 }
 
-/** Starts counting at once. `serve` opens the port. */
+/** Creates the metrics, which count from now on. `serve` opens the port later. */
 export function createWorkerHttp({ host, port, state, log, limiter, streams }: WorkerHttpDeps) {
   const read = async <T>(limitMs: number, facts: (tx: Queries, streams: readonly string[]) => Promise<T>) => {
     const names = await streams();
@@ -71,7 +71,7 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
   };
 }
 
-/** Milliseconds without the state after which the process should be restarted, because its connections may hang. */
+/** Milliseconds without an answer of the state after which a restart is due: connections may hang. */
 const UNREACHED_MS = 5 * 60_000;
 
 export interface HealthDeps {
@@ -85,8 +85,8 @@ export interface HealthDeps {
 }
 
 /**
- * Answers two questions of an orchestrator. Liveness: should the process be restarted? A process without its state for
- * minutes does no work that a restart could interrupt. Readiness: can the process work now?
+ * Handlers for the two checks of an orchestrator. Liveness: should the process be restarted? A process without its
+ * state for minutes does no work that a restart could interrupt. Readiness: can the process work now?
  */
 export function createHealth({ phase, sendingStopped, checks, clock = () => performance.now() }: HealthDeps) {
   /** Time of the first failed check in a row. Undefined if the last check succeeded. */

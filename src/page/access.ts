@@ -114,7 +114,7 @@ export function createAccess({
   };
 }
 
-/** Returns true if an open page asks for changes. Notices about actions wait until an operator opens a page. */
+/** Returns true if an open page polls for changes. Such a request must not consume the session's notices. */
 export const isUpdate = ({ req }: HttpContext) => req.header('if-none-match') !== undefined;
 
 export function addressOf({ url }: Pick<HttpContext['req'], 'url'>): string {

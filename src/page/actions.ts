@@ -26,7 +26,7 @@ export interface ActionDeps {
   timeZone: () => Promise<string>;
   configuration: () => Promise<ApproveDeps['configuration']>;
   mirror: () => Promise<ApproveDeps['mirror']>;
-  /** Opens the queue. Called by the first action that queues something. */
+  /** Opens the queue when the first action adds a job. */
   producer: () => Promise<{
     enqueueRun(runId: number, lane: string): Promise<void>;
     requeue(): Promise<unknown>;
@@ -42,7 +42,7 @@ export interface ActionRequest {
 
 export interface AskedAction extends ActionRequest {
   actor: Actor;
-  /** Number on the confirmation page. 0 if the form does not contain it, NaN if it is not a number. */
+  /** Number that the confirmation page showed. 0 if the form does not contain it, NaN if it is not a number. */
   shown: number;
 }
 
@@ -53,7 +53,7 @@ export interface Question {
 }
 
 export interface Action {
-  /** Returns the number of affected records. The action is refused if the number exceeds the one that was shown. */
+  /** Returns how many records the action affects. The action is refused if they are more than were shown. */
   count?: (deps: ActionDeps, request: ActionRequest) => Promise<number>;
   /** Returns the confirmation question. If undefined, the action is performed without a question. */
   ask?: (deps: ActionDeps, request: ActionRequest, count: number) => Promise<Question>;

@@ -45,7 +45,7 @@ export interface Rendered {
   sections: readonly Section[];
 }
 
-/** `more` is HTML above the sections that is not in the document. */
+/** `more` is HTML for the page only, placed above the sections of the document. */
 export function renderDocument(
   { title, headline, lead = [], sections }: Document,
   view: View,
@@ -70,14 +70,14 @@ export function renderDocument(
   };
 }
 
-/** Returns a link to the confirmation page, or the command as text if nobody can act on this page. */
+/** Link to the confirmation page of an action. If nobody can act on this page, the command as text. */
 function askFirst(view: View, offered: Action): Html {
   const { href, label, about } = offered;
   if (!view.session && !view.canSignIn) return typedCommand(offered, true);
   return html`<a class="button" href="${href}">${label}<span class="unseen"> ${about}</span></a>`;
 }
 
-/** Returns a button that acts at once. Before sign-in nothing is shown, and if nobody can act, the command as text. */
+/** Button that acts at once. Users who have not signed in see nothing, or if nobody can act, the command. */
 function actNow(view: View, offered: Action): Html {
   const { href, label, about } = offered;
   if (!view.session) return view.canSignIn ? html`` : typedCommand(offered, true);
@@ -121,7 +121,7 @@ ${isFolded ? html`<details><summary>${heading}</summary>${body}</details>` : htm
 `;
 };
 
-/** `path` is the path of the page. If `isLive` is true, the browser updates the open page automatically. */
+/** Renders the whole HTML page. `isLive`: the browser keeps the open page up to date. */
 export function renderPage(
   { title, headline, lead, sections }: Rendered,
   view: View,

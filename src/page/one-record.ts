@@ -1,6 +1,6 @@
-// Page of one record or booking: what the state knows, and both sides as read on request. Reading the sides costs
-// requests of the quota and shows a row of the mirror. So only a signed-in operator can read them, and only pages of
-// that session show them.
+// Page of one record or booking as the state knows it. On request, also the row in the mirror and the object at the
+// service. Reading both costs requests of the quota, so only a signed-in operator can do so, and only pages of that
+// session show the result.
 import { bookingDocument } from '../documents/bookings.js';
 import { text, type Action, type Document, type Section } from '../documents/document.js';
 import { recordDocument } from '../documents/record.js';
@@ -70,7 +70,7 @@ interface Named {
   about: string;
 }
 
-/** `toDocument` receives the sides as they were read for this page. It receives undefined if they were not read. */
+/** `toDocument` gets the row and object as the operator read them for this page, or undefined if not read yet. */
 function renderWithSides(
   { stream, key, address, about }: Named,
   view: View,
@@ -92,7 +92,7 @@ function renderWithSides(
   );
 }
 
-/** Section with a button that reads mirror and service. Before sign-in, it shows a link to sign in or the command. */
+/** Section with a button to read row and object. Before sign-in: a link to sign in, or the command to run. */
 function sidesSection(action: Action, readAt: Date | undefined, { session, canSignIn }: View): Section {
   const titled = { id: 'sides', title: 'Mirror and service' };
   if (!session) {
@@ -143,7 +143,9 @@ export const RECORD_PAGES: Readonly<
   },
 };
 
-/** Reads mirror and service for the page at `address` into the session. A user who leaves the page aborts `signal`. */
+/**
+ * Reads row and object for the page at `address`, and keeps both in the session. Aborted if the user leaves the page.
+ */
 export async function readSides(
   { state, openMirror, destination }: SidesDeps,
   explain: Sides['explain'],

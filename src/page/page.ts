@@ -1,4 +1,4 @@
-// The operator's page: its routes, and what all answers have in common. access.ts decides who may request them.
+// The operator's page: its routes, and what all answers have in common. access.ts decides who gets an answer.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { messageOf, UsageError } from '../errors/errors.js';

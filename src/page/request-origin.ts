@@ -19,7 +19,7 @@ export function isLocal(
 ): boolean {
   return (
     isLoopback(listens) &&
-    // A proxy with default settings uses HTTP/1.0, sends the address of this server as host, and names no client.
+    // Proxies with default settings use HTTP/1.0, send this server's own address as host, and name no client.
     httpVersion !== '1.0' &&
     isLoopback(nameOfHost(headers.host ?? '')) &&
     !Object.keys(headers).some((name) => PROXY_HEADER.test(name))
@@ -40,9 +40,7 @@ export function clientOf(
   return isIP(client) === 0 ? (addresses[own + 1] ?? '') : client;
 }
 
-/**
- * Returns the user that a trusted proxy names in this header, or null. Requests that bypass the proxy are not believed.
- */
+/** Returns the user that a trusted proxy names in this header, or null. Anyone else could forge the header. */
 export function userOf(
   { headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>,
   proxies: BlockList,
@@ -50,7 +48,7 @@ export function userOf(
 ): string | null {
   if (userHeader === undefined || !isWithin(proxies, socket.remoteAddress ?? '')) return null;
   const value = headers[userHeader.toLowerCase()];
-  // Node joins repeated headers with a comma, so a forged second header does not pass for the user of the first.
+  // Node joins repeated headers with a comma. A second, forged header therefore makes a name that no user has.
   if (typeof value !== 'string' || value === '' || value.length > LONGEST_USER) return null;
   // Node decodes each byte of a header as one character, but proxies send UTF-8.
   const name = Buffer.from(value, 'latin1').toString();

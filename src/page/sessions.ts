@@ -6,7 +6,7 @@ import { currentText, type SettingText } from '../config/setting-text.js';
 const MINUTE = 60 * 1000;
 const SESSION_MS = 12 * 60 * MINUTE;
 const MOST_SESSIONS = 100;
-/** Number of wrong tokens after which answers to an address are delayed, and how long wrong tokens count. */
+/** Number of wrong tokens from one address after which answers are delayed, and time for which wrong tokens count. */
 const MOST_WRONG = 10;
 const WRONG_MS = 10 * MINUTE;
 const SLOW_MS = 2000;
@@ -17,9 +17,9 @@ export interface Session {
   /** Part of every form of the session's pages. A form of another site does not have this token. */
   formToken: string;
   expiresAt: number;
-  /** Results of actions, which the next opened page shows. */
+  /** Messages about performed actions. The next page that the operator opens shows them. */
   notices: string[];
-  /** Last read of both sides of a record or booking, for the page at `address`. */
+  /** Row and object that the operator read last, with the time and the address of the page. */
   shown: { address: string; explained: unknown; at: Date } | undefined;
 }
 
@@ -35,7 +35,9 @@ export function createSessions(token: SettingText, now = () => performance.now()
   const wrong = new Map<string, { attempts: number; until: number }>();
   const tokenHash = () => hash(currentText(token));
 
-  /** Deletes expired sessions and counts. Above the limits, deletes the oldest first, in the order of insertion. */
+  /**
+   * Deletes expired sessions and wrong tokens. Above the limits, deletes the oldest entries, which come first in a Map.
+   */
   function prune(): void {
     const time = now();
     for (const [id, { session }] of sessions)

@@ -11,7 +11,7 @@ import { readHistory } from '../situation/history.js';
 import { inSnapshot } from '../state/snapshot.js';
 
 const SECOND = 1000;
-/** Facts are cached nine times as long as reading them took, so that reading takes at most a tenth of the time. */
+/** Caches facts nine times as long as their query took, so that queries take at most a tenth of the time. */
 const KEEP = { keepMs: SECOND, keepTimes: 9, withinMs: 5 * SECOND };
 /** Facts of graphs are cached longer, because graphs of hours and days change slowly. */
 const HISTORY_MS = 10 * SECOND;
@@ -24,7 +24,7 @@ export interface SourceDeps {
   timeZone: () => Promise<string>;
   quotaUsage: (owner: Binding) => Promise<QuotaUsage>;
   requestsPerSecond: number;
-  /** Time limit of each statement in milliseconds. The read fails after a slower statement. */
+  /** Time limit of each statement in milliseconds. A slower statement is aborted. */
   longestStatementMs?: number;
 }
 
@@ -41,13 +41,13 @@ export function createSources({
   const estimate = createEstimates(requestsPerSecond);
   const turns = createTurns();
 
-  /** Cached reads, by the address of a page, or by a name if several pages show the facts. */
+  /** Cached facts, by address of the page, or by a name if several pages show them. */
   let kept = new Map<string, () => Promise<unknown>>();
 
   /** Reads facts from the state in one snapshot, and caches them for `keepMs`. */
   async function read<T>(name: string, facts: (db: Queries) => Promise<T>, keepMs = KEEP.keepMs): Promise<T> {
     const begin = async () => inSnapshot((await state()).db, facts, { limitMs: longestStatementMs });
-    // Only one read at a time, so that a connection to the state stays free for the work.
+    // Queries run one at a time, so that connections to the state stay free for the worker.
     const reading = kept.get(name) ?? cacheReading<unknown>(begin, { ...KEEP, keepMs, inTurn: turns.take });
     kept.delete(name);
     kept.set(name, reading); // the latest last

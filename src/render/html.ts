@@ -19,7 +19,7 @@ import { toneOf } from './tones.js';
 import { weekToHtml } from './week.js';
 import { commandOf, commandsBeside, MARKS, plain, plainPart, sinceOfLine } from './text.js';
 
-/** Properties of the page or document that the HTML is for. */
+/** Properties of the medium that the HTML is for: the operator's page, or a mailed document. */
 export interface Surface {
   timeZone: string;
   /** Renders an action as a link or button of the page. Undefined for a mailed document, which has neither. */
@@ -59,7 +59,7 @@ const OPTIONS = new Map([
 /** Matches keys in quotes or after `--`, because the words of a key must not choose the label. */
 const KEY = / -- .*| \$?'.*'/s;
 
-/** Returns the button label of an action, or the label that fits the words of a command. */
+/** Returns the label of an action's button, or for a command a label that fits its words. */
 export function labelOf(command: string | Action): string {
   if (typeof command === 'object') return command.label.replace(/ …$/, '');
   const [, verb = '', ...rest] = command.replace(KEY, '').split(' ');
@@ -71,7 +71,7 @@ export function labelOf(command: string | Action): string {
 export const typedCommand = (command: string | Action, isCopied = false): Html =>
   html`<span class="typed">${labelOf(command)}: ${commandToHtml(commandOf(command), isCopied)}</span>`;
 
-/** The copy button needs the script of the page, which also makes the button visible. */
+/** Adds a button that copies the command. The script of the page makes it visible. */
 const commandToHtml = (command: string, isCopied: boolean): Html =>
   html`<code>${wrapWhole(command)}</code>${isCopied && html`<button type="button" class="copy" aria-label="Copy ${command}">copy</button>`}`;
 
@@ -103,7 +103,7 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;
 }
 
-/** A section without its title. */
+/** Renders the content of a section, without its title. */
 export function contentToHtml(
   {
     title,

@@ -37,8 +37,8 @@ const STATUSES: Readonly<Record<string, Colour>> = {
 };
 
 /**
- * Matches a status only where no other word stands: as a table cell, or between the punctuation of our own sentences.
- * Text of other systems has no control characters by then, so at most such a word in it gets a color.
+ * Matches a status only where it is not part of a sentence: as a table cell, or between punctuation that slotsync
+ * prints. Text of other systems is sanitized before, so at worst a word in it gets a color.
  */
 const STATUS = new RegExp(
   `(?<=^|  |[,:'] |\\(|Run \\d+ | is | are )(?:${Object.keys(STATUSES).join('|')})(?=$|  |[,.;:)]| (?:in|since|for|\\())`,
@@ -58,7 +58,7 @@ export function printNote(line: string): void {
   write(process.stderr, layOut(process.stderr, [line]));
 }
 
-/** Prints text without wrapping, because a document or a program is to be copied. */
+/** Prints text without wrapping, so that a document or a program can be copied as it is. */
 export function printText(text: string): void {
   write(process.stdout, visible(text));
 }
@@ -70,7 +70,7 @@ export function drawLine(line: string): void {
 
 /** Exits with `process.exitCode` when everything is printed. */
 export function exitWhenPrinted(): void {
-  // If the write failed, lets the `error` event report that first.
+  // After a failed write, waits until the `error` event has been reported.
   process.stdout.write('', (error) => (error ? setImmediate(() => process.exit()) : process.exit()));
 }
 

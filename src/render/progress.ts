@@ -131,9 +131,7 @@ function paceParts({ perSecond }: Amounts, { quotaUse }: ProgressFacts, perUnit:
   );
 }
 
-/**
- * Returns a function that is called with the number done and the time. It returns the speed per second over 15 seconds.
- */
+/** Returns a function that takes the number done and the time, and returns the speed per second over 15 seconds. */
 export function createPace(): (done: number, nowMs: number) => number {
   const seen: { done: number; at: number }[] = [];
   return (done, at) => {

@@ -88,7 +88,7 @@ function fit(columns: readonly Column[], most: number): number[] | undefined {
   return sum() > room ? undefined : widths;
 }
 
-/** Formats a row as lines. If a word of the label is too long, the label is on a line above the rest of the row. */
+/** Formats a row as lines. A label with a word that does not fit is placed on a line above the rest of the row. */
 function rowOf(
   columns: readonly Column[],
   widths: readonly number[],

@@ -70,7 +70,7 @@ const printedSections = (sections: readonly Section[]): Section[] =>
     })),
   );
 
-/** A section without its title. */
+/** Renders the content of a section, without its title. */
 export function contentToText(
   {
     cards = [],
@@ -87,7 +87,7 @@ export function contentToText(
   const toText = isOneLine ? pointToLine : pointToText;
   return [
     ...(cards.length > 0 ? tableToText(cardsTable(cards), timeZone, columns) : []),
-    // A terminal draws no graph. Prints the sentence about the graph, unless the section has a paragraph that says it.
+    // A terminal cannot draw graphs. Prints the sentence about the graph, unless a paragraph already says it.
     ...(paragraphs.length > 0 ? [] : graphs).flatMap(({ title, says }) =>
       wrap(`${title}: ${plain(says, timeZone)}`, options, '', '  '),
     ),
@@ -123,7 +123,7 @@ function cardsTable(cards: readonly Card[]): Table {
   const columns: [string, (card: Card) => Cell][] = [
     ['stream', ({ stream }) => stream],
     ['14 nights', ({ nights }) => nights.map(({ status }) => MARKS[status] ?? '?').join('')],
-    // Text instead of numbers, because a table leaves out columns of zeros.
+    // A text, because a table would leave out a column of zeros.
     ['in sync', ({ inSync, total }) => `${padded(inSync)} of ${padded(total)}`],
     ['last sync', ({ synced }) => (synced ? { parts: [synced] } : '–')],
     ['', ({ badges }) => badges.map((badge) => badge.text).join(', ')],

@@ -11,7 +11,7 @@ const TOP = 16;
 const HOUR = 18;
 const COLUMN = (WIDTH - LEFT) / 7;
 const LETTERS = 7;
-/** Range of hours that is always shown, even without bookings. */
+/** Hours of the day that are always shown, even without bookings. */
 const [FROM, TO] = [8, 18];
 
 export function weekToHtml({ days, bookings }: Week, timeZone: string): Html {

@@ -1,7 +1,7 @@
 // Wraps text to a width: breaks between words, indents continued lines, and keeps commands in one piece to copy.
 import stringWidth from 'string-width';
 
-/** Matches text whose characters all take one column. Measuring such text is a hundred times faster then. */
+/** Matches text whose characters all take one column. Its length is its width, which is fast to compute. */
 const SINGLE = /^[\x20-\x7E\xA1-\xAC\xAE-\u02FF\u2010-\u2013\u2018-\u201D\u2026\u2190-\u2193\u2500-\u2595]*$/;
 
 /** Returns the number of columns that the text takes on a terminal. */
@@ -12,7 +12,7 @@ export function widthOf(text: string): number {
 /** Splits text into graphemes: a letter with its accents, or an emoji of several characters, is one element. */
 const charactersOf = (text: string) => [...new Intl.Segmenter().segment(text)].map(({ segment }) => segment);
 
-/** Matches the indentation and the list mark of a line. The line continues below the text after them. */
+/** Matches the indentation and the list mark of a line. Continued lines are indented by the same width. */
 const BEGINNING = /^ *(?:(?:→|-|\$|…) )?/;
 const HANGING = 2;
 /** Minimum number of columns for which continued lines are indented. */

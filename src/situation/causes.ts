@@ -43,7 +43,7 @@ export interface Cause {
   depth: number;
   /** Number of records that match the filter, among the cause and the records that wait. */
   matching: number;
-  /** Time when the oldest of the records got its status. For a failed record, the time of its last attempt. */
+  /** Time of the oldest record's status. For a failed record, the time of its last attempt. */
   since: Date;
   /** Highest number of attempts that a record had since the service last accepted it. */
   attempts: number;
@@ -130,10 +130,10 @@ async function addWaiting(
     const keys = firstKeys.get(cause) ?? [];
     firstKeys.set(cause, keys);
     if (keys.length < MOST_KEYS) keys.push(end.localKey);
-    // Records of other statuses are counted already, as records that are not in sync or as held.
+    // Other records are already counted, as not in sync or as held.
     if ((isOnlyWaitedFor(end) || cause.status === 'excepted') && cause.status !== 'held')
       cause.records += end.members.length;
-    // Each record of a cycle also waits for another record of the cycle. It must not count as both cause and waiting.
+    // In a cycle, each record waits for another member. A member must not count both as a cause and as waiting.
     if (end.status === 'cycle') for (const { stream } of end.members) countWaiting(cause, stream, -1);
   }
   for (const record of waitedFor) {
@@ -163,11 +163,11 @@ function note(causes: Map<string, Cause>, cause: Cause): Cause {
   return cause;
 }
 
-/** Returns the key of a cause in the map of causes. */
+/** Returns text that identifies a cause: two causes with equal text are the same. */
 const nameOf = ({ stream, status, code, gate }: Partial<Cause>) =>
   JSON.stringify([stream, status, code, gate?.reason ?? null]);
 
-/** Creates a cause that no record waits for. Omitted numbers are zero. */
+/** Creates a cause without waiting records. Facts that the caller omits are zero, empty or null. */
 export const causeOf = ({
   stream,
   status,

@@ -24,7 +24,7 @@ export interface Chain {
     status: CauseStatus;
     code: string | null;
     message: string | null;
-    /** Gate that holds the last record of the chain. Null if no gate does. */
+    /** Gate that holds the last record of the chain, or null. */
     gate: Gate | null;
     /** True if the stream of the last record is configured. Null or undefined if the configuration was not read. */
     isConfigured?: boolean | null;

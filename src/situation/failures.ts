@@ -17,9 +17,7 @@ import { describeReason } from '../sync/limits/hold-reason.js';
 import { isConfigured, isNamedBy, listCauses } from './causes.js';
 import { readChains, type Chain } from './chains.js';
 
-/**
- * A record not in sync. `chain`: records that it waits for. `isConfigured`: null if the configuration was not read.
- */
+/** A record that is not in sync. `chain`: records that it waits for. `isConfigured`: null if not known. */
 export type FailureInChain = Failure & { chain?: Chain | undefined; isConfigured?: boolean | null };
 
 export interface HeldRecord extends HeldKey {
@@ -43,14 +41,14 @@ export async function readFailuresFacts(
   const { stream, status } = filter;
   const total = await countUnsettled(db, filter);
   const drift = (await countDrift(db))
-    // The service never accepted an object without a record, so the object does not count.
+    // Objects without a record are not drift, because the service never accepted them from slotsync.
     .filter(({ kind, stream: of }) => isDrift(kind) && (stream ?? of) === of)
     .reduce((sum, { count }) => sum + count, 0);
   return {
     stream,
     status,
     narrows,
-    /** `total` counts the records not in sync that match the filter. `all` counts those of the whole stream. */
+    /** `total`: number of records not in sync that match the filter. `all`: number for the whole stream. */
     total,
     all: narrows === '' ? total : await countUnsettled(db, { stream }),
     known: await readKnowledge(db, { stream, configured }),
@@ -81,7 +79,7 @@ export async function* eachFailure(
   }
 }
 
-/** Returns one page of records that match the filter, ordered by stream and key. The page begins after `after`. */
+/** Returns one page of records that match the filter, ordered by stream and key, after the record `after`. */
 export function listFailuresInChains(
   db: Queries,
   chosen: FailureFilter & { limit: number; after?: RecordKey | undefined },

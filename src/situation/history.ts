@@ -22,7 +22,7 @@ export async function readHistory(db: Queries, { now, timeZone }: { now: Date; t
     days: Array.from({ length: MOST_NIGHTS }, (_, at) =>
       new Date(today - (MOST_NIGHTS - 1 - at) * DAY_MS).toISOString().slice(0, 10),
     ),
-    /** Requests of the last hour. `lastNight` has the requests of the latest nightly run. */
+    /** `hour`: requests of the last hour. `lastNight`: requests during the latest nightly run. */
     hour: {
       ...(await readRequestTotals(db, hourAgo, now)),
       ...(await readSteps(db, hourAgo, now)),
@@ -48,7 +48,7 @@ function stepsOf(from: Date, to: Date) {
   return { from, seconds, steps: Math.ceil(length / seconds) };
 }
 
-/** Returns the number of planned records, and of records with an outcome, at the end of each step of the run. */
+/** Returns how many records were planned, and how many had an outcome, at the end of each time step of the run. */
 export async function readTimeline(db: Queries, { id, requestedAt, finishedAt }: Run) {
   const period = stepsOf(requestedAt, finishedAt ?? (await readClock(db)));
   const noted = await listBatchSteps(db, id, period);

@@ -3,7 +3,7 @@ import { readGates, type Gate } from '../state/gates/gates.js';
 import { findHeld } from '../state/gates/held.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 
-/** Returns the gate of each key, by `recordName`. `since`: time when the key was held. `gates`: all closed gates. */
+/** Returns the gate that holds each key, by `recordName`. Its `since` is the time when that key was held. */
 export async function findHoldingGates(
   db: Queries,
   gates: readonly Gate[],

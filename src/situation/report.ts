@@ -12,9 +12,7 @@ import { readFacts, type SituationDeps } from './situation.js';
 
 export type ReportFacts = Awaited<ReturnType<typeof readReport>>;
 
-/**
- * Subject of a report: since a time, since a nightly run, or one run. If empty, since the last nightly sync was due.
- */
+/** Subject of a report: a start time, a nightly run or one run. Default: since the last nightly sync was due. */
 export interface ReportChoice {
   since?: Date | undefined;
   nightly?: Run | undefined;

@@ -19,7 +19,7 @@ import {
 import type { RunKind } from '../state/schema.js';
 
 const MOST_ACTIONS = 20;
-/** Share of finished records above which a run's own speed predicts its end better than the plan does. */
+/** Share of finished records from which the run's own speed predicts the end better than its plan. */
 const KNOWN_FROM = 0.05;
 /** Number of requests for one batch: the first request reads the objects, the second writes them. */
 const REQUESTS_OF_A_BATCH = 2;
@@ -61,11 +61,11 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     run: soFar,
     progress,
     planning,
-    /** Gates that this run closed, or that this run, as the last whole sync, kept closed. */
+    /** Gates that this run closed, or kept closed as the last whole sync. */
     gates,
     actions,
     /**
-     * Causes of records that this run left not in sync. Counts also records of other runs. Holds are shown elsewhere.
+     * Causes of failed or waiting records of this run. A cause also counts records of other runs. Holds are left out.
      */
     causes: causes.filter(({ status }) => status !== 'held'),
     /** Number of records not in sync, whatever run left them. Undefined if a newer run exists. */
@@ -78,9 +78,7 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
   };
 }
 
-/**
- * `isBegun` is true if a process has begun to plan the run. Otherwise `others` lists the runs that are planned first.
- */
+/** `isBegun`: a process has begun to plan the run. If not, `others` are the runs that processes plan first. */
 export async function readPlanning(db: Queries, run: Run) {
   if (run.status !== 'planning' || run.planner !== null) return { isBegun: true, others: [] };
   const unfinished = await listUnfinishedRuns(db);

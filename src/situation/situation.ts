@@ -36,7 +36,7 @@ import { listRunsSoFar, readPlanning } from './run-facts.js';
 /** All facts that are read from the state. */
 export type Situation = Awaited<ReturnType<typeof readFacts>>;
 
-/** The facts that alerts are decided by. */
+/** Facts from which alerts are decided. */
 export type Grounds = Awaited<ReturnType<typeof readGrounds>>;
 
 /** A schedule, its due times, and the time when all of its streams last succeeded. */
@@ -44,12 +44,12 @@ export interface ScheduleFacts extends RegisteredSchedule, Awaited<ReturnType<ty
   succeededAt: Date | null;
 }
 
-/** How much of the quota is in use. `unknown` is an error code: the usage could not be read. */
+/** Use of the quota. If it could not be read, `unknown` is the error code. */
 export type QuotaFacts = QuotaUsage | { unknown: string };
 
 const MOST_RUNS = 5;
 const MINUTE_MS = 60 * 1000;
-/** Time in milliseconds that a scheduled sync may take. After it, the sync counts as not successful. */
+/** Milliseconds after its due time until which a scheduled sync may run. Then the sync counts as not successful. */
 const MAY_TAKE_MS = 120 * MINUTE_MS;
 
 interface GroundsDeps {
@@ -111,7 +111,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const configured = streams ?? (isNeeded ? loaded?.map(({ name }) => name) : undefined);
   const all = configured ?? recordedStreams;
   const schedules: ScheduleFacts[] = [];
-  /** Ignores streams that no sync has tried yet. Otherwise a new stream would make the last success disappear. */
+  /** Returns the last success. Leaves out streams that were never synced, as a new stream cannot be late. */
   const readSuccess = (names: readonly string[]) => {
     const begun = streamStates.filter(({ syncedAt, attemptedAt }) => syncedAt ?? attemptedAt);
     const known = names.filter((name) => begun.some(({ stream }) => stream === name));
@@ -142,9 +142,9 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     schedules: schedules.filter((schedule) => schedule !== nightly),
     /** True if every stream has a schedule of its own. Then no sync of all streams is expected. */
     hasOwnTimes: nightly === null && schedules.length > 0 && unscheduled.length === 0,
-    /** Time when all nightly streams last succeeded. If no nightly schedule exists, all unscheduled streams. */
+    /** Last success of the nightly schedule. Without that schedule: of all streams that have no schedule. */
     succeededAt: nightly ? nightly.succeededAt : await readSuccess(unscheduled),
-    /** Time when the state was bound to a service. No sync could succeed before. */
+    /** Time when the state was bound to a service. A sync can succeed only after this time. */
     begunAt: binding?.boundAt ?? null,
     /** State of every stream that the database knows, configured or not. */
     streamStates,
@@ -166,13 +166,13 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     unsettled,
     /** Causes why records are not in sync. Held records are included. */
     causes: await readCauses(tx, {}, configured),
-    /** Latest runs that only read, such as a verify, if they did not succeed. */
+    /** Latest verifies and reconciles that failed or were partial. */
     badReadings: await listBadReadings(tx),
     discrepancies: await countDiscrepancies(tx),
   };
 }
 
-/** Reads facts whose queries take the same time, however many records there are. */
+/** Reads only facts whose queries stay fast, however many records there are. */
 export async function readMoment(tx: Queries, setNow?: Date) {
   return {
     now: setNow ?? (await readClock(tx)),
@@ -216,7 +216,7 @@ export function listVerified({
       storedOtherwise: sum((kind) => kind === 'stored_otherwise'),
       kept: sum((kind) => kind === 'kept'),
       /**
-       * Number of objects that belong to no record, which is no drift. Counted only after `slotsync verify --extras`.
+       * Number of objects that belong to no record. They are no drift, and only `slotsync verify --extras` counts them.
        */
       extra: sum((kind) => kind === 'extra'),
     };

@@ -14,16 +14,12 @@ export type Severity = 'critical' | 'action' | 'notice';
 
 export type AlertRules = ParsedConfig['alerts'];
 
-/**
- * Facts that concerns are found in. Alerts read only `Grounds`. The optional facts lead to concerns without alerts.
- */
+/** Facts in which concerns are found. For alerts, only `Grounds` is read. The other facts are optional. */
 export type Ground = Grounds &
   Partial<Pick<Situation, 'inDoubt' | 'formerObjects' | 'orphanedClaims'>> & { quota?: QuotaFacts | null };
 
 export interface ConcernOf<Kind, Facts> {
-  /**
-   * Stays the same for as long as the concern lasts. Contains no key, and no number or run that may change meanwhile.
-   */
+  /** Identifies the concern as long as it lasts. Contains no key, and no number or run that may change meanwhile. */
   id: string;
   kind: Kind;
   severity: Severity;
@@ -36,7 +32,7 @@ export interface ConcernOf<Kind, Facts> {
 }
 
 /**
- * Result of a rule that finds concerns. Omitted fields have the kind's defaults. The default id is the kind's name.
+ * Concern as a rule returns it. Omitted fields get the defaults of its kind. The default id is the name of the kind.
  */
 type Found<Facts> = Pick<ConcernOf<string, Facts>, 'facts'> & Partial<ConcernOf<string, Facts>>;
 
@@ -58,7 +54,7 @@ export interface Kind<Facts> {
   };
   /** Replaces `say` on surfaces for operators, which show more than sentences. */
   point?(facts: Facts, now: Date): Point;
-  /** Words for all concerns of the kind together, in a line of 80 characters. Default: the name of the kind. */
+  /** Words for all concerns of this kind in a one-line summary, such as `3 holds`. Default: the name of the kind. */
   short?(all: readonly Facts[]): string;
   listedBy?: string;
   /**

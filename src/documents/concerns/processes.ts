@@ -79,7 +79,7 @@ export const PROCESSES = {
       text: text`Nothing has been sent since ${since && { minute: since }}: ${code}`,
       details: present<string>(
         `${plural(processes.length, 'process', 'processes')}: ${errorEntry(code).meaning}.`,
-        // slotsync does not restart a worker loop that ended. It retries after any other cause that stops sending.
+        // A worker loop that has ended is not restarted. After any other cause, slotsync retries automatically.
         code !== 'worker_ended' && 'It is tried again at widening gaps, and sending resumes automatically.',
       ),
       named: processes.map(
@@ -131,7 +131,9 @@ export const PROCESSES = {
     }),
   }),
 
-  /** A run that waits for a process with its configuration. `isFormer`: no restart helps, the configuration is new. */
+  /**
+   * A run whose configuration no live process has. `isFormer`: all processes have a newer one, so restarts do not help.
+   */
   run_waiting: kind({
     severity: 'action',
     find: (ground) =>
@@ -224,7 +226,7 @@ const findUnworkedRuns = ({ unfinished, processes }: Ground): number[] =>
     ? []
     : unfinished.filter(({ pausedAt }) => pausedAt === null).map(({ id }) => id);
 
-/** A process that needs a restart. `differing`: streams that the process declares in a former way. */
+/** A process that needs a restart. `differing`: streams that its configuration declares differently now. */
 export type FormerProcess = Process & { configurationLoadedAt: Date; differing: readonly string[] };
 
 const configuredOf = (processes: readonly Process[]) =>
@@ -239,8 +241,8 @@ const compare = (one: Fingerprints, other: Fingerprints) =>
   [...new Set([...differingStreams(one.streams, other), ...differingStreams(other.streams, one)])].toSorted();
 
 /**
- * Returns the live processes that have another configuration than `current`, or whose configuration files have changed
- * since. If `current` is undefined, the configuration that a process loaded last replaces it.
+ * Returns live processes whose configuration differs from `current`, or whose files have changed since they were
+ * loaded. Default of `current`: the configuration that a process loaded last.
  */
 export function findFormerProcesses(processes: readonly Process[], current?: Fingerprints): FormerProcess[] {
   const configured = configuredOf(processes);

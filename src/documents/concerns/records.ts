@@ -181,7 +181,7 @@ export const RECORDS = {
   }),
 };
 
-/** Groups the inbox keys that no worker takes by reason: some streams, number of streams, age of the oldest key. */
+/** Groups inbox keys that no worker takes by the reason. Each group has names of streams, their number, and an age. */
 export function findUntaken({
   inbox: { streams, others },
   configured,
@@ -196,7 +196,7 @@ export function findUntaken({
   };
   return (['not_configured', 'no_worker', 'unknown_to_workers'] as const).flatMap((why) => {
     const named = streams.filter(({ stream }) => whyOf(stream) === why);
-    // The inbox names a few streams that are not configured. `others` counts the rest.
+    // The inbox lists only a few unconfigured streams by name. `others` has the number of the rest.
     const rest = why === 'not_configured' && configured !== null ? others : null;
     const count = named.length + (rest?.streams ?? 0);
     const ages = [...named, ...(rest ? [rest] : [])].map(({ oldestSeconds }) => oldestSeconds);
@@ -206,7 +206,7 @@ export function findUntaken({
   });
 }
 
-/** Omits the keys that only wait for a worker to be started. */
+/** Omits keys that wait only because no worker is running. A started worker takes them. */
 const findUnknown = (ground: Ground) =>
   findUntaken(ground).flatMap(({ why, ...of }) => (why === 'no_worker' ? [] : [{ why, ...of }]));
 

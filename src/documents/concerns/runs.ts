@@ -34,7 +34,7 @@ export const RUNS = {
   no_success: kind<{ succeededAt: Date | null; streams: readonly string[] | null }>({
     severity: 'critical',
     /**
-     * The schedule says when a success is due, as not every schedule is daily. `noSuccessHours`: nightly sync only.
+     * The schedule decides when a success is due, as it may not be daily. `noSuccessHours`: only for the nightly sync.
      */
     find: ({ succeededAt, begunAt, nightly, schedules, hasOwnTimes, now }, { noSuccessHours }) => {
       if (noSuccessHours === false) return [];
@@ -107,9 +107,7 @@ export const RUNS = {
     },
   }),
 
-  /**
-   * Streams that cannot be planned, or a failed run that only reads. `runId`: latest run with the problem, or null.
-   */
+  /** Streams that cannot be planned, or a failed run that only reads. `runId` is the latest such run, or null. */
   run_failed: kind({
     severity: 'action',
     find: (ground) => {
@@ -289,7 +287,7 @@ export const RUNS = {
     }),
   }),
 
-  /** `code` says why the whole run is partial. Null if the run is partial because records were not accepted. */
+  /** A partial run. `code`: reason for the whole run. Null if records of the stream were not accepted. */
   run_partial: kind({
     severity: 'notice',
     find: (ground) => {

@@ -1,5 +1,5 @@
-// Cancellations that were seen at the service. A cancellation has its own ids, so its reservation is only known if it
-// was seen before. If a cancellation disappears, its reservation is back.
+// Cancellations that were seen at the service. A cancellation has its own ids, so slotsync knows what was cancelled
+// only if it has seen the reservation before. If a cancellation disappears, its reservation is back.
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { cancellations } from '../schema.js';
 
@@ -20,7 +20,7 @@ export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'ex
   isMet: boolean;
 }
 
-/** Properties of a cancellation that are stored. The service returns more. */
+/** Properties of a cancellation that the state stores. The service returns more. */
 const SEEN = [
   'id',
   'extId',

@@ -14,7 +14,7 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
   to: Verdict | null;
 }
 
-/** Verdicts that are no discrepancy. A new booking with one of these verdicts has no row in the history. */
+/** Verdicts that are no discrepancy. A new booking with such a verdict is not written to the history. */
 const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
@@ -71,7 +71,7 @@ export async function countVerdicts(db: Queries, runId: number): Promise<Verdict
   };
 }
 
-/** Number of bookings with a verdict. `problems` counts those with a problem in the mirror. */
+/** Bookings with one verdict: `count` is their number, `problems` how many have a problem in the mirror. */
 export interface VerdictCount {
   verdict: Verdict;
   count: number;
@@ -85,7 +85,7 @@ export async function countBookings(db: Queries): Promise<VerdictCount[]> {
     FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
 }
 
-/** Returns bookings that the run compared and that disagree, or that it found restored. The earliest come first. */
+/** Returns bookings that disagree in this run, or that it found restored, earliest first. */
 export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations AS r
@@ -95,13 +95,13 @@ export async function listDiscrepancies(db: Queries, runId: number, limit: numbe
     ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** Returns bookings that disagree, whichever run compared them. The earliest come first. */
+/** Returns bookings that disagree, from any run, earliest first. */
 export async function listAllDiscrepancies(db: Queries, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** Returns one week of bookings that disagree. If `day` is undefined, the week of the next one, or of the last. */
+/** Returns one week's bookings that disagree. Without `day`: the week of the next of them, or else the last. */
 export async function listDiscrepantWeek(
   db: Queries,
   { day, timeZone, limit }: { day: string | undefined; timeZone: string; limit: number },

@@ -4,7 +4,7 @@ import { query, type Queries } from '../database.js';
 export interface ReservationsWatermark {
   /** Time in Unix seconds. */
   readUpTo: number;
-  /** Seconds since the watermark was stored. */
+  /** Seconds since this watermark was stored. */
   ageSeconds: number;
 }
 

@@ -1,4 +1,4 @@
-// Verdicts and cancellations of earlier reconciles. A run reads them and adds its own, slice by slice.
+// Verdicts and cancellations of earlier reconciles. A reconcile reads them and writes its own, slice by slice.
 import type { Queries } from '../database.js';
 import {
   forgetCancellations,
@@ -21,7 +21,7 @@ interface Window {
   to: number;
 }
 
-/** Results of the comparison of one slice. */
+/** Results of comparing one slice, a period whose bookings fit in memory. */
 export interface FoundInSlice {
   /** Cancellations that the service has. */
   seen?: readonly SeenCancellation[];

@@ -27,7 +27,7 @@ export interface MatchedBooking {
 }
 
 /**
- * Writes bookings as they were compared, and their changes to the history. Call it in the transaction of the slice. The
+ * Writes compared bookings, and each change of a verdict to the history. Call it in the transaction of the slice. The
  * join in `changed` sees the table as it was before the statement.
  */
 export async function writeBookings(tx: Queries, runId: number, bookings: readonly MatchedBooking[]) {

@@ -23,7 +23,7 @@ export async function addChanges(db: Queries, stream: string, keys: readonly str
  * its own connection, which reconnects. Behind a pooler in transaction mode, `onChange` is never called.
  */
 export function listenForChanges(url: SettingText, onChange: () => void) {
-  // The time limit is long, because this connection only listens.
+  // The time limit is long, because a connection that only listens receives nothing for long periods.
   const client = connectPostgres(url, 'inbox', {}, { answerWithinMs: LONG_ANSWER_MS });
   const closing = new AbortController();
   const listen = async () => {

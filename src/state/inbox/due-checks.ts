@@ -17,23 +17,26 @@ import { isWorkWaiting } from './take-changes.js';
 /** Maximum number of records that one statement takes. */
 const AT_ONCE = 1000;
 
-/** Distinct runs in a column of the inbox. Each is looked up in the index, because a run may have very many rows. */
+/**
+ * Query of the distinct runs in a column of the inbox. Looks up one run after the other in the index, because a run may
+ * have very many rows.
+ */
 const namedIn = (column: SQL) => sql`(WITH RECURSIVE named AS (
   SELECT min(${column}) AS id FROM slotsync.changes
   UNION ALL SELECT (SELECT min(${column}) FROM slotsync.changes WHERE ${column} > named.id) FROM named WHERE id IS NOT NULL
 ) SELECT id FROM named WHERE id IS NOT NULL)`;
 
 /**
- * Runs that inbox rows name but that are not unfinished, so that other runs may take their keys. Some may never have
- * existed, because other programs may write any run into a row.
+ * Runs that inbox rows name although no such run is unfinished: it has ended, or another program wrote a wrong number.
+ * Their keys can be taken again.
  */
 const ENDED = sql`ARRAY(SELECT id FROM (${namedIn(sql`run_id`)} UNION ${namedIn(sql`after_run`)}) AS named
   WHERE NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = named.id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
 
 /**
- * Adds records whose check is due, and keys of expired exceptions, to the inbox. A doubtful object without a row stays
- * in doubt until a row has it. Frees the rows of ended runs. Returns the number of added keys, and if the inbox has
- * keys to take.
+ * Adds to the inbox the records whose check is due, and keys of expired exceptions. An object in doubt without a row
+ * stays in doubt until a row has it. Also releases rows of ended runs. `added` is the number of keys, `isWorkWaiting`
+ * is true if the inbox has keys to take.
  */
 export async function addDueChecks(
   db: Queries,

@@ -1,11 +1,9 @@
-// Finds triggers that were installed but are gone. A table that is created anew loses its triggers, and then only a
-// sync finds its changes. PostgreSQL keeps the trigger functions, which are in the database of the state.
+// Finds streams whose triggers are gone. A table that is created anew loses its triggers, and only the next sync finds
+// its changes. PostgreSQL keeps the trigger functions, which are in the same database as the state.
 import { FUNCTION_COMMENT, functionName } from '../../streams/trigger-functions.js';
 import { anyOf, query, type Queries } from '../database.js';
 
-/**
- * Returns streams whose trigger function exists, but whose table does not have three enabled triggers that call it.
- */
+/** Returns streams whose trigger function exists, but is not called by three enabled triggers of its table. */
 export async function listLostTriggers(db: Queries, streams: readonly string[]): Promise<string[]> {
   const rows = await query<{ name: string }>(db)`
     SELECT p.proname::text AS name FROM pg_catalog.pg_proc AS p

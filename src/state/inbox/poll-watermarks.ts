@@ -8,7 +8,7 @@ export interface CursorPosition {
   localKey: string;
 }
 
-/** Column that the position was read from, and its type. */
+/** Column that a position was read from, and the type of the column. */
 export interface CursorColumn {
   column: string;
   type: string;
@@ -50,7 +50,7 @@ export async function withPoll<T>(
   });
 }
 
-/** Stores the position up to which a stream was polled. If undefined, the next poll begins with the first row. */
+/** Stores the position up to which a stream was polled. Without a position, the next poll begins at the first row. */
 export async function setWatermark(
   tx: Queries,
   stream: string,

@@ -4,7 +4,7 @@ import { anyOf, query, queryOne, type Queries } from '../database.js';
 import { isFrozen, lastFrozen } from '../freezes.js';
 
 export interface InboxCounts {
-  /** Number of keys that no run has taken. `later` counts those that failed and are retried later. */
+  /** Number of keys that no run has taken. `later`: number of these keys that failed and are retried later. */
   waiting: number;
   later: number;
   /** Number of keys that a run has taken. */
@@ -23,7 +23,7 @@ export interface Inbox {
   others: (InboxCounts & { streams: number }) | null;
 }
 
-/** SQL time since which rows `c` of a stream wait: when the oldest row was added, or when the last freeze ended. */
+/** SQL for the rows `c` of a stream: time of the oldest row, or of the end of the last freeze if that is later. */
 const OLDEST = sql`greatest(min(c.requested_at), ${lastFrozen(sql`c.stream`)})`;
 
 /** Maximum number of unknown streams that are listed by name. Other programs may add any name. */
@@ -67,7 +67,7 @@ export async function countWaiting(db: Queries, stream: string): Promise<number>
   return count;
 }
 
-/** Number of rows that no run has taken, and age of the oldest outside of freezes. Counting keys would take longer. */
+/** Reads the number of waiting rows, and the age of the oldest outside of freezes. Counting keys would take longer. */
 export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestSeconds: number }>(db)`
   SELECT coalesce(sum(changes), 0)::int AS changes,
     coalesce(greatest(0, extract(epoch FROM now() - min(oldest))), 0)::float8 AS "oldestSeconds"

@@ -7,9 +7,7 @@ import type { Fingerprints } from '../../streams/fingerprints.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
-/**
- * Maximum number of rows that a run takes: of the oldest rows, or of the newest, which need not wait for older rows.
- */
+/** Maximum numbers of inbox rows that a run takes, oldest rows first, or newest rows first. */
 const ROWS_AT_ONCE = 10_000;
 const NEWEST_AT_ONCE = 100;
 /** Maximum number of keys for the incremental lane. A larger run is sent like a sync, in full requests. */
@@ -21,9 +19,7 @@ const RUNS_AT_ONCE = 4;
 export interface TakenRun {
   runId: number;
   lane: string;
-  /**
-   * Keys by stream. Empty lists outside the incremental lane: the planner reads the keys, because there are too many.
-   */
+  /** Keys by stream. In other lanes the lists are empty, because the planner reads the many keys from the inbox. */
   keys: Record<string, string[]>;
   /** Token with which this process plans the run. Null if any process may plan the run. */
   planner: string | null;
@@ -40,9 +36,8 @@ const isWaiting = (streams: readonly string[]) =>
     AND c.stream = ANY (${unfrozen(streams)}))`;
 
 /**
- * SQL: the run that has taken the key of a row `c`, or null. A subquery looks up each row in an index. A join could
- * become nested loops over very many rows, because PostgreSQL may expect a single row, such as after an ANALYZE while
- * rows were added.
+ * SQL for the run that has taken the key of a row `c`, or null. A subquery looks up each row in an index. PostgreSQL
+ * might turn a join into nested loops over very many rows, if it expects a single row.
  */
 const RUN_OF_KEY = sql`(SELECT f.run_id FROM slotsync.changes AS f
   WHERE f.stream = c.stream AND f.local_key = c.local_key ORDER BY f.run_id LIMIT 1)`;
@@ -67,8 +62,8 @@ export async function takeChanges(
   const most = first === 'oldest' ? ROWS_AT_ONCE : NEWEST_AT_ONCE;
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, 'inbox'))) return 'busy';
-    // A separate statement after the lock, so that it has its own snapshot. A row that is committed later stays for the
-    // next run, even if its key is taken now, because the mirror may be read before the change of that row is visible.
+    // A separate statement after the lock has its own snapshot. A row that is committed later stays for the next run,
+    // even if its key is taken now: the mirror may be read before the change of that row is visible.
     const takeOnce = queryOne<TakenRun | { runId: null; keys: null | object; isFull: boolean }>(tx);
     for (;;) {
       const taken = await takeOnce`
@@ -102,7 +97,7 @@ export async function takeChanges(
         (SELECT count(*) FROM looked_at) >= ${most} AS "isFull"
       FROM (SELECT) AS one LEFT JOIN run ON true`;
       if (taken.runId !== null) return taken;
-      // All rows that were read have keys in flight. The rows behind them may be free, so the statement is repeated.
+      // All rows that were read have keys in other runs. The next rows may be free, so the statement is repeated.
       if (!taken.isFull || taken.keys !== null) return 'nothing';
     }
   });
@@ -128,7 +123,7 @@ export async function closeTaken(
 ): Promise<void> {
   const batches = (state: BatchState) =>
     sql`FROM slotsync.batches AS b WHERE b.run_id = ${runId}::bigint AND b.state = ${state}`;
-  // Lists that PostgreSQL hashes once, to look up keys. A failed batch without keys means that its whole stream failed.
+  // Subqueries that PostgreSQL hashes once to look up keys. A failed batch without keys means that its stream failed.
   const hasBatch = (
     state: BatchState,
   ) => sql`(c.stream IN (SELECT b.stream ${batches(state)} AND b.keys = '{}' AND b.state = 'failed')

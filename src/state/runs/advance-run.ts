@@ -22,7 +22,7 @@ export async function finishPlanning(
   writeRest: (tx: Queries) => Promise<void> = async () => undefined,
 ): Promise<QueuedBatch[]> {
   return db.transaction(async (tx) => {
-    // Sends both without waiting in between. PlannerReplaced takes precedence over any error of `writeRest`.
+    // Sends two statements without a wait in between. PlannerReplaced takes precedence over an error of `writeRest`.
     const written = JSON.stringify([plan, holds]);
     const [taken, rest] = await Promise.allSettled([
       query(tx)`

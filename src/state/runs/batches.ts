@@ -9,7 +9,7 @@ import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
 import { batches, type BatchState } from '../schema.js';
 
 type BatchRow = typeof batches.$inferSelect;
-/** A batch, with the facts of its run that a worker needs. */
+/** A batch, with the facts of its run that are needed to send it. */
 export interface Batch extends Pick<
   BatchRow,
   'id' | 'runId' | 'stream' | 'level' | 'operation' | 'exempt' | 'keys' | 'state'
@@ -50,9 +50,8 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
 }
 
 /**
- * Returns true if more of the batch may be sent: it is queued, its run is not paused, its stream is not frozen, and
- * none of the records claimed with `token` has become an exception. A claim of a killed process on an exception does
- * not count.
+ * Returns true if the batch may still be sent: it is queued, its run is not paused, its stream is not frozen, and no
+ * record that it claimed with `token` is excepted since. A claim of a killed process does not count.
  */
 export async function isToBeSent(db: Queries, id: number, token: string): Promise<boolean> {
   const [row] = await query(db)`
@@ -91,7 +90,7 @@ export async function listQueuedBatches(db: Queries, runId?: number) {
 
 /**
  * Returns true if creates or updates of the stream are held, failed, given up, in doubt, or unfinished in an earlier
- * level of the run. Then no object may be deactivated, because the row of one of these records may have it.
+ * level. Then no object may be deactivated, because it may belong to the row of such a record.
  */
 export async function hasUnsentWrites(
   db: Queries,

@@ -1,5 +1,5 @@
-// A run has one planner at a time, which alone writes its batches. After the queue was lost, or a process slept, a run
-// may have two planners. The newest wins, and writes of the other have no effect. `finishPlanning` of advance-run.ts
+// A run has one planner at a time, a process that alone writes its batches. After a loss of the queue, or if a process
+// slept, there may be two. The newest wins, and writes of the other have no effect. `finishPlanning` of advance-run.ts
 // ends the planning.
 import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
@@ -15,7 +15,7 @@ export interface Planner {
 /** Returns a token for a process that plans a run without a job. */
 export const plannerOf = (processId = ''): string => `${processId} ${randomUUID()}`;
 
-/** Returns the runs that another live process plans without a job. */
+/** Returns the numbers of runs that another live process plans. These runs have no job. */
 export async function listPlannedElsewhere(db: Queries, processId: string): Promise<Set<number>> {
   const planned = await query<{ id: number }>(db)`
     SELECT r.id::float8 AS id FROM slotsync.runs AS r

@@ -37,7 +37,8 @@ const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
 
 /** Sums the runs of a period by stream. A run that began before counts as a whole. Omits streams without numbers. */
 export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSums[]> {
-  // Sums in JavaScript: PostgreSQL would assume a hundred keys in every value and compile the query for seconds.
+  // Sums in JavaScript. In SQL, PostgreSQL assumes a hundred keys in every JSON value and compiles the query for
+  // seconds.
   const runs = await query<Pick<Run, 'id' | 'plan' | 'counts' | 'accepted'> & { isUnfinished: boolean }>(db)`
     SELECT id::float8 AS id, plan, counts, accepted, finished_at IS NULL AS "isUnfinished" FROM slotsync.runs AS r
     WHERE ${isOf(period)}`;
@@ -71,7 +72,7 @@ export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSu
     .toSorted((a, b) => (a.stream < b.stream ? -1 : 1));
 }
 
-/** Number of runs of a kind with a status. An unfinished run counts with its current status. */
+/** Number of runs of one kind that ended with a status. An unfinished run counts with its current status. */
 export interface RunCount {
   kind: RunKind;
   status: RunStatus;
@@ -93,10 +94,10 @@ export async function listRunIds(db: Queries, period: RunsOf, limit: number): Pr
   return rows.map(({ id }) => id);
 }
 
-/** Number of latest runs that are searched: a week with one run a minute. */
+/** Number of latest runs in which the query searches: a week with one run a minute. */
 const RUNS_LOOKED_AT = 10_000;
 
-/** Runs to plan and queued batches of a lane, and the age of the oldest in seconds. */
+/** Backlog of a lane: number of runs to plan and of queued batches, and age of the oldest in seconds. */
 export interface Backlog {
   lane: string;
   jobs: number;

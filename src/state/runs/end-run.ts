@@ -19,13 +19,13 @@ import {
   type StreamSums,
 } from './read-runs.js';
 
-/** Error as runs, batches and records store it. */
+/** Error of a run, a batch or a record, as the state stores it. */
 export interface Failed {
   code: string;
   message: string;
 }
 
-/** Early end of a run, whose batches have not all ended. */
+/** End of a run before all of its batches have ended. */
 type EarlyEnd = { status: 'failed'; error: Failed } | { status: 'cancelled'; error?: Failed };
 
 /** Ends a run as failed. Its unfinished batches are cancelled, and their records stay as they are. */
@@ -59,7 +59,7 @@ export async function replaceRun(db: Queries, id: number): Promise<void> {
 
 async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   await db.transaction(async (tx) => {
-    // The lock keeps planners from adding batches, but does not block batches that are being settled.
+    // Locks the run, so that no planner adds batches. Batches that are being settled do not wait for this lock.
     const unfinished = await query(tx)`
       SELECT FROM slotsync.runs WHERE id = ${id}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
     if (unfinished.count === 0) return;
@@ -83,13 +83,13 @@ export interface RunEnds {
   code: string | null;
   message: string | null;
   sums: StreamSums[];
-  /** Streams whose records do not add up to the number that was planned. See `explainMissing`. */
+  /** Streams whose numbers of planned records and of outcomes differ. See `explainMissing`. */
   missing: { stream: string; planned: number; ended: number; outcomes: number }[];
   /** Reason why the state counts as restored. Null if it does not, or if the run only reads. */
   restoredWhy: string | null;
 }
 
-/** Reads all facts in one statement, because every change leads to a run that ends. */
+/** Reads everything in one statement, because every change causes a run, and each run calls this at its end. */
 export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
   return queryOne<RunEnds>(tx)`
     WITH planned AS (
@@ -146,7 +146,7 @@ export async function finishRun(
   const { kind } = ended;
   await Promise.all([
     kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
-    // Also after an early end: the run would have sent the records that wait for a record of their own stream.
+    // Also wakes records after an early end: the run would have sent those that wait for a record of their own stream.
     (kind === 'sync' || kind === 'backfill' || as !== undefined) && wakeArrived(tx),
     !onlyReads(ended) && noteStreams(tx, id, { ends, counts, as, missing }),
   ]);
@@ -173,7 +173,7 @@ async function noteStreams(
   const problem = { runId, runKind: kind, isWhole: whole, failed: 0, dead: 0 };
   if (as?.status === 'failed') await noteProblems(tx, streams, { ...problem, status: 'failed', ...as.error });
   const isUnsent = as !== undefined || missing !== undefined;
-  // Unsent keys of an incremental run are in the inbox, those of a repair are wishes. Neither makes a stream due.
+  // Unsent keys of an incremental run stay in the inbox, and those of a repair are sent again later. No sync is due.
   const isCancelled = as?.status === 'cancelled' && !as.error;
   if (isUnsent && kind !== 'incremental' && kind !== 'repair')
     await markDue(tx, streams, isCancelled ? 'cancelled' : 'failed', { replaces: isCancelled && whole });

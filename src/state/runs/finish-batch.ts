@@ -18,7 +18,7 @@ const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queue
 const lockingKeys = (id: number) => sql`
   SELECT keys FROM slotsync.batches WHERE ${isUnfinished(id)} FOR NO KEY UPDATE`;
 
-/** Counts the rows of the query `settled`, as `countOutcomes` does: outcomes, accepted operations, and keys. */
+/** Counts the rows of the query `settled` by outcome and accepted operation, and collects their keys. */
 const COUNTED = sql`
   SELECT jsonb_build_object('synced', count(*) FILTER (WHERE outcome = 'synced'),
       'unchanged', count(*) FILTER (WHERE outcome IN ('unchanged', 'forgotten', 'skipped')),
@@ -80,7 +80,7 @@ export async function settleBatch(
     FROM remaining AS r`,
     ...followOutcomes(settled),
     ...(settling.releasing ?? []),
-    // Last in the transaction, because all batches of a stream update these rows.
+    // Last in the transaction, so that rows that all batches of a stream update are locked only briefly.
     ...(countedAs && sent > 0 ? [countingSent(stream, countedAs, sent)] : []),
     ...(settling.answered ? [countingAnswered(stream, settling.answered)] : []),
   ])) as [unknown, [{ open: string[]; lost: string[]; hasUnheld: boolean }]];

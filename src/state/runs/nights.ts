@@ -10,13 +10,13 @@ export interface Night {
   day: string;
   /** Latest whole sync of the day. A sync that a schedule started takes precedence. */
   runId: number;
-  /** Status of that run for this stream alone. */
+  /** Status of the run `runId` for this stream alone. */
   status: RunStatus;
   /** Number of objects that all whole syncs of the day sent. */
   sent: number;
 }
 
-/** SQL status of the run `r` for the stream `s`. A run that must not count as succeeded does so for no stream. */
+/** SQL for the status of the run `r` for the stream `s`. Not `succeeded` if the whole run must not count as such. */
 const STATUS =
   sql.raw(`CASE WHEN r.finished_at IS NULL THEN 'running' WHEN r.status IN ('failed', 'cancelled') THEN r.status
     WHEN NOT r.plan ? s THEN 'failed'

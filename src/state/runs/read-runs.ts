@@ -22,9 +22,7 @@ export const onlyReads = ({ kind }: Pick<Run, 'kind'>): boolean => kind === 'rec
 /** SQL condition that equals `onlyReads`, for a row of `runs`. */
 export const ONLY_READS = sql.raw(`kind IN ('reconcile', 'verify')`);
 
-/**
- * Kinds of runs that are listed by default. Incremental runs are omitted, because there may be one for each change.
- */
+/** Kinds of runs that are listed by default. Incremental runs are left out, because each change may cause one. */
 export const LISTED_KINDS = RUN_KINDS.filter((kind) => kind !== 'incremental');
 
 export async function readRun(db: Queries, id: number): Promise<Run | undefined> {
@@ -110,7 +108,7 @@ export async function listBatchSteps(
     WHERE b.run_id = ${id}::bigint AND b.state <> 'cancelled' AND at IS NOT NULL GROUP BY step ORDER BY step`;
 }
 
-/** A failed or partial run of a kind that only reads. */
+/** A verify or reconcile that failed or was partial. */
 export type BadReading = Pick<Run, 'id' | 'kind' | 'errorCode' | 'streams'> & {
   status: 'failed' | 'partial';
   finishedAt: Date;
@@ -127,7 +125,7 @@ const hasSaid = (run: string) =>
     `${run}.finished_at IS NOT NULL AND ${run}.status <> 'cancelled' AND coalesce(${run}.error_code, '') <> 'interrupted'`,
   );
 
-/** Returns failed and partial runs that only read, unless a later run of the same kind has read at least as much. */
+/** Returns failed and partial verifies and reconciles, unless a later run of the kind has read at least as much. */
 export async function listBadReadings(db: Queries): Promise<BadReading[]> {
   return query<BadReading>(db)`
     SELECT r.id::float8 AS id, r.kind, r.status, r.error_code AS "errorCode", r.streams, r.finished_at AS "finishedAt"

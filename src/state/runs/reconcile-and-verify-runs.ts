@@ -41,7 +41,9 @@ export async function alreadyRunning({ db }: State, kind: ReadingKind): Promise<
   );
 }
 
-/** Starts a run that only reads. Call it under the lock: then unfinished runs of the kind are interrupted runs. */
+/**
+ * Starts a run that only reads. The caller holds the lock, so unfinished runs of the kind were interrupted. They fail.
+ */
 export async function startReading(
   db: Queries,
   request: RunRequest & { kind: ReadingKind },
@@ -54,8 +56,8 @@ export async function startReading(
 }
 
 /**
- * Deletes a run that found nothing to compare, because otherwise a run would be listed every few minutes. If the run
- * before failed, this run succeeds instead, because that failure was reported.
+ * Deletes a run that found nothing to compare. Otherwise a run would be listed every few minutes. If the run before
+ * failed, this run is kept as succeeded, because the failure has been reported.
  */
 export async function dropReading(db: Queries, id: number): Promise<void> {
   const dropped = await query(db)`

@@ -15,22 +15,20 @@ const IS_OF_OWN_STREAM = sql`r.waits_for::jsonb->>0 = r.stream`;
 /** SQL condition: the record `r` is deferred, and waits for a record of its own stream. */
 const WAITS = sql`r.status = 'deferred' AND ${IS_OF_OWN_STREAM}`;
 
-/** SQL name of a record as in `waits_for`, in the collation of the index on that column. */
+/** SQL for the name of a record as stored in `waits_for`, in the collation of that column's index. */
 const NAME = (record: string) =>
   sql.raw(
     `('[' || to_json(${record}.stream) || ',' || to_json(${record}.local_key) || ']') COLLATE "default"`,
   );
 
-/**
- * Looks up a record as `r` by its key alone. Otherwise PostgreSQL would scan an index of all waiting records each time.
- */
+/** Looks up a record as `r` by its key alone. Otherwise PostgreSQL would scan an index of all waiting records. */
 const RECORD = (stream: SQL, key: SQL) =>
   sql`(SELECT * FROM slotsync.records AS r WHERE r.stream = ${stream} AND r.local_key = ${key} OFFSET 0) AS r`;
 
-/** The parent of a row `w` of the query `waiting`, as `r`. */
+/** SQL for the record `r` that the row `w` of the query `waiting` waits for. */
 const PARENT = RECORD(sql`w.stream`, sql`w.parent`);
 
-/** Query `waiting`: records of the run that wait for a record of their own stream, each with its batch. */
+/** Query `waiting`: records of the run that wait for a record of their own stream, with the batch that tried each. */
 const waitingIn = (runId: number) => sql`waiting AS MATERIALIZED (
   SELECT b.id, b.stream, r.local_key, r.waits_for::jsonb->>1 AS parent, b.level, b.exempt, ${HAS_ARRIVED} AS has_arrived,
     -- The second write of a record counts towards no limit.
@@ -52,7 +50,8 @@ export async function planAgain(tx: Queries, runId: number): Promise<boolean> {
 async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
   // Includes records that were given up, because they are sent as soon as their reference arrives.
   const caught = sql`r.status IN ('deferred', 'dead') AND ${IS_OF_OWN_STREAM} AND NOT ${HAS_ARRIVED}`;
-  // Selects records whose chain of waiting has no end. A record that was sent without its reference counts as arrived.
+  // Selects records that are in a circle or wait for one: all that do not wait, through others, for a record that waits
+  // for nothing. A record that was sent without its reference counts as arrived.
   const starts = await query<RecordKey>(tx)`
     WITH RECURSIVE ${waitingIn(runId)}, ended (stream, local_key) AS (
       SELECT w.stream, w.local_key FROM waiting AS w WHERE NOT EXISTS (SELECT FROM ${PARENT} WHERE ${caught})
@@ -72,9 +71,7 @@ async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
   return planChosen(tx, runId, first, true);
 }
 
-/**
- * Moves the rows that the query `chosen` selects of `waiting` from their ended batches to new batches of the same size.
- */
+/** Moves the rows that `chosen` selects from `waiting` to new batches of the same size, out of their ended batches. */
 async function planChosen(tx: Queries, runId: number, chosen: SQL, isCircle = false): Promise<boolean> {
   const { count } = await query(tx)`
     WITH ${waitingIn(runId)}, chosen AS MATERIALIZED (${chosen}), locked AS MATERIALIZED (

@@ -17,7 +17,7 @@ export interface RunRequest {
   startedBy: StartedBy;
   streams: readonly string[];
   range?: RunRange | undefined;
-  /** Fingerprints of the configuration that the run belongs to. Runs that only read need no fingerprints. */
+  /** Fingerprints of the configuration that the run belongs to. Not needed for runs that only read. */
   fingerprints?: Fingerprints | undefined;
 }
 
@@ -101,13 +101,13 @@ async function lockUnfinished(
 const IS_LEFT = sql`(r.finished_at IS NULL AND NOT EXISTS (SELECT FROM slotsync.processes AS p
   WHERE p.configuration = r.configuration AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})))`;
 
-/**
- * SQL condition: this configuration declares the streams of the run `r` equally. Runs of old versions always match.
- */
+/** SQL condition: this configuration declares the streams of the run `r` in the same way. True for very old runs. */
 const isDeclared = ({ streams }: Fingerprints) =>
   sql`coalesce(r.fingerprints <@ ${JSON.stringify(streams)}::jsonb, true)`;
 
-/** Moves runs without a live process to this configuration, if it declares their streams equally. */
+/**
+ * Makes runs that no live process may work runs of this configuration, if it declares their streams in the same way.
+ */
 export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promise<void> {
   await query(db)`
     UPDATE slotsync.runs AS r SET configuration = ${fingerprints.configuration}
@@ -116,9 +116,9 @@ export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promis
 }
 
 /**
- * Ends runs of other configurations that no live process has: runs that cover one of the streams, or incremental runs.
- * The next run plans what they have not sent, or their keys go back to the inbox. Paused runs stay. Returns the number
- * of ended runs.
+ * Ends runs whose configuration no live process has, if they cover one of the streams, or if they are incremental. The
+ * next run plans what they have not sent, or their keys return to the inbox. Paused runs stay. Returns the number of
+ * ended runs.
  */
 export async function endLeftRuns(
   db: Queries,
