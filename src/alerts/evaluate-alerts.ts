@@ -35,7 +35,7 @@ export const LONGEST_STATEMENT_MS = 10_000;
 const OVER_AFTER_MINUTES = 10;
 
 const MINUTE = 60_000;
-/** Minutes until a concern without its own rule causes an alert: a paused run may be on purpose for a while. */
+/** Minutes until a concern without its own rule causes an alert, because operators also pause runs on purpose. */
 const NEEDS_PERSON_MINUTES = 60;
 
 /** Returns the alerts that should be open now, by the rules of the configuration. No alert contains a key. */

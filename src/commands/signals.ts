@@ -39,7 +39,7 @@ export function closeOnSignal(close: () => Promise<unknown>) {
   };
 }
 
-/** Runs work that only reads. A signal aborts the work at once, prints `stopped`, and makes this return undefined. */
+/** Runs work that only reads. A signal aborts it at once. Then `stopped` is printed, and undefined is returned. */
 export async function untilInterrupted<T>(
   work: (signal: AbortSignal) => Promise<T>,
   stopped: string,

@@ -32,7 +32,9 @@ export interface RunOptions {
 }
 
 interface Work {
-  /** Starts a run, or finds an unfinished run to wait for. `isOurs`: the command is done when this run has ended. */
+  /**
+   * Starts a run, or finds an unfinished run to wait for. If `isOurs`, the command is done when this run has ended.
+   */
   begin: (waiting: Waiting) => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
   /** Command that continues the work after an interruption. */
   resumeCommand: string;
@@ -77,8 +79,8 @@ export async function startAndWork(
 }
 
 /**
- * Does the work of `startAndWork` for a `start` that may return an unfinished run over the same streams. With
- * `--detach`, that run makes `dueStreams` due, so that a worker syncs them afterwards.
+ * Like `startAndWork`, for a `start` that may return an unfinished run over the same streams. With `--detach`,
+ * `dueStreams` then become due, so that a worker syncs them when that run has ended.
  */
 export async function beginAndWork(
   app: App,

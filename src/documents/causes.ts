@@ -249,7 +249,7 @@ export function causesSection(
   };
 }
 
-/** List entry of a cause. The page shows a button that retries the records to users who may act. */
+/** List entry of a cause. On the page, users who may act see a button that retries its records. */
 export function causeToPoint(cause: Cause, now: Date): Point {
   const { stream, status, code, records, keys } = cause;
   const links = keys.map((key): Text => linkToRecord(stream, key));

@@ -65,7 +65,7 @@ export type GaugeTable<Reading> = Readonly<
   Record<string, readonly [string, (reading: Reading) => readonly Sample[]]>
 >;
 
-/** Converts null to +Inf, which means never, so that an alert on an age also fires for it. */
+/** Converts null, which means never, to +Inf, so that alerts on a maximum age also fire in that case. */
 const orNever = (seconds: number | null) => seconds ?? Infinity;
 const ageOf = ({ now }: GaugeFacts, at: Date | null | undefined) =>
   at ? Math.max(0, (now.getTime() - at.getTime()) / 1000) : Infinity;

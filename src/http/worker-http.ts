@@ -13,7 +13,7 @@ import { json, startHttpServer, type Handler, type Routes } from './http-server.
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
-/** Limits for counts of whole tables. A slow statement is cut off without affecting others, and cached longer. */
+/** Limits for counts of whole tables. A slow statement is aborted alone, and a slow count is cached longer. */
 const COUNTING = { keepMs: 15_000, keepTimes: 10, withinMs: 6000, statementMs: 3000 };
 
 interface WorkerHttpDeps {

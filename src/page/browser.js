@@ -1,17 +1,20 @@
-// Brings an open page up to date. The page works without it.
+// Keeps an open page up to date. The page works without this script.
 'use strict';
 {
   const EVERY_MS = 2000;
   const LONGEST_MS = 15_000;
   const status = document.getElementById('live');
-  /** The zone of the page's times. Undefined: the page is not live. */
+  /** Time zone of the page's times. Undefined if the page is not updated automatically. */
   const { live: timeZone } = document.body.dataset;
-  /** The ETag of the page that is shown. */
+  /** ETag of the page that is shown. */
   let version = '""';
   let currentAt = new Date();
   let isAsking = false;
 
-  /** Nodes of the same name show the same thing at two times. The first link names a row or an entry of a list. */
+  /**
+   * Returns a name for a node: nodes of equal name in the old and the new page show the same thing. A row or a list
+   * entry is named after its first link.
+   */
   const nameOf = (node) => {
     if (!(node instanceof Element)) return node.nodeName;
     const named = node.matches('li, tr') ? node.querySelector('[href], [action]') : node;
@@ -19,8 +22,8 @@
   };
 
   /**
-   * Changes only what differs. What an operator uses stays: the focus, selected text, how far a table is scrolled, what is
-   * typed, and a button that is being pressed.
+   * Changes only nodes that differ. Keeps what an operator uses: focus, selected text, scroll position of a table,
+   * typed text, and a button that is being pressed.
    */
   const makeLike = (node, newer) => {
     if (node.isEqualNode(newer)) return;
@@ -81,7 +84,7 @@
       });
   };
 
-  // Browsers have it only over HTTPS and on this machine.
+  // Browsers offer the clipboard only over HTTPS and on this machine.
   if (navigator.clipboard) {
     document.documentElement.classList.add('copies');
     document.addEventListener('click', ({ target }) => {

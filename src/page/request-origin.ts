@@ -48,7 +48,7 @@ export function userOf(
 ): string | null {
   if (userHeader === undefined || !isWithin(proxies, socket.remoteAddress ?? '')) return null;
   const value = headers[userHeader.toLowerCase()];
-  // Node joins repeated headers with a comma. A second, forged header therefore makes a name that no user has.
+  // Node joins repeated headers with a comma. A forged second header therefore makes a name that no user has.
   if (typeof value !== 'string' || value === '' || value.length > LONGEST_USER) return null;
   // Node decodes each byte of a header as one character, but proxies send UTF-8.
   const name = Buffer.from(value, 'latin1').toString();

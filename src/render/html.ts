@@ -50,7 +50,7 @@ const LABELS = new Map([
   ['verify', 'Compare again'],
   ['worker', 'Start a worker'],
 ]);
-/** Labels of options that do more than their command. They replace the command's label. */
+/** Labels of options that change what a command does. They replace the label of the command. */
 const OPTIONS = new Map([
   ['--repair', 'Send again what differs'],
   ['--retire-former', 'Deactivate them'],

@@ -61,7 +61,7 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     run: soFar,
     progress,
     planning,
-    /** Gates that this run closed, or kept closed as the last whole sync. */
+    /** Gates that this run closed, or that this run found closed as the last whole sync. */
     gates,
     actions,
     /**

@@ -111,7 +111,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const configured = streams ?? (isNeeded ? loaded?.map(({ name }) => name) : undefined);
   const all = configured ?? recordedStreams;
   const schedules: ScheduleFacts[] = [];
-  /** Returns the last success. Leaves out streams that were never synced, as a new stream cannot be late. */
+  /** Returns the time of the last success. Leaves out streams that were never synced: a new stream is not late. */
   const readSuccess = (names: readonly string[]) => {
     const begun = streamStates.filter(({ syncedAt, attemptedAt }) => syncedAt ?? attemptedAt);
     const known = names.filter((name) => begun.some(({ stream }) => stream === name));

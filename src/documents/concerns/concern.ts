@@ -52,7 +52,7 @@ export interface Kind<Facts> {
     /** Buttons of the page that replace the commands of the concern. */
     actions?: Point['commands'];
   };
-  /** Replaces `say` on surfaces for operators, which show more than sentences. */
+  /** Replaces `say` where operators see the concern, so that it may contain keys, links and buttons. */
   point?(facts: Facts, now: Date): Point;
   /** Words for all concerns of this kind in a one-line summary, such as `3 holds`. Default: the name of the kind. */
   short?(all: readonly Facts[]): string;

@@ -101,7 +101,7 @@ export async function listAllDiscrepancies(db: Queries, limit: number) {
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** Returns one week's bookings that disagree. Without `day`: the week of the next of them, or else the last. */
+/** Returns one week's bookings that disagree. Default week: of the next booking that disagrees, or of the last. */
 export async function listDiscrepantWeek(
   db: Queries,
   { day, timeZone, limit }: { day: string | undefined; timeZone: string; limit: number },

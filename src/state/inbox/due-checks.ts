@@ -27,8 +27,8 @@ const namedIn = (column: SQL) => sql`(WITH RECURSIVE named AS (
 ) SELECT id FROM named WHERE id IS NOT NULL)`;
 
 /**
- * Runs that inbox rows name although no such run is unfinished: it has ended, or another program wrote a wrong number.
- * Their keys can be taken again.
+ * Runs that inbox rows refer to but that are over, so that the keys of these rows can be taken again. A run may also
+ * never have existed, because other programs can write any number into a row.
  */
 const ENDED = sql`ARRAY(SELECT id FROM (${namedIn(sql`run_id`)} UNION ${namedIn(sql`after_run`)}) AS named
   WHERE NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = named.id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;

@@ -45,10 +45,10 @@ export async function finishPlanning(
 }
 
 /**
- * Queues the next level of batches if the current level has ended, or ends the run. Returns the batches that should get
- * jobs. Call it after a batch is committed: of several batches that end at the same time, the last one then sees all
- * others. If the run has many batches, first checks without a lock if any is queued. Otherwise each batch that ends
- * would wait for the run's row.
+ * Queues the next level of batches when the current level has ended, or ends the run. Returns the batches that should
+ * get jobs. Call it after the batch is committed. If several batches end at the same time, the last call then sees all
+ * of them. If the run has many batches, first checks without a lock if any is queued, because each ending batch would
+ * otherwise wait for the run's row.
  */
 export async function advanceRun(
   db: Queries,

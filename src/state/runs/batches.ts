@@ -50,8 +50,8 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
 }
 
 /**
- * Returns true if the batch may still be sent: it is queued, its run is not paused, its stream is not frozen, and no
- * record that it claimed with `token` is excepted since. A claim of a killed process does not count.
+ * Returns true if more of the batch may be sent: it is queued, its run is not paused, its stream is not frozen, and no
+ * record that was claimed with `token` has become an exception. Claims of killed processes are ignored.
  */
 export async function isToBeSent(db: Queries, id: number, token: string): Promise<boolean> {
   const [row] = await query(db)`
@@ -64,7 +64,7 @@ export async function isToBeSent(db: Queries, id: number, token: string): Promis
 /** A batch that should have a job. Batches of paused runs should not have a job. */
 export type QueuedBatch = Pick<Batch, 'id' | 'lane'>;
 
-/** Queues the lowest planned level of a run. Returns the batches that should get jobs. */
+/** Queues all batches of the lowest level that is still planned. Returns the batches that should get jobs. */
 export async function queueNextLevel(tx: Queries, runId: number): Promise<QueuedBatch[]> {
   const queued = await query<QueuedBatch & Pick<Batch, 'isPaused'>>(tx)`
     UPDATE slotsync.batches AS b SET state = 'queued' FROM slotsync.runs AS r

@@ -1,6 +1,6 @@
-// A run has one planner at a time, a process that alone writes its batches. After a loss of the queue, or if a process
-// slept, there may be two. The newest wins, and writes of the other have no effect. `finishPlanning` of advance-run.ts
-// ends the planning.
+// A run has one planner at a time: a process, which alone writes the batches of the run. After the queue was lost, or a
+// process slept, a run may have two planners. The newest wins, and writes of the other have no effect. `finishPlanning`
+// of advance-run.ts ends the planning.
 import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { query, queryTogether, type Queries } from '../database.js';

@@ -106,7 +106,8 @@ const isDeclared = ({ streams }: Fingerprints) =>
   sql`coalesce(r.fingerprints <@ ${JSON.stringify(streams)}::jsonb, true)`;
 
 /**
- * Makes runs that no live process may work runs of this configuration, if it declares their streams in the same way.
+ * Adopts runs whose configuration no live process has, if this configuration declares their streams in the same way.
+ * Then processes with this configuration may work them.
  */
 export async function adoptRuns(db: Queries, fingerprints: Fingerprints): Promise<void> {
   await query(db)`
