@@ -28,7 +28,6 @@ export interface NoticeAlert {
   recoveredAt: Date | null;
 }
 
-/** Start or end of a nightly run. */
 export interface NightlyEvent {
   /** Run that started or ended. Null in a heartbeat, which is about the latest run. */
   run: { id: number; uuid: string } | null;
@@ -65,7 +64,6 @@ export function composeHeartbeat(isBad: boolean): Notice {
   return { id: `msg_${randomUUID()}`, organization: null, alerts: [], nightly };
 }
 
-/** Notice that `slotsync alerts test` sends to each channel. */
 export function composeTest(organization: Notice['organization'], now = new Date()): Notice {
   const alert = {
     id: 0,

@@ -16,13 +16,11 @@ export interface AlertDeps {
   log: Logger;
   channels: readonly Channel[];
   rules: AlertRules;
-  /** Configuration of the mailed report. Undefined if no report is mailed. */
   report: ParsedConfig['report'];
   streams: readonly string[];
   timeZone: string;
 }
 
-/** Maximum number of messages that a process claims for a channel at once. */
 const MOST_AT_ONCE = 50;
 
 /** Sends due messages to all channels at the same time. Failed sends are retried later. */

@@ -3,7 +3,6 @@ import { createInterface } from 'node:readline/promises';
 import { UsageError } from '../errors/errors.js';
 import { printLine } from '../render/print.js';
 
-/** Returns true if input and output are a terminal, so that the user can be asked. */
 export const canAsk = () => process.stdin.isTTY && process.stdout.isTTY;
 
 /** Confirmation that a command requires before an action that cannot be undone. */

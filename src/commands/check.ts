@@ -100,7 +100,6 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     : EXIT.failed;
 }
 
-/** Asks for confirmation at the terminal before `--write-probe` writes an object. */
 function confirmWrite(options: CheckOptions) {
   return ({ object: { id, extId, typeId }, leftOut }: WriteQuestion): Promise<boolean> => {
     const named = `object ${id} (${extId ?? 'without an external id'}, type ${typeId})`;

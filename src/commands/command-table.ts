@@ -10,7 +10,6 @@ const STATE: readonly Need[] = ['state'];
 const FAILED_STATUSES = ['dead', 'failed', 'deferred', 'pending', 'held'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 
-/** Adds all commands, in the order in which `--help` shows them. */
 export function addCommands(program: Command): void {
   program
     .command('demo')

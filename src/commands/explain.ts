@@ -13,7 +13,6 @@ import { explainBooking, explainRecord, findRecordByName } from '../sync/operato
 import { shorten } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
-/** Maximum number of characters of the name that the error message repeats. */
 const NAME_SHOWN = 200;
 
 export async function explain(

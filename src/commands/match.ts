@@ -194,7 +194,6 @@ const NAMED_FIELDS = 4;
 interface Called {
   names: readonly string[];
   by: string | undefined;
-  /** Name of the CSV file that was written. Undefined without `--out`. */
   out: string | undefined;
   /** True if an object without an external id can be linked, because the service can assign the id. */
   assignsIds: boolean;

@@ -50,7 +50,6 @@ async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** Converts a usage error of commander into the form of all other errors. */
 function asUsageError({ message }: CommanderError): UsageError {
   const text = message.replace(/^error: /, '').replace(/\n\(Did you mean (.*\?)\)$/, '; did you mean $1');
   return new UsageError(text, {

@@ -23,7 +23,6 @@ export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string |
   });
 }
 
-/** Returns text such as `Did you mean rooms? There are: rooms, courses.` */
 function describeKnown(name: string, known: readonly string[]): string {
   const near = nearestName(name, known);
   const all = `There are: ${known.join(', ')}.`;

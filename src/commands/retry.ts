@@ -81,14 +81,12 @@ async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Prom
   );
 }
 
-/** Returns text such as `No record of rooms is dead with the code refused_400`. */
 function describeChoice({ code, status }: RetryOptions, stream: string | undefined): string {
   const of = stream === undefined ? '' : ` of ${stream}`;
   const withCode = code === undefined ? '' : ` with the code ${code}`;
   return `No record${of} is ${status ?? 'dead or failed'}${withCode}`;
 }
 
-/** Returns lines such as ` rooms: 12 with refused_400`, the highest count first. */
 function countByCode(retried: readonly RetriedRecord[]): string[] {
   const counts = new Map<string, number>();
   for (const { stream, code } of retried) {

@@ -88,7 +88,6 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
     requested: () => first.signal.aborted,
     end,
 
-    /** Aborted by the first signal. */
     signal,
 
     async firstSignal(): Promise<void> {

@@ -26,7 +26,6 @@ interface VerifyOptions extends RunOptions, ReasonOption {
 
 const MAX_DRIFTING_AS_JSON = 10_000;
 const COLUMNS = ['stream', 'key', 'external_id', 'kind', 'field', 'here', 'there', 'seen_at'];
-/** Number of drifting objects that one query reads for the CSV file. */
 const ROWS_AT_ONCE = 1000;
 
 export async function verifyObjects(app: App, names: string[], options: VerifyOptions): Promise<number> {

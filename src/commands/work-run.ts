@@ -38,7 +38,6 @@ interface Work {
   begin: (waiting: Waiting) => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
   /** Command that continues the work after an interruption. */
   resumeCommand: string;
-  /** Additional keys of the JSON document beside the run. */
   extraJson?: object;
 }
 
@@ -204,7 +203,6 @@ function printPaused(run: Run, options: Pick<RunOptions, 'json'>, extraJson: Wor
   return EXIT.failed;
 }
 
-/** Warns of live processes that have an old configuration. */
 async function noteFormerProcesses(app: App): Promise<void> {
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
@@ -213,7 +211,6 @@ async function noteFormerProcesses(app: App): Promise<void> {
     printNote(`${plain(describeFormer(process, await readClock(db)), timeZone)}.`);
 }
 
-/** Sentence about an unfinished run that another command has started. */
 function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn: boolean }): string {
   if (isOurs) return `Run ${id} is unfinished; continuing it.`;
   if (isOwn) return `Run ${id} over the same streams is unfinished; finishing it first.`;

@@ -32,7 +32,6 @@ export function actionsDocument(actions: readonly NotedAction[]): Document {
   };
 }
 
-/** Section for a report or a run. Without actions the section has no points, and surfaces leave it out. */
 export function actionsSection(actions: readonly NotedAction[]): Section {
   return { id: 'actions', title: 'What operators did', points: actions.map(toPoint) };
 }

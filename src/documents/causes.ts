@@ -183,7 +183,6 @@ function nextInInbox(cause: Cause, command: string): string {
   return `No action needed: ${sent}. To do it now: ${command}`;
 }
 
-/** Returns true if `slotsync retry` sends the records of the cause again. */
 const isRetryable = ({ status, isConfigured }: Cause): boolean =>
   isConfigured !== false && (status === 'dead' || status === 'failed');
 

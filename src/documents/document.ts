@@ -14,7 +14,6 @@ export type Part =
   /** A short time: the time of day if `near` is on the day of `now`, otherwise the date. */
   | { near: Date; now: Date }
   | { command: string }
-  /** The status of a run, a record or a process, as one word. */
   | { status: string }
   /** A link to an address of the operator's page. Other surfaces show only the text. */
   | { text: string | number; href: string };
@@ -100,7 +99,6 @@ export interface Graph {
   says: Text;
   unit: string;
   points: readonly { label: Text; value: number }[];
-  /** Values of a second, dotted line. */
   peaks?: readonly number[] | undefined;
   /** Horizontal line at a value, such as the quota. */
   limit?: { value: number; name: string } | undefined;
@@ -222,7 +220,6 @@ export const linkToBooking = (key: string): Part => ({
   href: addressOfBooking(key),
 });
 
-/** Appends a query string to the path. Undefined and null values are left out. */
 export function withQuery(path: string, query: Readonly<Record<string, string | undefined | null>>): string {
   const given = Object.entries(query).filter((pair): pair is [string, string] => typeof pair[1] === 'string');
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
@@ -237,7 +234,6 @@ export function numberOf(cell: Cell): number | undefined {
     : undefined;
 }
 
-/** Returns, for each column of a table, true if all its cells are numbers. */
 export function numericColumns({ headings, rows }: Table): boolean[] {
   return headings.map(
     (_, column) => rows.length > 0 && rows.every((row) => numberOf(row[column] ?? '') !== undefined),

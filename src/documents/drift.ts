@@ -131,7 +131,6 @@ interface VerifiedStream {
   extra: number;
 }
 
-/** Document of all known drift by stream, with the time of the last verify of each stream. */
 export function driftDocument(
   counts: readonly { stream: string; kind: DriftKind; count: number }[],
   verified: readonly VerifiedStream[],

@@ -26,7 +26,6 @@ export interface SituationFacts extends Situation {
   requestsPerSecond?: number | undefined;
 }
 
-/** Number of nights that a stream's card shows. */
 const NIGHTS = 14;
 
 const nameOfDay = (day: string) => formatNear(new Date(day), new Date(0), 'UTC');

@@ -47,7 +47,6 @@ export async function readCountedFacts(tx: Queries, streams: readonly string[]) 
   };
 }
 
-/** Counts the concerns by kind and severity, as alerts find them. */
 export const readConcernCounts = async (tx: Queries, streams: readonly string[]) =>
   countConcerns(concerns(await readGrounds(tx, { streams })));
 
@@ -70,7 +69,6 @@ const orNever = (seconds: number | null) => seconds ?? Infinity;
 const ageOf = ({ now }: GaugeFacts, at: Date | null | undefined) =>
   at ? Math.max(0, (now.getTime() - at.getTime()) / 1000) : Infinity;
 
-/** Adds up the values of samples with equal labels. */
 function sumOf(samples: readonly Sample[]): Sample[] {
   const sums = new Map<string, Sample>();
   for (const [value, ...labels] of samples) {

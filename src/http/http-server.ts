@@ -169,6 +169,5 @@ export function json(
   });
 }
 
-/** Answer of one sentence, for a user who gets no page. */
 export const plain = (status: number, sentence: string): Response =>
   new Response(`${sentence}\n`, { status, headers: { 'content-type': 'text/plain; charset=utf-8' } });

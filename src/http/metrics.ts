@@ -29,7 +29,6 @@ interface MetricsSources {
 const WAIT_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const REQUEST_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-/** Creates a registry with all metrics, and starts to measure the process. */
 export function createMetrics({ quota, state, counts, concerns }: MetricsSources) {
   const own = new Registry();
   collectDefaultMetrics({ register: own });

@@ -272,7 +272,6 @@ const repair: Action = {
   },
 };
 
-/** Actions by the path of their confirmation page. */
 export const ACTIONS: Readonly<Record<string, Action>> = {
   '/runs/:run/approve': approve,
   '/runs/:run/reject': reject,

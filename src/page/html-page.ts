@@ -40,7 +40,6 @@ export interface Rendered {
   title: string;
   /** The state in one line. Shown in place of the title. */
   headline?: Html | undefined;
-  /** HTML in the frame above the sections. */
   lead?: Html;
   sections: readonly Section[];
 }

@@ -122,7 +122,6 @@ interface Sides {
   explain: (deps: ExplainDeps) => Promise<unknown>;
 }
 
-/** Pages of a single record or booking, by path. */
 export const RECORD_PAGES: Readonly<
   Record<string, { page: Page; sidesOf: (configuration: Configuration, params: Params) => Sides }>
 > = {

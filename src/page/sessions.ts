@@ -30,7 +30,6 @@ interface Kept {
 
 /** `now` is a monotonic clock in milliseconds. */
 export function createSessions(token: SettingText, now = () => performance.now()) {
-  /** Sessions by the hash of the secret in the cookie. */
   const sessions = new Map<string, Kept>();
   const wrong = new Map<string, { attempts: number; until: number }>();
   const tokenHash = () => hash(currentText(token));

@@ -49,7 +49,6 @@ export function createSignIn({ token, port, proxies, log }: SignInDeps) {
   }
 
   return {
-    /** Handlers for the path of the sign-in form. */
     route: {
       GET: (context: HttpContext) => context.html(renderSignIn(nextOf(context.req.query('next')), '')),
       POST: signIn,

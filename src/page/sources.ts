@@ -44,7 +44,6 @@ export function createSources({
   /** Cached facts, by address of the page, or by a name if several pages show them. */
   let kept = new Map<string, () => Promise<unknown>>();
 
-  /** Reads facts from the state in one snapshot, and caches them for `keepMs`. */
   async function read<T>(name: string, facts: (db: Queries) => Promise<T>, keepMs = KEEP.keepMs): Promise<T> {
     const begin = async () => inSnapshot((await state()).db, facts, { limitMs: longestStatementMs });
     // Queries run one at a time, so that connections to the state stay free for the worker.
@@ -56,7 +55,6 @@ export function createSources({
     return (await reading()) as T;
   }
 
-  /** Returns undefined if the configuration could not be read. */
   const configured = () => configuredStreams().catch(() => undefined);
 
   /** Returns UTC if the state, which may store the time zone, does not answer. */

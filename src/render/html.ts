@@ -103,7 +103,6 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;
 }
 
-/** Renders the content of a section, without its title. */
 export function contentToHtml(
   {
     title,

@@ -19,7 +19,6 @@ export function printDocument(
   else printLines(answerToText(document, { timeZone, columns: columnsOf(process.stdout) }).split('\n'));
 }
 
-/** Prints a part of a result, without a heading. */
 export function printContent(content: Omit<Section, 'id' | 'title'>, timeZone: string): void {
   printLines(contentToText(content, { timeZone, columns: columnsOf(process.stdout) }));
 }

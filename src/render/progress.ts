@@ -32,7 +32,6 @@ export function createProgress(unit: string, of?: string) {
     update(done: number, total: number, facts: ProgressFacts = {}): void {
       show({ done, total, perSecond: pace(done, performance.now()) }, facts);
     },
-    /** Erases the drawn line. */
     stop,
   };
 }

@@ -70,7 +70,6 @@ const printedSections = (sections: readonly Section[]): Section[] =>
     })),
   );
 
-/** Renders the content of a section, without its title. */
 export function contentToText(
   {
     cards = [],
@@ -105,7 +104,6 @@ function tableToText({ headings, rows }: Table, timeZone: string, columns: numbe
   return table(headings, cells, { columns }).split('\n');
 }
 
-/** Characters that show the status of a night. */
 export const MARKS: Readonly<Record<string, string>> = {
   succeeded: '✓',
   partial: '~',
@@ -116,7 +114,6 @@ export const MARKS: Readonly<Record<string, string>> = {
   none: '·',
 };
 
-/** Converts cards to a table. Columns without text are left out. */
 function cardsTable(cards: readonly Card[]): Table {
   const width = mostOf(cards.map(({ total }) => formatNumber(total).length));
   const padded = (count: number) => formatNumber(count).padStart(width);

@@ -27,7 +27,6 @@ export function weekToHtml({ days, bookings }: Week, timeZone: string): Html {
       return day < 0 ? [] : [{ booking, day, from, to: Math.max(to, from + 0.5), isThere: at > 0, lane: 0 }];
     }),
   );
-  // Bookings that overlap are drawn side by side.
   const lanes = days.map((_, day) => {
     const ends: number[] = [];
     for (const box of boxes.filter((one) => one.day === day).toSorted((a, b) => a.from - b.from)) {

@@ -4,7 +4,6 @@ import stringWidth from 'string-width';
 /** Matches text whose characters all take one column. Its length is its width, which is fast to compute. */
 const SINGLE = /^[\x20-\x7E\xA1-\xAC\xAE-\u02FF\u2010-\u2013\u2018-\u201D\u2026\u2190-\u2193\u2500-\u2595]*$/;
 
-/** Returns the number of columns that the text takes on a terminal. */
 export function widthOf(text: string): number {
   return SINGLE.test(text) ? text.length : stringWidth(text);
 }
@@ -39,7 +38,6 @@ export function wrapWords(text: string, columns: number): string[] {
   return fill(text.split(' '), columns).flatMap((line) => breakLine(line, columns));
 }
 
-/** Cuts a line into pieces of at most `columns` columns. */
 export function breakLine(line: string, columns: number): string[] {
   const made: string[] = [];
   let rest = line;

@@ -28,7 +28,6 @@ export function commandFor(command: string, stream: string, localKey: string, op
   return lines(command, ...words).join(' ');
 }
 
-/** Returns the command that makes the object of one key belong to another key. */
 export function renameCommand(stream: string, from: string, to: string): string {
   const beginsWithDash = from.startsWith('-') || to.startsWith('-');
   return lines('slotsync rename', stream, beginsWithDash && '--', quote(from), quote(to)).join(' ');

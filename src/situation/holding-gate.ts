@@ -1,3 +1,4 @@
+// Finds the gate that holds a key, so that the key is not sent now.
 import type { Queries } from '../state/database.js';
 import { readGates, type Gate } from '../state/gates/gates.js';
 import { findHeld } from '../state/gates/held.js';

@@ -19,7 +19,6 @@ export interface ReportChoice {
   run?: Run | undefined;
 }
 
-/** Period of a report, and why this period was chosen. */
 export interface ReportPeriod {
   from: Date;
   to: Date;
@@ -47,7 +46,6 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
       ...situation,
       period,
       run: choice.run ?? null,
-      /** Latest runs of the period, up to `MOST_RUNS`. */
       listed: await Promise.all(runs.filter((run) => run !== undefined).map((run) => readSoFar(tx, run))),
       /** Number of runs by kind and status. Includes runs that are not in `listed`. */
       runCounts: await countRuns(tx, chosen),

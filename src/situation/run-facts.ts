@@ -93,7 +93,6 @@ export async function readSoFar(db: Queries, run: Run): Promise<Run> {
   return { ...run, counts, accepted };
 }
 
-/** Returns the latest runs of the given kinds, newest first, with their counts so far. */
 export async function listRunsSoFar(db: Queries, limit: number, kinds?: readonly RunKind[]): Promise<Run[]> {
   return Promise.all((await listRuns(db, limit, kinds)).map((run) => readSoFar(db, run)));
 }

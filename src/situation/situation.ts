@@ -33,7 +33,6 @@ import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
 import { listRunsSoFar, readPlanning } from './run-facts.js';
 
-/** All facts that are read from the state. */
 export type Situation = Awaited<ReturnType<typeof readFacts>>;
 
 /** Facts from which alerts are decided. */

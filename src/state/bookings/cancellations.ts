@@ -30,7 +30,6 @@ const SEEN = [
   'end',
 ] satisfies (keyof SeenCancellation)[];
 
-/** Stores cancellations as a run has seen them. */
 export async function writeCancellations(db: Queries, runId: number, seen: readonly SeenCancellation[]) {
   if (seen.length === 0) return;
   await query(db)`
@@ -74,7 +73,6 @@ export async function readUnmetCancellations(
   return rows.map(({ id }) => id);
 }
 
-/** Deletes cancellations that the service no longer has. */
 export async function forgetCancellations(db: Queries, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await query(db)`DELETE FROM slotsync.cancellations WHERE destination_id = ${anyOf(ids)}`;

@@ -3,7 +3,6 @@ import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
-/** A booking as stored in the table `reservations`. */
 export type ReservationRow = RowOf<typeof reservations>;
 
 export type KnownBooking = Pick<ReservationRow, 'key' | 'externalId' | 'destinationId' | 'verdict'>;
@@ -19,7 +18,6 @@ const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_com
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
 const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id AS "destinationId", verdict`);
-/** Columns of a `ReservationRow`. */
 const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
 
@@ -54,7 +52,6 @@ export interface VerdictCounts {
   verdicts: Partial<Record<Verdict, number>>;
   /** Number of bookings with a problem in the mirror. */
   problems: number;
-  /** Number of verdicts that the run changed. */
   events: number;
 }
 
@@ -118,7 +115,6 @@ export async function listDiscrepantWeek(
   return { monday, rows };
 }
 
-/** Counts the bookings that disagree, by verdict. */
 export async function countDiscrepancies(db: Queries): Promise<VerdictCount[]> {
   return query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems

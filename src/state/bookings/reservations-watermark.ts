@@ -17,7 +17,6 @@ export async function readReservationsWatermark(db: Queries): Promise<Reservatio
   return row;
 }
 
-/** Stores the time, in Unix seconds, up to which all changes at the service were read. */
 export async function moveReservationsWatermark(db: Queries, readUpTo: number): Promise<void> {
   await query(db)`
     INSERT INTO slotsync.reservations_watermark (read_up_to) VALUES (to_timestamp(${readUpTo}::float8))

@@ -23,7 +23,6 @@ interface Window {
 
 /** Results of comparing one slice, a period whose bookings fit in memory. */
 export interface FoundInSlice {
-  /** Cancellations that the service has. */
   seen?: readonly SeenCancellation[];
   /** Ids of cancellations that the service no longer has. */
   goneIds?: readonly string[];

@@ -14,7 +14,6 @@ import {
 import { CHANGES_CHANNEL } from './add-changes.js';
 import { isWorkWaiting } from './take-changes.js';
 
-/** Maximum number of records that one statement takes. */
 const AT_ONCE = 1000;
 
 /**

@@ -8,13 +8,11 @@ export interface CursorPosition {
   localKey: string;
 }
 
-/** Column that a position was read from, and the type of the column. */
 export interface CursorColumn {
   column: string;
   type: string;
 }
 
-/** Facts about a stream before a poll. */
 export interface BeforePoll {
   watermark: (CursorPosition & CursorColumn) | undefined;
   /** True if a problem that an earlier poll noted still exists. */

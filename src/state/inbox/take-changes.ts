@@ -15,7 +15,6 @@ const MOST_KEYS_OF_CHANGES = 1000;
 /** Maximum number of unfinished runs in the incremental lane. Further changes wait and collect into larger runs. */
 const RUNS_AT_ONCE = 4;
 
-/** A run over keys that were taken from the inbox. */
 export interface TakenRun {
   runId: number;
   lane: string;
@@ -103,7 +102,6 @@ export async function takeChanges(
   });
 }
 
-/** Returns the keys of a stream that a run has taken, without duplicates. */
 export async function readTakenKeys(db: Queries, runId: number, stream: string): Promise<string[]> {
   const rows = await query<{ localKey: string }>(db)`
     SELECT DISTINCT local_key AS "localKey" FROM slotsync.changes

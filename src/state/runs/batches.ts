@@ -9,7 +9,6 @@ import { IS_FORMER, UNSETTLED } from '../records/record-state.js';
 import { batches, type BatchState } from '../schema.js';
 
 type BatchRow = typeof batches.$inferSelect;
-/** A batch, with the facts of its run that are needed to send it. */
 export interface Batch extends Pick<
   BatchRow,
   'id' | 'runId' | 'stream' | 'level' | 'operation' | 'exempt' | 'keys' | 'state'
@@ -109,7 +108,6 @@ export async function hasUnsentWrites(
   return unsent;
 }
 
-/** Cancels the unfinished batches of a run. */
 export async function cancelBatches(db: Queries, runId: number): Promise<void> {
   await query(db)`
     UPDATE slotsync.batches SET state = 'cancelled', finished_at = now()

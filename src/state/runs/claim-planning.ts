@@ -6,7 +6,6 @@ import { sql } from 'drizzle-orm';
 import { query, queryTogether, type Queries } from '../database.js';
 import { ALIVE_SECONDS } from '../processes.js';
 
-/** A run that is being planned, and the token of the process that plans it. */
 export interface Planner {
   runId: number;
   token: string;

@@ -13,11 +13,9 @@ export interface RunsOf {
   runId?: number | undefined;
 }
 
-/** Sums of the records of one stream: planned operations, accepted writes, and outcomes. */
 export interface StreamSums {
   stream: string;
   planned: { create: number; update: number; retire: number; repair: number };
-  /** Number of writes that the service accepted, by operation. */
   accepted: AcceptedCounts;
   /** Number of accepted writes in runs of an older version, which did not count operations. */
   unclassified: number;

@@ -19,7 +19,6 @@ import {
   type StreamSums,
 } from './read-runs.js';
 
-/** Error of a run, a batch or a record, as the state stores it. */
 export interface Failed {
   code: string;
   message: string;
@@ -68,16 +67,13 @@ async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   });
 }
 
-/** Facts that decide how a run ends. */
 export interface RunEnds {
   run: Pick<Run, 'kind' | 'range' | 'streams' | 'plan' | 'holds'>;
   /** `isOpen`: a batch is queued or in flight. `isWaiting`: a batch waits for its level. */
   isOpen: boolean;
   isWaiting: boolean;
-  /** True if a batch that has ended has deferred records. */
   hasDeferred: boolean;
   failed: number;
-  /** Streams with a batch that failed. */
   failedStreams: string[];
   /** Error of the first batch that failed. */
   code: string | null;

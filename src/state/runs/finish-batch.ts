@@ -11,7 +11,6 @@ import { countingSent } from '../sent.js';
 import { countingAnswered } from '../streams.js';
 import type { Failed } from './end-run.js';
 
-/** SQL condition: the batch has not ended. */
 const isUnfinished = (id: number) => sql`id = ${id}::bigint AND state IN ('queued', 'planned')`;
 
 /** Selects and locks the keys of a batch, so that no other process settles any of them before the transaction ends. */

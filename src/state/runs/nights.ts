@@ -24,7 +24,6 @@ const STATUS =
       OR r.error_code IN ('state_restored', 'outcomes_missing') THEN 'partial'
     WHEN r.holds ? s THEN 'held' ELSE 'succeeded' END`);
 
-/** Returns the nights of the last `days` days, oldest first. */
 export async function listNights(db: Queries, days: number, timeZone: string): Promise<Night[]> {
   return query<Night>(db)`
     SELECT s AS stream, (r.requested_at AT TIME ZONE ${timeZone})::date::text AS day,

@@ -7,7 +7,6 @@ import { UsageError } from '../../errors/errors.js';
 
 export type Run = typeof runs.$inferSelect;
 
-/** Selects runs. Example: `selectRuns(db).where(…)`. */
 export const selectRuns = (db: Queries) => db.select().from(runs);
 
 /**
@@ -41,7 +40,6 @@ export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
 
 interface RunSums {
   outcomes: Record<string, OutcomeCounts>;
-  /** Number of writes that the service accepted, by stream and operation. */
   accepted: Record<string, AcceptedCounts>;
 }
 
@@ -108,7 +106,6 @@ export async function listBatchSteps(
     WHERE b.run_id = ${id}::bigint AND b.state <> 'cancelled' AND at IS NOT NULL GROUP BY step ORDER BY step`;
 }
 
-/** A verify or reconcile that failed or was partial. */
 export type BadReading = Pick<Run, 'id' | 'kind' | 'errorCode' | 'streams'> & {
   status: 'failed' | 'partial';
   finishedAt: Date;

@@ -7,7 +7,6 @@ import { recordName, REFERENCE_CIRCLE, type RecordKey } from '../records/outcome
 import { createFollower, readChainLinks } from '../records/read/waiting-chains.js';
 import { HAS_ARRIVED } from '../records/record-state.js';
 
-/** Maximum number of records from which circles are searched at once. */
 const MOST_STARTS = 1000;
 
 /** SQL condition: the record `r` waits for a record of its own stream. */
