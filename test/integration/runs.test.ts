@@ -11,7 +11,8 @@ import type { Outcome } from '../../src/state/records/outcome-types.js';
 import { insertBatches, readBatch, type Batch } from '../../src/state/runs/batches.js';
 import { cancelRun, finishRun } from '../../src/state/runs/end-run.js';
 import { failBatch, settleBatch } from '../../src/state/runs/finish-batch.js';
-import { readRun } from '../../src/state/runs/read-runs.js';
+import { findPausableRun, readRun } from '../../src/state/runs/read-runs.js';
+import { startReading } from '../../src/state/runs/reconcile-and-verify-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import {
@@ -48,6 +49,17 @@ describe('run: one', () => {
     await world.sync();
     await expectInSync(world);
   });
+
+  it.each(['reconcile', 'verify'] as const)(
+    'of kind %s, which only reads, cannot be paused',
+    async (kind) => {
+      const { db } = (await open(rooms())).state;
+      const id = await startReading(db, { kind, lane: 'verify', streams: [], startedBy: 'command' });
+      await expect(findPausableRun(db, id)).rejects.toThrow(
+        `run ${id} is a ${kind} run, which only reads and cannot be paused`,
+      );
+    },
+  );
 
   it('with one broken source fails for it alone', async () => {
     const world = await open(roomsAndCourses({ from: 'lectures', references: {} }));

@@ -150,8 +150,8 @@ export async function findUnfinishedRun(db: Queries, id: number): Promise<Run> {
 /** Throws UsageError if the run does not exist, has ended, or cannot be paused. */
 export async function findPausableRun(db: Queries, id: number): Promise<Run> {
   const run = await findUnfinishedRun(db, id);
-  if (run.kind !== 'reconcile') return run;
-  throw new UsageError(`run ${run.id} is a reconcile run, which only reads and cannot be paused`, {
+  if (!onlyReads(run)) return run;
+  throw new UsageError(`run ${run.id} is a ${run.kind} run, which only reads and cannot be paused`, {
     remedy: `To end it: slotsync cancel ${run.id}`,
   });
 }
