@@ -10,10 +10,11 @@ const tables = Object.values<unknown>(schema).flatMap((value) =>
   is(value, PgTable) ? [getTableConfig(value)] : [],
 );
 
-/** Below the heading of a table: the names in the first cells. */
+/** Below the heading of a table: the names in the first cells, of which one may have several. */
 function columnsOnPage(table: string): string[] {
   const section = page.split(`\n## \`${table}\`\n`)[1]?.split('\n## ')[0] ?? '';
-  return [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name = '']) => name);
+  const cells = [...section.matchAll(/^\| (`\w+`(?:, `\w+`)*) +\|/gm)].map(([, cell = '']) => cell);
+  return cells.flatMap((cell) => [...cell.matchAll(/\w+/g)].map(([name]) => name));
 }
 
 describe('the page of state tables', () => {
