@@ -1,7 +1,7 @@
 // Guarantee 2
 // Synced means accepted: what the state says of a record after every kind of answer, and after none.
 import { describe, expect, it } from 'vitest';
-import { takeObjects } from '../../src/state/records/transfer-objects.js';
+import { transferObjects } from '../../src/state/records/transfer-objects.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import {
@@ -174,7 +174,7 @@ describe('accepted object: a record is synced only if the service accepted exact
       expect(await claimRecords(world.state.db, claim)).toHaveLength(1);
       const extId = `room_${code}`;
       const taking = { stream: 'rooms', localKey: code, externalId: extId };
-      await takeObjects(world.state.db, [taking], { ...claim, keyed: [] });
+      await transferObjects(world.state.db, [taking], claim);
       const object = createObject(extId, 'room', true, [['room.name', [name]]]);
       await world.destination.putObjects([object], { lane: 'sync' });
     }

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { letGo } from '../../src/state/records/transfer-objects.js';
+import { letGo, transferObjects } from '../../src/state/records/transfer-objects.js';
 import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import {
@@ -156,8 +156,9 @@ it('record that another batch is writing keeps its object: a batch that has lost
   world.sandbox.closeGate({ method: 'PUT' });
   const done = world.finish(runId, queue);
   await until(() => world.sandbox.gate().held, { describe: 'the write of A' });
-  const frozen = { token: 'frozen', lateSeconds: 10, undecided: false };
-  await world.state.db.transaction((tx) => letGo(tx, [{ stream: 'rooms', localKey: 'A' }], frozen));
+  const frozen = { token: 'frozen', lateSeconds: 10 };
+  const lettingGo = letGo({ stream: 'rooms', localKey: 'A', externalId: 'room_1' });
+  await world.state.db.transaction((tx) => transferObjects(tx, [lettingGo], frozen));
   world.sandbox.openGate();
   await done;
   expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_1', status: 'synced' } });

@@ -2,7 +2,7 @@
 // external id before it looks for links, and a link is committed before it looks for records, so at least one sees the
 // other. The object stays claimed meanwhile, so that no batch writes it by a link that may be undone.
 import { anyOf, query, type Queries, type State } from '../database.js';
-import { takeObjects } from './transfer-objects.js';
+import { transferObjects } from './transfer-objects.js';
 import { whileClaimed } from './claim-objects.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
@@ -159,12 +159,12 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
     WHERE r.object_hash IS NULL AND r.external_id IS DISTINCT FROM l."externalId"
       AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt))
     ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
-  const takings = linked.map(({ owner, ...record }) => ({
+  const transfers = linked.map(({ owner, ...record }) => ({
     ...record,
     from: owner ?? undefined,
     isFormerGone: owner !== null,
   }));
-  await takeObjects(tx, takings, { token, lateSeconds: 0, keyed: [] });
+  await transferObjects(tx, transfers, { token, lateSeconds: 0 });
   // Lets the next run send records that were given up because they had no link.
   await query(tx)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL

@@ -7,7 +7,7 @@ import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 import { checkAgain, PLANNED_AT } from './record-state.js';
-import { letGo } from './transfer-objects.js';
+import { BY_OPERATOR, letGo, transferObjects } from './transfer-objects.js';
 import { wakeArrived } from './wake-waiting.js';
 
 /** Reason why a record was not moved. `other`: record that is linked to the object. */
@@ -54,9 +54,6 @@ interface LockedRecord {
   inDoubt: boolean;
 }
 
-/** Claim for `letGo`. The empty token matches no batch, so all claims count as claims of other batches. */
-const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
-
 /**
  * Moves a record to another key in one transaction, with its links, history and waiting records, and schedules a check
  * of its object. An object that a run has already created for the new key is kept as a former object. The caller must
@@ -93,7 +90,7 @@ export async function moveRecord(
 
     if (former !== undefined) {
       await deleteLinks(tx, stream, [to]);
-      await letGo(tx, [{ stream, localKey: to }], BY_OPERATOR);
+      await transferObjects(tx, [letGo({ stream, localKey: to, externalId: former })], BY_OPERATOR);
     }
     await moveRows(tx, renaming);
     const isLinked = templateId !== externalId;

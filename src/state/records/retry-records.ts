@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { IS_EXCEPTED, isExcepted } from '../exceptions.js';
-import { letGo } from './transfer-objects.js';
+import { BY_OPERATOR, letGo, transferObjects } from './transfer-objects.js';
 import { isWanted, type FailureFilter } from './read/failure-filter.js';
 import type { RecordKey } from './outcome-types.js';
 import { AWAITS_SECOND_ANSWER, EXTERNAL_ID_CHANGED, IS_FORMER, IS_FREE } from './record-state.js';
@@ -29,14 +29,20 @@ const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
   AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
 /** SQL: no batch may be sending the record, and no exception protects its object. */
 const MAY_LET_GO = sql`(${IS_FREE} AND NOT ${IS_EXCEPTED})`;
-/** Claim for `letGo`. The empty token matches no batch, so all claims count as claims of other batches. */
-const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
+
+type OwnerOfAnother = RecordKey & { externalId: string };
 
 /** Locks and returns the chosen records that own an object with another external id than their rows. */
-async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
-  return query<RecordKey>(tx)`
-    SELECT r.stream, r.local_key AS "localKey" FROM slotsync.records AS r
+async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<OwnerOfAnother[]> {
+  return query<OwnerOfAnother>(tx)`
+    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId" FROM slotsync.records AS r
     WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${MAY_LET_GO} ORDER BY r.stream, r.local_key FOR UPDATE`;
+}
+
+/** Lets records go of their objects, of which an operator decides. */
+async function letGoUndecided(tx: Queries, owners: readonly OwnerOfAnother[]): Promise<void> {
+  const transfers = owners.map((owner) => ({ ...letGo(owner), kept: 'undecided' as const }));
+  await transferObjects(tx, transfers, BY_OPERATOR);
 }
 
 /**
@@ -53,7 +59,7 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
         check_after = CASE WHEN NOT ${AWAITS_SECOND_ANSWER} THEN r.check_after END
       WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${MAY_LET_GO} OR NOT ${OWNS_ANOTHER})
       RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;
-    await letGo(tx, owners, BY_OPERATOR);
+    await letGoUndecided(tx, owners);
     return retried;
   });
 }
@@ -70,9 +76,11 @@ export async function retireFormer(
   }: { stream?: string | undefined; keys: readonly string[]; streams: readonly string[] },
 ): Promise<FormerObjects[]> {
   return db.transaction(async (tx) => {
-    const ownersOf = async (stream: string) => lockOwnersOfAnother(tx, { ...chosen, stream });
-    for (const stream of streams)
-      if (stream === (chosen.stream ?? stream)) await letGo(tx, await ownersOf(stream), BY_OPERATOR);
+    const owners = await lockOwnersOfAnother(tx, chosen);
+    await letGoUndecided(
+      tx,
+      owners.filter(({ stream }) => streams.includes(stream)),
+    );
     const isMeant = chosen.keys.length === 0 ? sql`true` : sql`r.former_key = ${anyOf(chosen.keys)}`;
     return query<FormerObjects>(tx)`
       WITH former AS (

@@ -1,5 +1,16 @@
-// Moves an object to another owner. All facts about an object (external id, number, accepted hashes, doubt, next check)
-// are in the record that owns it and move together. A record of its own keeps an object that no row has any more.
+// An object passes from one record to another with all that is known of it: external id, number, what was accepted last, the
+// doubt and the pending look. The former owner has no object afterwards. `transferObjects` makes each of these transitions:
+//
+//   former owner              reason                                              new owner              former owner afterwards
+//   none                      a batch sends the row with this external id         the row's record       -
+//   any record                its row is gone, or has another external id         the row's record       deleted if its row is gone
+//   retired or `#former` one  an operator or a match links a key to the object    the key's record       deleted
+//   any record                its row has another external id, at nobody's loss   #former                sent as its row says
+//   record of a taker         the service refuses the type of the taker           #former, other stream  dead
+//   dead record               an operator retries `external_id_changed`           #former, undecided     sent as its row says
+//   record of the new key     an operator renames another key to this key         #former                replaced by the renamed record
+//
+// A renamed key keeps its whole record (move-record.ts). Lost records are made of what the service holds (adopt-records.ts).
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { formerKey } from '../../streams/local-key.js';
@@ -10,12 +21,31 @@ import { FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, objectFacts, WITHOUT_OBJECT 
 import { wakeSharers } from './wake-waiting.js';
 
 /** Record that is to become the owner of an object. */
-export interface Taking extends RecordKey {
+export interface Transfer extends RecordKey {
   externalId: string;
   from?: RecordKey | undefined;
   /** True if the row of the current owner is deleted. The owner's record is then deleted too. */
   isFormerGone?: boolean;
+  /** The new owner is a `#former` record, whose row counts as gone. `undecided`: nothing is planned before an operator decides. */
+  kept?: 'planned' | 'undecided';
 }
+
+/** The transfer of an object that no row has any more to a record of its own, `#former <external id>`. `keptBy`: its stream. */
+export const letGo = (
+  { externalId, ...from }: RecordKey & { externalId: string },
+  keptBy = from.stream,
+): Transfer => ({ stream: keptBy, localKey: formerKey(externalId), externalId, from, kept: 'planned' });
+
+/** The right to transfer objects. */
+interface Right extends Pick<Claim, 'lateSeconds'> {
+  /** The token of a batch. Empty: no batch may send for these records any more, and whatever one has sent is in doubt. */
+  token: string;
+  /** Streams whose claims on keys are their claims on objects. */
+  keyed?: readonly string[];
+}
+
+/** The right of an operator's command that has locked the records. */
+export const BY_OPERATOR: Right = { token: '', lateSeconds: 0 };
 
 /** Facts about an object by column of `records`. JSON keeps times at full precision. */
 interface ObjectFacts {
@@ -24,7 +54,7 @@ interface ObjectFacts {
 }
 
 /** SQL: facts about the object of record `r`. They say that it is in doubt if another batch may have written it. */
-const factsOf = ({ token, lateSeconds }: Pick<Claim, 'token' | 'lateSeconds'>) => sql`(
+const factsOf = ({ token, lateSeconds }: Right) => sql`(
   SELECT to_jsonb(f) || CASE WHEN coalesce(r.claimed_by <> ${token}, false) OR ${MAY_BE_REPLACED}
     THEN jsonb_build_object('accepted_fields', ${FIELDS_IN_DOUBT}) ELSE '{}' END
   FROM (SELECT ${objectFacts('r.')}, r.status, r.in_doubt OR w.was_written AS in_doubt,
@@ -38,110 +68,87 @@ const recordsOf = (rows: readonly object[]) =>
   sql`jsonb_populate_recordset(NULL::slotsync.records, ${JSON.stringify(rows)}::jsonb)`;
 
 /**
- * Makes records the owners of objects, together with all facts about the objects. Returns the takings that succeeded. A
- * taking fails if the object has another owner by now, or if a batch is writing the owner and its stream is in `keyed`.
- * Must be called in a transaction, with the right to write every object.
- *
- * `keyed`: streams in which a claim on a key also covers the object. `lateSeconds`: seconds for which the service may
- * still execute a write of an expired batch.
+ * Lets records own objects, with all that is known of the objects. Returns the transfers that were made. A transfer is left out
+ * when the object has another owner by now, when the owner is being written under a claim on its key alone, and when the batch
+ * has no claim on a record that is to let go. Call this in a transaction, with the right to write every object in it.
+ * `lateSeconds`: how long a write may still be carried out that was sent by a batch which is gone.
  */
-export async function takeObjects(
+export async function transferObjects(
   tx: Queries,
-  takings: readonly Taking[],
-  { token, lateSeconds, keyed }: Pick<Claim, 'token' | 'lateSeconds'> & { keyed: readonly string[] },
-): Promise<Taking[]> {
-  const passing = takings.filter(({ from }) => from);
-  const mayBeTaken = sql`(${IS_FREE} OR r.claimed_by = ${token}
-    OR NOT r.stream = ${anyOf(keyed)})`;
-  const facts = new Map<string, ObjectFacts>();
-  if (passing.length > 0) {
-    const former = await query<{ object: ObjectFacts }>(tx)`
-      SELECT ${factsOf({ token, lateSeconds })} AS object FROM ${recordset(passing)} AS t("from" jsonb, "externalId" text)
-      JOIN slotsync.records AS r
-        ON r.stream = t."from"->>'stream' AND r.local_key = t."from"->>'localKey' AND r.external_id = t."externalId"
-      WHERE ${mayBeTaken} ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
-    for (const { object } of former) facts.set(object.external_id, object);
-    const passed = passing.filter(({ externalId }) => facts.has(externalId));
-    await removeOwners(tx, passed, token);
-  }
-  const possible = takings.filter(({ from, externalId }) => !from || facts.has(externalId));
-  const rows = possible.map(({ stream, localKey, externalId }) => ({
-    ...facts.get(externalId),
-    stream,
-    local_key: localKey,
-    external_id: externalId,
-  }));
-  const taken = await query<RecordKey>(tx)`
-    UPDATE slotsync.records AS r SET (${objectFacts()}) = (${objectFacts('t.')}), row_external_id = NULL, source_hash = NULL,
-      in_doubt = r.in_doubt OR coalesce(t.in_doubt, false),
+  transfers: readonly Transfer[],
+  right: Right,
+): Promise<Transfer[]> {
+  const { token } = right;
+  const facts = await takeFromOwners(tx, transfers, right);
+  const rows = transfers.flatMap(({ stream, localKey, externalId, from, kept }) => {
+    const object = facts.get(externalId);
+    if (from && !object) return [];
+    const row = { ...object, stream, local_key: localKey, external_id: externalId };
+    if (!kept) return [row];
+    const source_hash = kept === 'planned' ? 0 : null;
+    return [{ ...row, former_key: from?.localKey, object_hash: object?.object_hash ?? '', source_hash }];
+  });
+  const kept = transfers.filter((one) => one.kept && facts.has(one.externalId));
+  if (kept.length > 0)
+    await query(tx)`
+      INSERT INTO slotsync.records (stream, local_key, former_key, status, gone_since)
+      SELECT stream, local_key, former_key, CASE WHEN status = 'retired' THEN status ELSE 'synced' END,
+        CASE WHEN source_hash IS NULL THEN now() END
+      FROM ${recordsOf(rows)} WHERE former_key IS NOT NULL
+      ON CONFLICT (stream, local_key) DO UPDATE SET (former_key, status, gone_since, claimed_by, claimed_until) =
+        (excluded.former_key, excluded.status, excluded.gone_since, NULL, NULL)`;
+  const made = await query<RecordKey>(tx)`
+    UPDATE slotsync.records AS r SET (${objectFacts()}) = (${objectFacts('t.')}), row_external_id = NULL,
+      source_hash = t.source_hash, in_doubt = r.in_doubt OR coalesce(t.in_doubt, false),
       check_after = greatest(r.check_after, t.check_after)
     FROM ${recordsOf(rows)} AS t
     WHERE r.stream = t.stream AND r.local_key = t.local_key AND (r.claimed_by = ${token} OR r.claimed_by IS NULL)
       AND NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = t.external_id)
     RETURNING r.stream, r.local_key AS "localKey"`;
-  const names = new Set(taken.map(recordName));
-  return takings.filter((taking) => names.has(recordName(taking)));
-}
-
-/** Takes the objects from their former owners. Deletes owners whose rows are deleted, and queues all other owners. */
-async function removeOwners(tx: Queries, passed: readonly Taking[], token: string): Promise<void> {
-  const owners = passed.map(({ from, isFormerGone = false }) => ({ ...from, isFormerGone }));
-  const formerOwners = sql`${recordset(owners)} AS t(stream text, "localKey" text, "isFormerGone" boolean)`;
-  await query(tx)`
-    DELETE FROM slotsync.records AS r USING ${formerOwners}
-    WHERE r.stream = t.stream AND r.local_key = t."localKey" AND t."isFormerGone"`;
-  // Clears the claims of other batches, so that a batch with an expired claim cannot settle its write. Keeps the claims
-  // of this batch.
-  const left = await query<RecordKey & { isOurs: boolean }>(tx)`
-    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT},
-      (claimed_by, claimed_until) = (SELECT r.claimed_by, r.claimed_until WHERE r.claimed_by = ${token})
-    FROM ${formerOwners} WHERE r.stream = t.stream AND r.local_key = t."localKey"
-    RETURNING r.stream, r.local_key AS "localKey", r.claimed_by IS NOT NULL AS "isOurs"`;
-  await query(tx)`
-    DELETE FROM slotsync.drift AS r USING ${formerOwners} WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
-  for (const { isOurs, stream, localKey } of left) if (!isOurs) await addChanges(tx, stream, [localKey]);
+  for (const one of kept) if (one.kept === 'planned') await addChanges(tx, one.stream, [one.localKey]);
+  await wakeSharers(
+    tx,
+    kept.map(({ externalId }) => externalId),
+  );
+  const names = new Set(made.map(recordName));
+  return transfers.filter((transfer) => names.has(recordName(transfer)));
 }
 
 /**
- * Takes objects from records whose rows now have other external ids. A new record `#former …` in stream `keptBy` keeps
- * each object, as if its row were deleted. If `undecided`, nothing is planned for the object until an operator decides.
- * Must be called in a transaction that has locked or claimed the records.
+ * Takes objects from their owners, and returns the facts of each object by external id. An owner whose row is gone is deleted;
+ * any other owner is sent as its row says.
  */
-export async function letGo(
+async function takeFromOwners(
   tx: Queries,
-  records: readonly (RecordKey & { keptBy?: string | undefined })[],
-  { undecided, ...claim }: Pick<Claim, 'token' | 'lateSeconds'> & { undecided: boolean },
-): Promise<void> {
-  if (records.length === 0) return;
-  const chosen = sql`${recordset(records)} AS t(stream text, "localKey" text, "keptBy" text)`;
-  const owners = await query<RecordKey & { keptBy: string; object: ObjectFacts }>(tx)`
-    SELECT ${factsOf(claim)} AS object, r.stream, r.local_key AS "localKey", coalesce(t."keptBy", r.stream) AS "keptBy" FROM slotsync.records AS r JOIN ${chosen}
-      ON r.stream = t.stream AND r.local_key = t."localKey"
-    WHERE r.external_id IS NOT NULL AND (${claim.token} = '' OR r.claimed_by = ${claim.token}) ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
-  await query(tx)`
-    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT} FROM ${recordset(owners)} AS t(stream text, "localKey" text)
-    WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
-  const kept = owners.map(({ object, localKey, keptBy }) => ({
-    ...object,
-    object_hash: object.object_hash ?? '',
-    stream: keptBy,
-    local_key: formerKey(object.external_id),
-    former_key: localKey,
-  }));
-  await query(tx)`
-    INSERT INTO slotsync.records
-      (stream, local_key, former_key, ${objectFacts()}, source_hash, status, in_doubt, check_after, gone_since)
-    SELECT stream, local_key, former_key, ${objectFacts()}, CASE WHEN NOT ${undecided} THEN 0 END,
-      CASE WHEN status = 'retired' THEN status ELSE 'synced' END, in_doubt, check_after,
-      CASE WHEN ${undecided} THEN now() END
-    FROM ${recordsOf(kept)}
-    ON CONFLICT (stream, local_key) DO UPDATE SET
-      (former_key, ${objectFacts()}, source_hash, status, in_doubt, check_after, gone_since) = (excluded.former_key,
-        ${objectFacts('excluded.')}, excluded.source_hash, excluded.status, excluded.in_doubt, excluded.check_after,
-        excluded.gone_since)`;
-  if (!undecided) for (const { stream, local_key: key } of kept) await addChanges(tx, stream, [key]);
-  await wakeSharers(
-    tx,
-    kept.map(({ external_id: externalId }) => externalId),
+  transfers: readonly Transfer[],
+  right: Right,
+): Promise<Map<string, ObjectFacts>> {
+  const { token, keyed = [] } = right;
+  const passing = transfers.flatMap(({ from, externalId, isFormerGone = false, kept }) =>
+    from ? { ...from, externalId, isFormerGone, isKept: kept !== undefined } : [],
   );
+  if (passing.length === 0) return new Map();
+  const owners = (list: readonly object[]) =>
+    sql`${recordset(list)} AS t(stream text, "localKey" text, "externalId" text, "isFormerGone" boolean, "isKept" boolean)`;
+  const isOwner = sql`r.stream = t.stream AND r.local_key = t."localKey"`;
+  const found = await query<{ object: ObjectFacts }>(tx)`
+    SELECT ${factsOf(right)} AS object FROM ${owners(passing)}
+    JOIN slotsync.records AS r ON ${isOwner} AND r.external_id = t."externalId"
+    WHERE r.claimed_by = ${token} OR ${token} = ''
+      OR (NOT t."isKept" AND (${IS_FREE} OR NOT r.stream = ${anyOf(keyed)}))
+    ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
+  const facts = new Map(found.map(({ object }) => [object.external_id, object]));
+  const former = owners(passing.filter(({ externalId }) => facts.has(externalId)));
+  await query(tx)`DELETE FROM slotsync.records AS r USING ${former} WHERE ${isOwner} AND t."isFormerGone"`;
+  // Clears the claims of other batches, so that a batch with an expired claim cannot settle its write. Keeps the claims
+  // of this batch.
+  const left = await query<RecordKey & { isToBeSent: boolean }>(tx)`
+    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT},
+      (claimed_by, claimed_until) = (SELECT r.claimed_by, r.claimed_until WHERE r.claimed_by = ${token})
+    FROM ${former} WHERE ${isOwner}
+    RETURNING r.stream, r.local_key AS "localKey", r.claimed_by IS NULL AND NOT t."isKept" AS "isToBeSent"`;
+  await query(tx)`DELETE FROM slotsync.drift AS r USING ${former} WHERE ${isOwner}`;
+  for (const { isToBeSent, stream, localKey } of left)
+    if (isToBeSent) await addChanges(tx, stream, [localKey]);
+  return facts;
 }

@@ -7,7 +7,7 @@ import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js
 import type { ClosedGate } from '../../state/gates/held.js';
 import { noMeter } from '../../process/meter.js';
 import { noteInSpan } from '../../process/tracing.js';
-import { letGo } from '../../state/records/transfer-objects.js';
+import { letGo, transferObjects } from '../../state/records/transfer-objects.js';
 import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
@@ -97,10 +97,11 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   await claim.stopRenewing();
   await claim.doubt([...unanswered]);
   const kept = [...outcomes.values()].flatMap((one) =>
-    'keptBy' in one && one.keptBy ? { stream: stream.name, localKey: one.localKey, keptBy: one.keptBy } : [],
+    'keptBy' in one && one.keptBy && one.externalId
+      ? letGo({ stream: stream.name, localKey: one.localKey, externalId: one.externalId }, one.keptBy)
+      : [],
   );
-  if (kept.length > 0)
-    await state.db.transaction((tx) => letGo(tx, kept, { ...claim.right, undecided: false }));
+  if (kept.length > 0) await state.db.transaction((tx) => transferObjects(tx, kept, claim.right));
   const settled = await settleBatch(state, batch, {
     token: claim.right.token,
     outcomes: [...outcomes.values()],

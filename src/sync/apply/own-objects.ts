@@ -3,11 +3,10 @@
 // id. Needs the claims.
 import type { Unreadable } from '../../destination/destination.js';
 import { findExceptions } from '../../state/exceptions.js';
-import { queryTogether } from '../../state/database.js';
-import { letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
+import { queryTogether, type Queries } from '../../state/database.js';
+import { letGo, transferObjects, type Transfer } from '../../state/records/transfer-objects.js';
 import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import { recordName, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
-import { formerKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findLettingGo } from '../identity/changed-ids.js';
 import { findReferrers } from '../identity/referrers.js';
@@ -64,7 +63,7 @@ export async function ownObjects(
   });
   const unreadable: Unreadable = new Map();
   const standing = await destination.findObjects(foreign, stream.type, context, unreadable);
-  const takings = wanting.flatMap(({ record, result, isWritten }): Taking[] => {
+  const takings = wanting.flatMap(({ record, result, isWritten }): Transfer[] => {
     const { extId } = result;
     const { record: owner, link, ownerRow } = holderOf(extId);
     const isOwnLink = link?.stream === stream.name && link.localKey === record.localKey;
@@ -81,16 +80,19 @@ export async function ownObjects(
         outcome.externalIdTaken(write, there.typeId, `; it is that of ${owner.stream} '${owner.localKey}'`),
       );
     else if (isWritten && (givenUp.has(record) || !ownsAnother(record, result))) {
-      const taking = { ...nameOf(record), externalId: extId };
-      if (!owner) return [taking];
-      const isKept = [...givenUp].some(({ externalId }) => externalId === extId);
-      const from = isKept ? { stream: stream.name, localKey: formerKey(extId) } : owner;
-      const isInBatch = from.stream === stream.name && claim.records.has(from.localKey);
-      return [{ ...taking, from, isFormerGone: isKept || (ownerRow === 'gone' && !isInBatch) }];
+      const isInBatch = owner?.stream === stream.name && claim.records.has(owner.localKey);
+      const isFormerGone = ownerRow === 'gone' && !isInBatch;
+      return [{ ...nameOf(record), externalId: extId, from: owner, isFormerGone }];
     }
     return [];
   });
-  await commit(deps, claim, { givenUp: [...givenUp].map(nameOf), takings });
+  const isTaken = new Set(takings.map(({ externalId }) => externalId));
+  const lettingGo = [...givenUp].flatMap(({ localKey, externalId }) =>
+    externalId === null || isTaken.has(externalId)
+      ? []
+      : letGo({ stream: stream.name, localKey, externalId }),
+  );
+  await commit(deps, claim, { lettingGo, takings });
   return obstacles;
 }
 
@@ -127,21 +129,19 @@ async function chooseGivenUp(
 async function commit(
   deps: SyncDeps,
   claim: BatchClaim,
-  { givenUp, takings }: { givenUp: readonly RecordKey[]; takings: readonly Taking[] },
+  { lettingGo, takings }: { lettingGo: readonly Transfer[]; takings: readonly Transfer[] },
 ): Promise<void> {
   const { state, streams } = deps;
   const keyed = [...streams.values()].flatMap(({ ownsIds, name }) => (ownsIds ? name : []));
-  const takeAll = (tx: Parameters<typeof takeObjects>[0]) =>
-    takeObjects(tx, takings, { ...claim.right, keyed });
-  const passing = takings.flatMap(({ from }) => from ?? []);
-  const changing = [...givenUp, ...passing];
+  const transfers = [...lettingGo, ...takings];
+  const transferAll = (tx: Queries) => transferObjects(tx, transfers, { ...claim.right, keyed });
+  const changing = transfers.flatMap(({ from }) => from ?? []);
   const referrers = await findReferrers(deps, changing);
   const taken =
     changing.length === 0
-      ? await takeAll(state.db)
+      ? await transferAll(state.db)
       : await state.db.transaction(async (tx) => {
-          await letGo(tx, givenUp, { ...claim.right, undecided: false });
-          const all = await takeAll(tx);
+          const all = await transferAll(tx);
           await queryTogether(tx, referrers.checks);
           return all;
         });
