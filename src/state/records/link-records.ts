@@ -1,10 +1,11 @@
 // Links records to objects. A concurrent link and write of the same object must not both succeed. A batch stores the
 // external id before it looks for links, and a link is committed before it looks for records, so at least one sees the
 // other. The object stays claimed meanwhile, so that no batch writes it by a link that may be undone.
-import { anyOf, query, type Queries, type State } from '../database.js';
+import { sql, type SQL } from 'drizzle-orm';
+import { query, type Queries, type State } from '../database.js';
 import { transferObjects } from './transfer-objects.js';
 import { whileClaimed } from './claim-objects.js';
-import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
+import { deleteLinks, insertLinks, readLinksOfAndTo, type Link } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 import { checkAgain, EXTERNAL_ID_CHANGED, IS_FORMER, MAY_BE_AT_SERVICE } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
@@ -119,20 +120,12 @@ async function findObstacles(db: Queries, links: readonly NewLink[], token: stri
 /** Returns why links could not be inserted: the key has a link, or another key is linked to the object. */
 async function explainConflicts(db: Queries, links: readonly NewLink[]) {
   const reasons = new Map<string, string>();
-  const to = await readLinksTo(
-    db,
-    links.map(({ externalId }) => externalId),
-  );
   for (const stream of new Set(links.map((link) => link.stream))) {
     const inStream = links.filter((link) => link.stream === stream);
-    const linksOfKeys = await readLinks(
-      db,
-      stream,
-      inStream.map(({ localKey }) => localKey),
-    );
+    const [keys, ids] = [inStream.map((link) => link.localKey), inStream.map((link) => link.externalId)];
+    const { ofKeys, to } = await readLinksOfAndTo(db, stream, keys, ids);
     for (const link of inStream) {
-      const other = linksOfKeys.get(link.localKey);
-      const owner = to.get(link.externalId);
+      const [other, owner] = [ofKeys.get(link.localKey), to.get(link.externalId)];
       const reason = other
         ? `it is linked to '${other.externalId}' already`
         : owner
@@ -180,32 +173,31 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
 export async function unlinkRecords(db: Queries, stream: string, keys: readonly string[]): Promise<Link[]> {
   return db.transaction(async (tx) => {
     const links = await deleteLinks(tx, stream, keys);
-    await query(tx)`
-      UPDATE slotsync.records AS r SET external_id = NULL
-      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(links.map(({ localKey }) => localKey))}
-        AND NOT ${MAY_BE_AT_SERVICE}`;
+    await takeBack(tx, links, sql`NOT ${MAY_BE_AT_SERVICE}`);
     await checkAgain(tx, { stream, keys: links.map(({ localKey }) => localKey) });
-    await wakeSharers(
-      tx,
-      links.map(({ externalId }) => externalId),
-    );
     return links;
   });
 }
 
+/** Undoes links that were made just now, by which nothing was written. */
 export async function undoLinks(db: State['db'], links: readonly NewLink[]): Promise<void> {
   if (links.length === 0) return;
   await db.transaction(async (tx) => {
     for (const { stream, localKey } of links) await deleteLinks(tx, stream, [localKey]);
-    await query(tx)`
-      UPDATE slotsync.records AS r SET external_id = NULL
-      FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
-      WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.object_hash IS NULL
-        AND r.external_id = l."externalId"`;
-    // Adds records to the inbox that were refused meanwhile because of these links.
-    await wakeSharers(
-      tx,
-      links.map(({ externalId }) => externalId),
-    );
+    await takeBack(tx, links, sql`r.object_hash IS NULL`);
   });
+}
+
+/**
+ * Takes the objects of undone links from their records where `isUnsent`, and wakes records that were refused because of such a link.
+ */
+async function takeBack(tx: Queries, links: readonly NewLink[], isUnsent: SQL): Promise<void> {
+  await query(tx)`
+    UPDATE slotsync.records AS r SET external_id = NULL
+    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+    WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.external_id = l."externalId" AND ${isUnsent}`;
+  await wakeSharers(
+    tx,
+    links.map(({ externalId }) => externalId),
+  );
 }

@@ -58,11 +58,11 @@ export async function readLinksToNumbers(db: Queries, numbers: readonly string[]
   return new Map(links.map((link) => [link.destinationId ?? '', link]));
 }
 
+const LINK = sql`stream, local_key AS "localKey", external_id AS "externalId", destination_id AS "destinationId",
+  assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"`;
+
 const selectLinks = (db: Queries, condition: SQL) =>
-  query<Link>(db)`
-    SELECT stream, local_key AS "localKey", external_id AS "externalId", destination_id AS "destinationId",
-      assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"
-    FROM slotsync.links WHERE ${condition}`;
+  query<Link>(db)`SELECT ${LINK} FROM slotsync.links WHERE ${condition}`;
 
 /**
  * Inserts links and returns the inserted ones. Skips a key or an object that is linked already. The caller must check
@@ -83,10 +83,8 @@ export async function insertLinks(
 }
 
 export async function deleteLinks(db: Queries, stream: string, keys: readonly string[]): Promise<Link[]> {
-  if (keys.length === 0) return [];
-  const links = [...(await readLinks(db, stream, keys)).values()];
-  await query(db)`DELETE FROM slotsync.links WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
-  return links;
+  return query<Link>(db)`
+    DELETE FROM slotsync.links WHERE stream = ${stream} AND local_key = ${anyOf(keys)} RETURNING ${LINK}`;
 }
 
 /** Returns the statement that marks the external ids of linked objects as assigned. */
