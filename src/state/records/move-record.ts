@@ -4,8 +4,9 @@ import type { SQL } from 'drizzle-orm';
 import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { isKindOf } from '../history.js';
 import { addChanges } from '../inbox/add-changes.js';
-import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
+import { deleteLinks, insertLinks, readLinksOfAndTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
+import { drift, exceptions, links } from '../schema.js';
 import { checkAgain, PLANNED_AT } from './record-state.js';
 import { BY_OPERATOR, letGo, transferObjects } from './transfer-objects.js';
 import { wakeArrived } from './wake-waiting.js';
@@ -78,12 +79,15 @@ export async function moveRecord(
     // The time until which the service may still execute a write of an expired claim is unknown.
     if (replaced && (former === undefined ? replaced.inDoubt : replaced.hasClaim))
       return { refused: 'in_doubt' };
-    const links = await readLinks(tx, stream, [from, to]);
-    const otherLink = links.get(to);
+    const linked = await readLinksOfAndTo(tx, stream, [from, to], [externalId]);
+    const otherLink = linked.ofKeys.get(to);
     // If a previous rename linked the new key to its current object, that link is removed together with the object.
     if (otherLink && (otherLink.linkedBy !== 'rename' || otherLink.externalId !== former))
       return { refused: 'linked', externalId: otherLink.externalId };
-    const other = await findLinkedKey(tx, renaming, { externalId, destinationId });
+    const numbered = await readLinksToNumbers(tx, destinationId === null ? [] : [destinationId]);
+    const other = [linked.to.get(externalId), ...numbered.values()].find(
+      (link) => link && (link.stream !== stream || link.localKey !== from),
+    );
     if (other) return { refused: 'taken', externalId, other };
     // The inserted row makes batches that claim the new key wait for this transaction.
     if (!replaced && !(await insertRecord(tx, stream, to))) return { refused: 'claimed' };
@@ -92,18 +96,13 @@ export async function moveRecord(
       await deleteLinks(tx, stream, [to]);
       await transferObjects(tx, [letGo({ stream, localKey: to, externalId: former })], BY_OPERATOR);
     }
-    await moveRows(tx, renaming);
     const isLinked = templateId !== externalId;
-    const was = links.get(from);
-    if (was?.externalId === externalId && isLinked)
-      await query(
-        tx,
-      )`UPDATE slotsync.links SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
-    else {
+    if (!isLinked || linked.ofKeys.get(from)?.externalId !== externalId)
       await deleteLinks(tx, stream, [from]);
-      const link = { stream, localKey: to, externalId, destinationId, assignsId: false, fields: null };
-      if (isLinked) await insertLinks(tx, [{ ...link, linkedBy: 'rename' }]);
-    }
+    await moveRows(tx, renaming);
+    // A link that moves with the record stays as it was made.
+    const link = { stream, localKey: to, externalId, destinationId, assignsId: false, fields: null };
+    if (isLinked) await insertLinks(tx, [{ ...link, linkedBy: 'rename' }]);
     await checkAgain(tx, { stream, keys: [to] });
     await addChanges(tx, stream, [to]);
     await queryTogether(tx, checks);
@@ -123,19 +122,6 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
       CASE WHEN status <> 'retired' THEN extract(epoch FROM greatest(synced_at, CASE WHEN status = 'synced' THEN
         CASE WHEN gone_since IS NULL THEN ${PLANNED_AT} ELSE there_until END END))::float8 END AS "thereUntil"
     FROM slotsync.records AS r WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
-}
-
-/** Returns a key other than the old key that is linked to the object. */
-async function findLinkedKey(
-  tx: Queries,
-  { stream, from }: Renaming,
-  { externalId, destinationId }: Pick<LockedRecord, 'externalId' | 'destinationId'>,
-): Promise<RecordKey | undefined> {
-  const links: (RecordKey | undefined)[] = [
-    (await readLinksTo(tx, [externalId])).get(externalId),
-    destinationId === null ? undefined : (await readLinksToNumbers(tx, [destinationId])).get(destinationId),
-  ];
-  return links.find((link) => link && (link.stream !== stream || link.localKey !== from));
 }
 
 /** Inserts an empty record. Returns false if another transaction inserted it meanwhile. */
@@ -158,12 +144,10 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
   await query(tx)`UPDATE slotsync.records SET waits_for = ${name} WHERE waits_for = ${former}`;
   await query(tx)`DELETE FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${to}`;
   await query(tx)`
-    UPDATE slotsync.drift SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
-  await query(tx)`
-    WITH moved AS (DELETE FROM slotsync.exceptions WHERE stream = ${stream} AND local_key = ${from} RETURNING *)
-    INSERT INTO slotsync.exceptions AS e (stream, local_key, since, until, reason, by)
-    SELECT stream, ${to}, since, until, reason, by FROM moved
-    ON CONFLICT (stream, local_key) DO UPDATE SET since = excluded.since, until = excluded.until, reason = excluded.reason, by = excluded.by`;
+    DELETE FROM slotsync.exceptions WHERE stream = ${stream} AND local_key = ${to}
+      AND EXISTS (SELECT FROM slotsync.exceptions WHERE stream = ${stream} AND local_key = ${from})`;
+  for (const table of [drift, exceptions, links])
+    await query(tx)`UPDATE ${table} SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
   await query(tx)`
     UPDATE slotsync.history SET local_key = ${to} WHERE local_key = ${from} AND ${isKindOf(stream)}`;
   // Changes that a run has already taken from the inbox keep the old key.
