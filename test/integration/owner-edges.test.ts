@@ -158,8 +158,22 @@ it('record that another batch is writing keeps its object: a batch that has lost
   await until(() => world.sandbox.gate().held, { describe: 'the write of A' });
   const frozen = { token: 'frozen', lateSeconds: 10 };
   const lettingGo = letGo({ stream: 'rooms', localKey: 'A', externalId: 'room_1' });
-  await world.state.db.transaction((tx) => transferObjects(tx, [lettingGo], frozen));
+  expect(await world.state.db.transaction((tx) => transferObjects(tx, [lettingGo], frozen))).toEqual([]);
   world.sandbox.openGate();
   await done;
   expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_1', status: 'synced' } });
+});
+
+it('record keeps its object, and what is known of it, where another batch has claimed the record that is to take it', async () => {
+  const world = await openRooms(rooms());
+  await addRooms(world, 'A');
+  await world.sync();
+  await world.sql`
+    INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
+    VALUES ('rooms', 'B', 'pending', 'other', now() + interval '1 minute')`;
+  const from = { stream: 'rooms', localKey: 'A' };
+  const taking = { stream: 'rooms', localKey: 'B', externalId: 'room_A', from };
+  const late = { token: 'late', lateSeconds: 10 };
+  expect(await world.state.db.transaction((tx) => transferObjects(tx, [taking], late))).toEqual([]);
+  expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_A', status: 'synced' } });
 });
