@@ -1,5 +1,6 @@
 // Finds which objects have upcoming reservations. Each request reads one page, only for objects not yet found. If a
 // page is not complete, the next request covers a shorter period, whose reservations fit on a page.
+import { tryInHalves } from '../errors/try-in-halves.js';
 import { invalidAnswer, type Named } from './http-errors.js';
 import { isWholeAnswer, type PageAnswer } from './paging.js';
 
@@ -48,49 +49,48 @@ export async function findUpcoming(
 ): Promise<Map<string, UpcomingReservation[]>> {
   const future: Period = { from: now, to: now + FAR_AHEAD };
   const upcoming = new Map<string, UpcomingReservation[]>();
-  const open = new Set(extIds);
-  let period = future;
-  /** Number of pages that the next period is aimed at. Raised after a page that had room left. */
-  let aim = LEAST_AIM;
-  for (let isFirst = true; open.size > 0; isFirst = false) {
-    const page = await ask([...open], period);
-    const isWhole = isWholeAnswer(page, pageSize);
-    const standing = page.results.filter(({ end }) => end > now).toSorted((a, b) => a.begin - b.begin);
-    const seen = standing.filter(({ objects }) => objects?.some(({ objectId = '' }) => open.has(objectId)));
-    const nameless = standing.filter((one) => isNameless(one) && !seen.includes(one));
-    if (seen.length === 0 && (!isWhole || standing.length > 0)) {
-      // Unnamed objects cannot be determined, and the next answer would be the same.
-      if (nameless.length === 0)
-        throw invalidAnswer(call, 'none of its reservations is of the objects that were asked for');
-      const rest = [...open];
-      const [only = ''] = rest;
-      if (rest.length === 1) return upcoming.set(only, nameless.map(toUpcoming));
-      const middle = Math.ceil(rest.length / 2);
-      for (const half of [rest.slice(0, middle), rest.slice(middle)])
-        for (const [extId, found] of await findUpcoming(ask, half, { now, pageSize, call }))
-          upcoming.set(extId, found);
-      return upcoming;
-    }
-    const booked = new Set<string>();
-    for (const one of seen)
-      for (const { objectId = '' } of one.objects ?? []) {
-        if (!open.has(objectId)) continue;
-        upcoming.set(objectId, [...(upcoming.get(objectId) ?? []), toUpcoming(one)]);
-        booked.add(objectId);
+  await tryInHalves(extIds, async (part) => {
+    const open = new Set(part);
+    let period = future;
+    /** Number of pages that the next period is aimed at. Raised after a page that had room left. */
+    let aim = LEAST_AIM;
+    for (let isFirst = true; open.size > 0; isFirst = false) {
+      const page = await ask([...open], period);
+      const isWhole = isWholeAnswer(page, pageSize);
+      const standing = page.results.filter(({ end }) => end > now).toSorted((a, b) => a.begin - b.begin);
+      const seen = standing.filter(({ objects }) => objects?.some(({ objectId = '' }) => open.has(objectId)));
+      const nameless = standing.filter((one) => isNameless(one) && !seen.includes(one));
+      if (seen.length === 0 && (!isWhole || standing.length > 0)) {
+        // Unnamed objects cannot be determined, and the next answer would be the same.
+        if (nameless.length === 0)
+          throw invalidAnswer(call, 'none of its reservations is of the objects that were asked for');
+        const rest = [...open];
+        const [only = '', more] = rest;
+        if (more === undefined) upcoming.set(only, nameless.map(toUpcoming));
+        return rest;
       }
-    for (const objectId of booked) open.delete(objectId);
-    if (isWhole && period === future) {
-      if (nameless.length === 0) break;
-      continue;
+      const booked = new Set<string>();
+      for (const one of seen)
+        for (const { objectId = '' } of one.objects ?? []) {
+          if (!open.has(objectId)) continue;
+          upcoming.set(objectId, [...(upcoming.get(objectId) ?? []), toUpcoming(one)]);
+          booked.add(objectId);
+        }
+      for (const objectId of booked) open.delete(objectId);
+      if (isWhole && period === future) {
+        if (nameless.length === 0) return [];
+        continue;
+      }
+      if (period !== future) {
+        const hasRoom = page.results.length * 2 < pageSize;
+        aim = isWhole ? aim * (hasRoom ? 4 : 1) : Math.max(aim / 4, LEAST_AIM);
+      }
+      // A single object may have filled the first page. If the second page is full too, many objects are booked a lot.
+      const isNarrowed = period === future && !isFirst;
+      period = isNarrowed ? { from: now, to: endOfShare(page, seen, { now, aim }) } : future;
     }
-    if (period !== future) {
-      const hasRoom = page.results.length * 2 < pageSize;
-      aim = isWhole ? aim * (hasRoom ? 4 : 1) : Math.max(aim / 4, LEAST_AIM);
-    }
-    // A single object may have filled the first page. If the second page is full too, many objects are booked a lot.
-    const isNarrowed = period === future && !isFirst;
-    period = isNarrowed ? { from: now, to: endOfShare(page, seen, { now, aim }) } : future;
-  }
+    return [];
+  });
   return upcoming;
 }
 

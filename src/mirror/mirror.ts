@@ -3,6 +3,7 @@
 import { readDatabaseFacts } from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { tryInHalves } from '../errors/try-in-halves.js';
 import { createTurns } from '../process/lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
@@ -299,22 +300,18 @@ async function readApart<R>(
 ): Promise<ReadApart<R>> {
   const result: ReadApart<R> = { rows: new Map(), unreadable: new Map() };
   let isReadable = false;
-  const parts: (readonly string[])[] = [keys];
-  for (let part = parts.pop(); part; part = parts.pop()) {
+  await tryInHalves(keys, async (part) => {
     try {
       for (const [key, row] of await read(part)) result.rows.set(key, row);
       isReadable = true;
+      return [];
     } catch (error) {
       const [only, more] = part;
       if (!isRowFault(error) || only === undefined) throw error;
-      if (more === undefined) {
-        result.unreadable.set(only, error);
-        if (!isReadable && result.unreadable.size > MOST_ALONE) throw error;
-      } else {
-        const middle = Math.ceil(part.length / 2);
-        parts.push(part.slice(middle), part.slice(0, middle));
-      }
+      if (more === undefined) result.unreadable.set(only, error);
+      if (!isReadable && result.unreadable.size > MOST_ALONE) throw error;
+      return part;
     }
-  }
+  });
   return result;
 }

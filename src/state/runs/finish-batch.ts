@@ -1,7 +1,8 @@
 // Ends a batch and writes the outcomes of its records in one transaction. `advanceRun` advances the run afterwards.
 import { sql, type SQL } from 'drizzle-orm';
 import { codeOf } from '../../errors/errors.js';
-import { query, queryTogether, type Queries, type State } from '../database.js';
+import { tryInHalves } from '../../errors/try-in-halves.js';
+import { query, queryTogether, type State } from '../database.js';
 import { notingWrites } from '../history.js';
 import { failRecords, followOutcomes, writeOutcomes, type Settled } from '../records/settle-records.js';
 import { isSent, NO_OUTCOMES, storable } from '../records/outcome-types.js';
@@ -90,8 +91,8 @@ export async function settleBatch(
 }
 
 /**
- * Ends a batch as failed after its last attempt, even if a record cannot be written. Its open records become `failed`,
- * and the next run sends them again. Returns their number.
+ * Ends a batch as failed after its last attempt, and returns how many records it still had: they are `failed`, and the next run
+ * tries them again. A record that cannot be written, such as one whose key no index takes, is left out.
  */
 export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: Failed): Promise<number> {
   const { id, runId, stream } = batch;
@@ -102,26 +103,16 @@ export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: 
       UPDATE slotsync.batches SET state = 'failed', counts = ${JSON.stringify({ ...NO_OUTCOMES, failed: keys.length })}::jsonb,
         error_code = ${error.code}, error_message = ${storable(error.message)}, finished_at = now()
       WHERE ${isUnfinished(id)}`;
-    await failEach(tx, { stream, runId }, keys, error);
+    await tryInHalves(keys, async (part) => {
+      const failures = part.map((localKey) => ({ localKey, ...error }));
+      try {
+        await tx.transaction((savepoint) => failRecords(savepoint, stream, runId, failures));
+        return [];
+      } catch (thrown) {
+        if (codeOf(thrown) !== 'state_failed') throw thrown;
+        return part;
+      }
+    });
     return keys.length;
   });
-}
-
-/** Marks records as failed. If a record cannot be written, such as an overlong key, each half is tried alone. */
-async function failEach(
-  tx: Queries,
-  of: { stream: string; runId: number },
-  keys: readonly string[],
-  error: Failed,
-): Promise<void> {
-  const failures = keys.map((localKey) => ({ localKey, ...error }));
-  try {
-    await tx.transaction((savepoint) => failRecords(savepoint, of.stream, of.runId, failures));
-  } catch (thrown) {
-    if (codeOf(thrown) !== 'state_failed') throw thrown;
-    if (keys.length === 1) return;
-    const middle = Math.ceil(keys.length / 2);
-    await failEach(tx, of, keys.slice(0, middle), error);
-    await failEach(tx, of, keys.slice(middle), error);
-  }
 }

@@ -3,6 +3,7 @@
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
 import { refusedContent } from '../../destination/http-errors.js';
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import { tryInHalves } from '../../errors/try-in-halves.js';
 import type { Place } from '../../process/tracing.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { SentRequest } from './request-size.js';
@@ -174,16 +175,15 @@ export async function putHalving<T extends DestinationObject>(
   objects: readonly T[],
   results: Map<string, PutResult>,
 ): Promise<(readonly T[])[]> {
-  const toSend = [objects];
   const refused: (readonly T[])[] = [];
   const alone = new Set<T>();
   let accepted = 0;
-  for (let list = toSend.shift(); list; list = toSend.shift()) {
+  await tryInHalves(objects, async (list) => {
     const { sent, ...answer } = await put(list);
     if ('results' in answer) {
       for (const [extId, result] of answer.results) results.set(extId, result);
       accepted = Math.max(accepted, sent.length);
-      continue;
+      return [];
     }
     const status = refusalStatus(answer.error, sent.length);
     if (status === undefined) throw answer.error;
@@ -191,12 +191,9 @@ export async function putHalving<T extends DestinationObject>(
     if (sent.length === 1 && only) {
       alone.add(only);
       results.set(only.extId, { accepted: false, status, message: messageWithDetail(answer.error) });
-    } else {
-      refused.push(sent);
-      const middle = Math.ceil(sent.length / 2);
-      toSend.unshift(sent.slice(0, middle), sent.slice(middle));
-    }
-  }
+    } else refused.push(sent);
+    return sent;
+  });
   const isForNumber = (all: readonly T[]) =>
     all.length > accepted && !all.some((object) => alone.has(object));
   return refused.filter(isForNumber).toReversed();
