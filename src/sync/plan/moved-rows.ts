@@ -25,8 +25,38 @@ interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
 /** Record that owns the object of a moved row. `isChanged`: the row would also change the object. */
 export type Takeover = OwnerRecord & { isChanged: boolean };
 
-/** Detects moved rows in the plan of one stream. Throws errors of mirror and state. */
-export function createMoves(deps: MoveDeps, stream: Stream) {
+/** Finds rows that now have the external ids of these records, but another key. The records' rows were deleted. */
+export async function findMoved(
+  deps: MoveDeps,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<Map<string, RecordKey[]>> {
+  const { mirror, state, streams, destination } = deps;
+  const owners = await readOwnersByKey(state.db, stream.name, keys);
+  const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
+  // If the external id follows from the key alone, no row with another key can have it.
+  const open = owners.filter(({ localKey, externalId }) => ofKeys?.get(localKey) !== externalId);
+  // An unreadable row might have any external id. So no row counts as moved; batches check again later.
+  const externalIds = open.map(({ externalId }) => externalId);
+  const holderOf = await whoHas(deps, externalIds, { rows: 'all' }).catch((error: unknown) => {
+    if (!isReadingFault(error)) throw error;
+    return undefined;
+  });
+  const others = open.map(({ localKey, externalId }) => {
+    const rows = holderOf?.(externalId).rows ?? [];
+    const isOther = (row: RecordKey) =>
+      (row.stream !== stream.name || row.localKey !== localKey) &&
+      mayBecome(destination, { localKey }, stream.objectTypes, streams.get(row.stream));
+    return [localKey, rows.filter(isOther)] as const;
+  });
+  return new Map(others.filter(([, rows]) => rows.length > 0));
+}
+
+/**
+ * Returns a function that finds which rows without an object take one over, each with the record that has the object. `isChanged`:
+ * the row becomes another object than the service accepted last, and is not only a row under another key.
+ */
+export function createTakeoverFinder(deps: MoveDeps, stream: Stream) {
   const { mirror, state, streams, destination } = deps;
   let sources: Promise<boolean> | undefined;
 
@@ -43,51 +73,22 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
     return false;
   }
 
-  return {
-    /** Finds rows that now have the external ids of these records, but another key. The records' rows were deleted. */
-    async findMoved(keys: readonly string[]): Promise<Map<string, RecordKey[]>> {
-      const owners = await readOwnersByKey(state.db, stream.name, keys);
-      const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
-      // If the external id follows from the key alone, no row with another key can have it.
-      const open = owners.filter(({ localKey, externalId }) => ofKeys?.get(localKey) !== externalId);
-      // An unreadable row might have any external id. So no row counts as moved; batches check again later.
-      const externalIds = open.map(({ externalId }) => externalId);
-      const holderOf = await whoHas(deps, externalIds, { rows: 'all' }).catch((error: unknown) => {
-        if (!isReadingFault(error)) throw error;
-        return undefined;
-      });
-      const others = open.map(({ localKey, externalId }) => {
-        const rows = holderOf?.(externalId).rows ?? [];
-        const isOther = (row: RecordKey) =>
-          (row.stream !== stream.name || row.localKey !== localKey) &&
-          mayBecome(destination, { localKey }, stream.objectTypes, streams.get(row.stream));
-        return [localKey, rows.filter(isOther)] as const;
-      });
-      return new Map(others.filter(([, rows]) => rows.length > 0));
-    },
-
-    /**
-     * Finds new rows that take over an existing object, with the record that owns it. `isChanged`: the row renders
-     * another object than was accepted, so not only its key has changed.
-     */
-    async findTakeovers(keys: readonly string[]): Promise<Map<string, Takeover>> {
-      const moved = new Map<string, OwnerRecord>();
-      if (!(await (sources ??= hasSources()))) return new Map();
-      const ids = await readIdsOfKeys(deps, stream, keys);
-      const holderOf = await whoHas(deps, [...ids.values()], { ownerRows: true });
-      for (const [key, id] of ids) {
-        const { record, ownerRow } = holderOf(id);
-        const isOurs = record?.mayBeAtService && record.status !== 'retired';
-        const isFit =
-          record && mayBecome(destination, record, streams.get(record.stream)?.objectTypes, stream);
-        if (isOurs && ownerRow !== 'same' && isFit) moved.set(key, record);
-      }
-      const { rows } = await mirror.readRows(stream, [...moved.keys()]);
-      const rendered = await renderWithParents(deps, stream, rows);
-      return new Map(
-        [...moved].map(([key, owner]) => [key, { ...owner, isChanged: isChanged(owner, rendered.get(key)) }]),
-      );
-    },
+  return async (keys: readonly string[]): Promise<Map<string, Takeover>> => {
+    const moved = new Map<string, OwnerRecord>();
+    if (!(await (sources ??= hasSources()))) return new Map();
+    const ids = await readIdsOfKeys(deps, stream, keys);
+    const holderOf = await whoHas(deps, [...ids.values()], { ownerRows: true });
+    for (const [key, id] of ids) {
+      const { record, ownerRow } = holderOf(id);
+      const isOurs = record?.mayBeAtService && record.status !== 'retired';
+      const isFit = record && mayBecome(destination, record, streams.get(record.stream)?.objectTypes, stream);
+      if (isOurs && ownerRow !== 'same' && isFit) moved.set(key, record);
+    }
+    const { rows } = await mirror.readRows(stream, [...moved.keys()]);
+    const rendered = await renderWithParents(deps, stream, rows);
+    return new Map(
+      [...moved].map(([key, owner]) => [key, { ...owner, isChanged: isChanged(owner, rendered.get(key)) }]),
+    );
   };
 }
 

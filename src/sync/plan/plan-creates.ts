@@ -4,7 +4,13 @@ import { countUnaskedWithinADay } from '../../state/sent.js';
 import type { HeldSample } from '../../state/schema.js';
 import { sends, type Stream } from '../../streams/stream.js';
 import { maySeeGone } from '../object/retire.js';
-import { KEYS_AT_ONCE, type collectBatches, type Planned, type PlanRequest } from './planned-batches.js';
+import {
+  KEYS_AT_ONCE,
+  type collectBatches,
+  type collectLists,
+  type Planned,
+  type PlanRequest,
+} from './planned-batches.js';
 import {
   createExistingObjectFinder,
   NONE_ASKED,
@@ -12,34 +18,26 @@ import {
   type PlanDeps,
 } from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
-import type { createMoves, Takeover } from './moved-rows.js';
+import { createTakeoverFinder, MOST_COMPARED, type Takeover } from './moved-rows.js';
 
 /** Number of overwrites whose changed fields are kept as examples. */
 const SAMPLES = 3;
 
+/** The lists of a plan that get what becomes of its creates. */
+interface Collected {
+  planned: Planned;
+  batches: Pick<ReturnType<typeof collectBatches>, 'add'>;
+  /** Keys of rows whose creates are left out: no record of theirs is kept. */
+  forgotten: Pick<ReturnType<typeof collectLists<string>>, 'add'>;
+}
+
 export function createCreates(
   deps: PlanDeps,
   stream: Stream,
-  {
-    request,
-    keys,
-    planned,
-    moves,
-    batches,
-    noteCreated,
-    forget,
-  }: {
-    request: PlanRequest;
-    keys: ReadonlySet<string> | undefined;
-    planned: Planned;
-    moves: ReturnType<typeof createMoves>;
-    batches: ReturnType<typeof collectBatches>;
-    /** Called with the keys of new rows. */
-    noteCreated: (keys: readonly string[]) => void;
-    /** Called with keys of rows whose creates the stream's `operations` exclude. Their records are deleted. */
-    forget: (key: string) => Promise<void>;
-  },
+  { request, keys }: { request: PlanRequest; keys: ReadonlySet<string> | undefined },
+  { planned, batches, forgotten }: Collected,
 ) {
+  const findTakeovers = createTakeoverFinder(deps, stream);
   const existingObjects = createExistingObjectFinder(deps, stream, request.context);
   /** Number of objects to take over from streams that left the configuration, by stream. */
   const formerStreams: Record<string, number> = {};
@@ -52,6 +50,8 @@ export function createCreates(
   const found = { create: 0, retry: 0 };
   /** Numbers of creates. `asked`: searched for at the service. `equal`: the existing object needs no change. */
   const counts = { asked: 0, unasked: 0, equal: 0 };
+  /** The first keys of new rows: as many as are compared with rows that are gone, and one more. */
+  const firstCreated: string[] = [];
   const samples: HeldSample[] = [];
   /** Number of search requests that a run sends for the plan. */
   let questions = 0;
@@ -81,11 +81,11 @@ export function createCreates(
 
   async function planCreate(entry: WriteEntry, { met, absent, owned }: ExistingObjects): Promise<void> {
     const operation = entry.operation === 'create' ? 'create' : 'retry';
-    if (operation === 'create') noteCreated([entry.key]);
+    if (operation === 'create' && firstCreated.length <= MOST_COMPARED) firstCreated.push(entry.key);
     const existing = met.get(entry.key);
     if (!creates && absent.has(entry.key)) {
       leftOut[operation]++;
-      return forget(entry.key);
+      return forgotten.add(entry.key);
     }
     if (!updates && existing && existing.changes.length > 0) {
       // The object exists, but `operations` exclude updates. The batch only records its owner.
@@ -132,7 +132,7 @@ export function createCreates(
     /** Plans a list of creates. A list shorter than `KEYS_AT_ONCE` is the last one. */
     async plan(entries: readonly WriteEntry[]): Promise<void> {
       const creates = entries.filter(({ operation }) => operation === 'create');
-      const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));
+      const takeovers = await findTakeovers(creates.map(({ key }) => key));
       const others = entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key));
       const existing = await findExisting(others, entries.length < KEYS_AT_ONCE);
       for (const entry of entries) {
@@ -146,6 +146,7 @@ export function createCreates(
     leftOut,
     found,
     counts,
+    firstCreated,
     samples,
     formerStreams,
     questions: () => questions,

@@ -22,7 +22,7 @@ import {
 } from './planned-batches.js';
 import type { PlanDeps } from './existing-objects.js';
 import type { MergeCounts, PlanEntry, RefusedEntry, WriteEntry } from './merge-readings.js';
-import { createMoves, MOST_COMPARED } from './moved-rows.js';
+import { findMoved, MOST_COMPARED } from './moved-rows.js';
 import { createCreates } from './plan-creates.js';
 import { explainSharedId } from './shared-ids.js';
 
@@ -49,22 +49,12 @@ export function createPlanLists(
   const seesGone = maySeeGone(request);
   const retires = stream.retire === 'deactivate';
   const planned: Planned = { ...NOTHING_PLANNED };
-  /** Keys of deleted and of new rows to compare. One more than `MOST_COMPARED` shows that there are too many. */
-  const compared = { gone: [] as string[], created: [] as string[] };
+  /** The first keys whose rows are gone: as many as are compared with new rows, and one more. */
+  const firstGone: string[] = [];
 
-  const moves = createMoves(deps, stream);
   const batches = collectBatches(keysPerBatch(stream, request.context.lane), sink);
-  const noteCreated = (found: readonly string[]) => addCompared(compared.created, found);
-  const forget = (key: string) => lists.forgotten.add(key);
-  const creates = createCreates(deps, stream, {
-    request,
-    keys,
-    planned,
-    moves,
-    batches,
-    noteCreated,
-    forget,
-  });
+  const forgotten = collectLists<string>(KEYS_AT_ONCE, (found) => sink.forget?.(found));
+  const creates = createCreates(deps, stream, { request, keys }, { planned, batches, forgotten });
   const updates = sends(stream, 'update');
   /** Number of updates that `operations` exclude, but that a batch settles because their record is not in sync. */
   let unsent = 0;
@@ -74,7 +64,7 @@ export function createPlanLists(
     gone: collectLists(KEYS_AT_ONCE, planGone),
     kept: collectLists(KEYS_AT_ONCE, noteGone),
     back: collectLists<string>(KEYS_AT_ONCE, (found) => sink.noteRowsBack?.(found)),
-    forgotten: collectLists<string>(KEYS_AT_ONCE, (found) => sink.forget?.(found)),
+    forgotten,
     abandoned: collectLists<string>(KEYS_AT_ONCE, (found) => sink.abandon?.(found)),
     forced: collectLists<string>(KEYS_AT_ONCE, (found) => sink.wish?.('forced', found)),
   };
@@ -104,12 +94,16 @@ export function createPlanLists(
 
   async function noteGone(keys: readonly string[]): Promise<void> {
     await sink.noteRowsGone?.(keys);
-    addCompared(compared.gone, keys);
+    for (const key of keys.slice(0, MOST_COMPARED + 1 - firstGone.length)) firstGone.push(key);
   }
 
   /** Plans records whose rows were deleted. Their objects are deactivated, unless other rows have them now. */
   async function planGone(found: readonly WriteEntry[]): Promise<void> {
-    const moved = await moves.findMoved(found.map(({ key }) => key));
+    const moved = await findMoved(
+      deps,
+      stream,
+      found.map(({ key }) => key),
+    );
     planned.moved += moved.size;
     // Rows that take over an object but are not among the run's keys go to the inbox.
     const isPlanned = (row: RecordKey) => row.stream === stream.name && keys?.has(row.localKey) === true;
@@ -184,7 +178,7 @@ export function createPlanLists(
     questions: creates.questions,
 
     /** Keys of deleted and new rows, from which rows with a changed key are detected. */
-    compared,
+    compared: { gone: firstGone, created: creates.firstCreated },
   };
 }
 
@@ -210,10 +204,6 @@ function countPlan(
     ...(unasked > 0 && { unasked }),
     ...(equal + overwrite > 0 && { new: asked - equal - overwrite, equal, overwrite }),
   };
-}
-
-function addCompared(list: string[], keys: readonly string[]): void {
-  for (const key of keys.slice(0, MOST_COMPARED + 1 - list.length)) list.push(key);
 }
 
 const isWrite = (decision: Decision) =>
