@@ -20,6 +20,21 @@ interface OwnRunsOptions extends Pick<Producer, 'enqueueRun' | 'enqueueBatches'>
 /** Options for queueing a job after this process has already made an attempt. */
 type Queueing = Parameters<Producer['enqueueRun']>[2];
 
+type Noted = Pick<BatchJob, 'earlier'>;
+
+/** A job that is not in the queue. `enqueue` puts the job there, with the findings of the attempt that failed. */
+interface UnqueuedJob {
+  jobId: string;
+  name: string;
+  enqueue(queueing: Queueing, noted: Noted): Promise<void>;
+}
+
+/** The batches that follow an attempt, and the data of their jobs. */
+interface Next {
+  batches: readonly QueuedBatch[];
+  data: Pick<BatchJob, 'traceparent'>;
+}
+
 export function createOwnRuns(options: OwnRunsOptions) {
   const { executor, enqueueRun, enqueueBatches, mostBatches, isSending, log } = options;
   const worked = new Set<Promise<void>>();
@@ -27,47 +42,47 @@ export function createOwnRuns(options: OwnRunsOptions) {
   const inHand = new Set<string>();
   const newPlanner = () => plannerOf(options.processId);
 
-  /** Runs `work` and keeps its job id in `inHand`, because a sweep may queue the same work as a job meanwhile. */
-  async function inHandAs(jobId: string, work: () => Promise<void>): Promise<void> {
+  /**
+   * Makes the first attempt at the work of a job, which is queued only if the attempt fails. Returns the batches that follow. A sweep
+   * may queue the job meanwhile, so its id is in hand until the attempt has ended.
+   */
+  async function attemptFirst(
+    { jobId, name, enqueue }: UnqueuedJob,
+    work: (attempt: Attempt) => Promise<void>,
+  ): Promise<Next> {
+    const noted: Noted = {};
+    let next: Next = { batches: [], data: {} };
     inHand.add(jobId);
-    await work().finally(() => inHand.delete(jobId));
+    await work({
+      name,
+      attemptsMade: 0,
+      hasFewBatches: true,
+      note: async (earlier) => void (noted.earlier = earlier),
+      again: (delay, error) =>
+        enqueue({ delay, attempts: error === undefined ? ATTEMPTS : ATTEMPTS - 1 }, noted),
+      goOn: async (batches, data) => void (next = { batches, data }),
+    }).finally(() => inHand.delete(jobId));
+    return next;
   }
 
   async function workOwnRun(runId: number, runLane: string, own: OwnRun): Promise<void> {
-    let next: QueuedBatch[] = [];
-    let data: Pick<BatchJob, 'traceparent'> = {};
-    const attempt = firstAttempt(`run ${runId}`, {
-      enqueue: (queueing) => enqueueRun(runId, runLane, queueing),
-      goOn: (batches, traced) => void ([next, data] = [batches, traced]),
-    });
+    const enqueue = (queueing: Queueing) => enqueueRun(runId, runLane, queueing);
     const token = ('taken' in own && own.taken.planner) || newPlanner();
-    await inHandAs(runJobId(runId), () => executor.plan(runId, token, attempt, own));
-    await workBatches(next, runId, data);
+    const job = { jobId: runJobId(runId), name: `run ${runId}`, enqueue };
+    await workBatches(runId, await attemptFirst(job, (attempt) => executor.plan(runId, token, attempt, own)));
   }
 
-  async function workBatches(
-    batches: readonly QueuedBatch[],
-    runId: number,
-    data: Pick<BatchJob, 'traceparent'>,
-  ): Promise<void> {
+  async function workBatches(runId: number, { batches, data }: Next): Promise<void> {
     if (batches.length > mostBatches || !isSending()) return enqueueBatches(batches, data);
-    const works = batches.map((batch) => workBatch(batch, runId, data));
+    const works = batches.map(async ({ id, lane }) => {
+      const enqueue = (queueing: Queueing, noted: Noted) =>
+        enqueueBatches([{ id, lane }], { ...data, ...noted }, queueing);
+      const job = { jobId: batchJobId(id), name: `run ${runId} ${id}`, enqueue };
+      const apply = (attempt: Attempt) => executor.apply({ batchId: id, ...data }, attempt);
+      await workBatches(runId, await attemptFirst(job, apply));
+    });
     const failed = (await Promise.allSettled(works)).find((result) => result.status === 'rejected');
     if (failed) throw failed.reason;
-  }
-
-  async function workBatch(
-    { id, lane }: QueuedBatch,
-    runId: number,
-    data: Pick<BatchJob, 'traceparent'>,
-  ): Promise<void> {
-    let next: QueuedBatch[] = [];
-    const attempt = firstAttempt(`run ${runId} ${id}`, {
-      enqueue: (queueing, noted) => enqueueBatches([{ id, lane }], { ...data, ...noted }, queueing),
-      goOn: (batches) => void (next = batches),
-    });
-    await inHandAs(batchJobId(id), () => executor.apply({ batchId: id, ...data }, attempt));
-    await workBatches(next, runId, data);
   }
 
   return {
@@ -92,28 +107,5 @@ export function createOwnRuns(options: OwnRunsOptions) {
       await work.finally(() => worked.delete(work));
       return !isLeft;
     },
-  };
-}
-
-/** Returns the first attempt at work that has no job yet. The work is queued as a job if the attempt fails. */
-function firstAttempt(
-  name: string,
-  {
-    enqueue,
-    goOn,
-  }: {
-    enqueue: (queueing: Queueing, noted: Pick<BatchJob, 'earlier'>) => Promise<void>;
-    goOn: (...next: Parameters<Attempt['goOn']>) => void;
-  },
-): Attempt {
-  const noted: Pick<BatchJob, 'earlier'> = {};
-  return {
-    name,
-    attemptsMade: 0,
-    hasFewBatches: true,
-    note: async (earlier) => void (noted.earlier = earlier),
-    again: (delay, error) =>
-      enqueue({ delay, attempts: error === undefined ? ATTEMPTS : ATTEMPTS - 1 }, noted),
-    goOn: async (...next) => goOn(...next),
   };
 }
