@@ -58,8 +58,8 @@ const SET_BY_OUTCOME = {
 };
 
 /**
- * Returns two common table expressions. `given` has the outcomes as JSON by key. `written` writes the outcomes,
- * releases the claims and returns the written keys. Keys whose claim another batch took over are not written.
+ * The beginning of a statement that writes the outcomes and releases the claims. Its query `outcomes` has a row for each outcome.
+ * `is_written` is false if another batch has taken the claim over, or another record the object.
  */
 export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
@@ -71,7 +71,7 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs, histo
   // The JSON is concatenated as text, because a JavaScript object with many keys is slower to build.
   const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`).join(',')}}`;
   // Each row looks up its own outcome. PostgreSQL would execute a join with the list as a nested loop.
-  return sql`given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
+  return sql`WITH given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
     UPDATE slotsync.records AS r SET (${sql.raw(Object.keys(columns).join(', '))}) = (
         SELECT ${sql.join(Object.values(columns), sql`, `)}
         FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
@@ -87,7 +87,10 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs, histo
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keysOf(kept))} AND r.claimed_by = ${token}
       -- What it was accepted for is another record's by now.
       AND NOT (r.external_id IS NULL AND r.local_key = ${anyOf(keysOf(accepted))})
-    RETURNING r.local_key)`;
+    RETURNING r.local_key), outcomes AS MATERIALIZED (
+    SELECT key, value->>'outcome' AS outcome, value->>'operation' AS operation, value->>'names' AS names, value->'values' AS field_values,
+      value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written
+    FROM given CROSS JOIN jsonb_each(by_key))`;
 }
 
 /** SQL: this transaction did not write the row of record `r`. */

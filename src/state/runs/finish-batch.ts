@@ -49,13 +49,7 @@ export async function settleBatch(
   const [, [answer]] = (await queryTogether(db, [
     lockingKeys(id),
     sql`
-    WITH ${writeOutcomes(settled)}, outcomes AS MATERIALIZED (
-      SELECT key, value->>'outcome' AS outcome,
-        value->>'operation' AS operation,
-        value->>'outcome' IN ('forgotten', 'skipped') OR key IN (SELECT local_key FROM written) AS is_written,
-        value->>'names' AS names, value->'values' AS field_values
-      FROM given CROSS JOIN jsonb_each(by_key)
-    ), open AS MATERIALIZED (
+    ${writeOutcomes(settled)}, open AS MATERIALIZED (
       SELECT key, place FROM slotsync.batches CROSS JOIN unnest(keys) WITH ORDINALITY AS k(key, place) WHERE ${isUnfinished(id)}
     ), settled AS MATERIALIZED (
       SELECT * FROM outcomes WHERE is_written AND key IN (SELECT key FROM open)
