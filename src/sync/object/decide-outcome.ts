@@ -96,8 +96,8 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     message: `${message}; ${LOOKED_AT_AGAIN}`,
     sourceHash,
     secondLookAfterSeconds: isSecond ? undefined : SECOND_LOOK_SECONDS,
-    // Keeps the doubt of an earlier lost write. A check pending after a refusal is no doubt.
-    inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
+    // The pending check of any other record is that of a lost write.
+    inDoubt: record.isCheckPending && !awaitsSecondAnswer(record),
   };
 }
 
@@ -114,6 +114,10 @@ export function contradicted(write: Write, message: string): Outcome {
 export const isContradicted = ({ record, sourceHash }: Write): boolean =>
   record.errorCode === ANSWER_CONTRADICTS && record.refusedHash === sourceHash;
 
+/** `refusedHash` is the hash of the row that awaits a second answer, or of a dead record the hash of the row that is given up. */
+const awaitsSecondAnswer = ({ status, refusedHash }: ClaimedRecord) =>
+  status === 'failed' && refusedHash !== null;
+
 /** Returns true if the status refuses the object. Other statuses are temporary errors of the service. */
 const isFinal = (status: number) => status < 500 && status !== 408 && status !== 425 && status !== 429;
 
@@ -126,7 +130,7 @@ export function newRefusal(
   result: PutResult,
 ): { code: string; message: string } | undefined {
   if (result.accepted || !(result.status === undefined || isFinal(result.status))) return undefined;
-  if (record.refusedHash === sourceHash && record.status === 'failed') return undefined;
+  if (awaitsSecondAnswer(record) && record.refusedHash === sourceHash) return undefined;
   const { status, message } = result;
   return { code: status === undefined ? ANSWER_CONTRADICTS : refusedCode(retires, status), message };
 }
