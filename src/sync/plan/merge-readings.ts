@@ -4,7 +4,7 @@ import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js
 import { SlotsyncError } from '../../errors/errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import { describeRepeatedKeys, isReservedKey, isShortenedKey } from '../../streams/local-key.js';
-import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
+import { decideOperation, parseMark, type Decision, type Mark } from '../object/decide-operation.js';
 
 /** A planned write of one key. */
 export interface WriteEntry {
@@ -136,36 +136,23 @@ export async function* mergeReadings(
           const isExcepted =
             excepted.has(key) && (isRefused || (decided !== 'unchanged' && decided !== 'ended'));
           const isLeftOut = !sendsUpdates && decided === 'update' && isInSync && !isRefused;
-          const decision = isExcepted || isLeftOut ? 'ended' : decided;
-          if (isExcepted) count('excepted');
-          else if (isLeftOut) count('left_out');
-          else if (decision !== 'ended') counts[decision === 'check' ? 'retry' : decision]++;
-          if (decision === 'dead' && takesRow) counts.deadRows++;
-          const isOfForce = isForced && !isTooLong && decision !== decideOperation(hash, known);
-          const ofForce = isOfForce ? { isForced: true as const } : {};
           if (known?.isAtService && known.status !== 'retired') counts.accepted++;
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
-          if (known?.isAtService && !takesRow && !isInSync && !isExcepted)
-            yield { operation: 'unsettled', key };
-          if (hash !== undefined && isRefused && !isExcepted) {
-            const isSettled = isTooLong
-              ? known?.status === 'dead' && known.hash === hash
-              : decision === 'unchanged' || decision === 'dead';
-            yield { operation: 'refuse', key, hash, sharedId, isSettled, decision };
-          } else if (decision === 'retire')
-            yield {
-              operation: decision,
-              key,
-              ...(known?.status === 'reserved' && { wasReleased: true }),
-              ...(known?.rowWasGone && { wasGone: true }),
-            };
-          else if (decision === 'check') yield { operation: 'retry', key, isCheck: true };
-          else if (decision === 'repair')
-            yield { operation: decision, key, ...(!takesRow && { isRetired: true }) };
-          else if (decision === 'retry' && !known?.isAtService)
-            yield { operation: decision, key, isNew: true, ...ofForce };
-          else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
-            yield { operation: decision, key, ...ofForce };
+          if (isExcepted || isLeftOut) count(isExcepted ? 'excepted' : 'left_out');
+          else {
+            if (decided !== 'ended') counts[decided === 'check' ? 'retry' : decided]++;
+            if (decided === 'dead' && takesRow) counts.deadRows++;
+            if (known?.isAtService && !takesRow && !isInSync) yield { operation: 'unsettled', key };
+            if (hash !== undefined && isRefused) {
+              const isSettled = isTooLong
+                ? known?.status === 'dead' && known.hash === hash
+                : decided === 'unchanged' || decided === 'dead';
+              yield { operation: 'refuse', key, hash, sharedId, isSettled, decision: decided };
+            } else {
+              const entry = entryOf(decided, key, known, hash);
+              if (entry) yield entry;
+            }
+          }
         }
       }
       if (takesRow && !rows.step()) await rows.fill();
@@ -177,6 +164,25 @@ export async function* mergeReadings(
   }
   check.refuseFaults();
   return counts;
+}
+
+/** The entry that a decision makes; undefined: none. `hash`: of the row. */
+function entryOf(
+  decision: Decision,
+  key: string,
+  known: Mark | undefined,
+  hash?: string,
+): PlanEntry | undefined {
+  if (decision === 'dead' || decision === 'unchanged' || decision === 'ended') return undefined;
+  if (decision === 'forget') return { operation: decision, key };
+  if (decision === 'check') return { operation: 'retry', key, isCheck: true };
+  const entry: WriteEntry = { operation: decision, key };
+  if (decision === 'retire' && known?.status === 'reserved') entry.wasReleased = true;
+  if (decision === 'retire' && known?.rowWasGone) entry.wasGone = true;
+  if (decision === 'repair' && hash === undefined) entry.isRetired = true;
+  if (decision === 'retry' && !known?.isAtService) entry.isNew = true;
+  if (decision !== decideOperation(hash, known)) entry.isForced = true;
+  return entry;
 }
 
 const NULL_KEY = String.raw`\N`;
