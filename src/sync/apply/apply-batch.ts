@@ -49,8 +49,8 @@ export interface ApplyDeps extends ClaimDeps {
 const READING_GOOD_FOR_MS = 10_000;
 
 /**
- * Applies one batch; the caller may then advance the run. Holds the keys if the stream is frozen. Throws SlotsyncError
- * if some records have no outcome, after storing the other outcomes. The caller may then apply the batch again.
+ * Applies one batch; its run may then be advanced. The records of a frozen stream are held instead. Throws SlotsyncError if records
+ * remain without an outcome, after the others were settled: try again with the same batch.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
   const { state, log, meter = noMeter } = deps;
@@ -87,13 +87,14 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     failure = error;
   }
   for (const [key, outcome] of outcomes) if (!('isUnanswered' in outcome)) unanswered.delete(key);
+  // Settles in five steps. First: find the records that refer to a changed one. Unless they are found, the changed ones stay open.
   const changed = listChanged(stream, outcomes);
   const referrers = await findReferrers(deps, changed).catch((error: unknown) => {
     failure ??= error;
     for (const { localKey } of changed) outcomes.delete(localKey);
     return undefined;
   });
-  // Stops renewing the claim first. A renewal locks the same rows in another order, so both could deadlock.
+  // Second: write what needs the claim. A renewal would lock the same rows, in an order of its own.
   await claim.stopRenewing();
   await claim.doubt([...unanswered]);
   const kept = [...outcomes.values()].flatMap((one) =>
@@ -102,6 +103,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       : [],
   );
   if (kept.length > 0) await state.db.transaction((tx) => transferObjects(tx, kept, claim.right));
+  // Third: write the outcomes, end the batch and release the claim, in one transaction.
   const settled = await settleBatch(state, batch, {
     token: claim.right.token,
     outcomes: [...outcomes.values()],
@@ -112,23 +114,21 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     // Releases the claims on all keys. If another process has ended this batch, no key is open, but claims may be left.
     releasing: claim.releasing(batch.keys.filter((key) => !outcomes.has(key))),
   });
+  // Fourth: check what rows and other batches have changed meanwhile.
   await referrers?.checkLater();
   await doubtSharedNumbers(deps, claim.right.token);
+  // Fifth: close a gate, which takes the open records as well, because their claim is released. Another batch may have closed it.
   let isLeft = false;
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {
-    // The records are no longer claimed, so the gate can take over the keys without an outcome.
     const held = await closeGate(state.db, stream.name, gate);
     if (held > 0) log.warn({ records: held, reason: gate.reason }, 'the rest of the stream is held');
     isLeft = !(await isToBeSent(state.db, batch.id, claim.right.token));
   }
   const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);
-  noteInSpan(
-    Object.fromEntries(
-      Object.entries(counts).map(([outcome, count]) => [`slotsync.records.${outcome}`, count]),
-    ),
-  );
+  const noted = Object.entries(counts).map(([outcome, count]) => [`slotsync.records.${outcome}`, count]);
+  noteInSpan(Object.fromEntries(noted));
 
   if (settled.open.length === 0 || isLeft) {
     log.info({ ...counts }, 'batch applied');
