@@ -15,7 +15,7 @@ import {
   type Narrowing,
 } from './narrow-failures.js';
 import { createRequestSizes, type RequestSizes } from './request-size.js';
-import { sendRequest, type Part, type Written } from './send-request.js';
+import { sendRequest, type InLine, type Part, type Written } from './send-request.js';
 
 interface RequestDeps {
   destination: Puts & Pick<Destination, 'requestTimeoutMs'>;
@@ -86,7 +86,7 @@ export function createRequestFiller(deps: { destination: Puts; sizes: RequestSiz
 }
 
 /** Objects that one batch wants to write. */
-export interface Order extends Pick<Part, 'goodUntil' | 'claim'> {
+export interface Order extends Pick<InLine, 'goodUntil' | 'claim'> {
   objects: readonly PutObject[];
   attempt: BatchAttempt;
   /** True if the objects were not sent in time before. Then they go to the front of the line. */
@@ -106,15 +106,13 @@ export const nothingWritten = (): Written => ({
   failure: undefined,
 });
 
-interface Waiting extends Order, Pick<Part, 'place' | 'written'> {
+interface Waiting extends Order, InLine {
   signal: AbortSignal | undefined;
   rest: PutObject[];
   /** Number of unanswered requests with objects of this order. */
   underWay: number;
   end(): void;
 }
-
-type PartOf = Part & { order: Waiting };
 
 export type Puts = Pick<Destination, 'openPut'>;
 
@@ -191,11 +189,11 @@ class Line {
   }
 
   /** Takes as many objects from the front of the line as fit in a request. */
-  private takeParts(): PartOf[] {
+  private takeParts(): Part<Waiting>[] {
     const { type, lane, sizes, clock, fixed, narrowing } = this.options;
     const learned = sizes.of(type).objects;
     const most = fixed ?? (lane === 'incremental' ? Math.min(MOST_OF_A_CHANGE, learned) : learned);
-    const parts: PartOf[] = [];
+    const parts: Part<Waiting>[] = [];
     let count = 0;
     let bytes = 0;
     for (let [order] = this.waiting; order; [order] = this.waiting) {
@@ -218,8 +216,7 @@ class Line {
         order.underWay++;
         order.written.slots++;
         order.written.lastSlotAt = clock();
-        const { place, written, goodUntil, claim } = order;
-        parts.push({ order, objects: taken, place, written, goodUntil, claim });
+        parts.push({ order, objects: taken });
       }
       order.rest = order.rest.slice(taken.length);
       if (order.rest.length > 0) break;
@@ -230,7 +227,7 @@ class Line {
 
   /** Notes the results of a request for each batch, and ends batches that have nothing more to send. */
   private noteResults(
-    parts: readonly PartOf[],
+    parts: readonly Part<Waiting>[],
     { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: { error: unknown } },
   ): void {
     const { narrowing } = this.options;

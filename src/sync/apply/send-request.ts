@@ -8,7 +8,10 @@ import type { Place } from '../../process/tracing.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { SentRequest } from './request-size.js';
 
-/** Result of writing the objects of one batch. All sets and maps contain external ids. */
+/**
+ * Results of the objects of one batch, by external id. The line and each request add what they learn; only when `put` of the line
+ * resolves, the results are complete.
+ */
 export interface Written {
   results: Map<string, PutResult>;
   /** Objects that were sent. The service may have written them. */
@@ -26,9 +29,8 @@ export interface Written {
   failure: { error: unknown } | undefined;
 }
 
-/** The objects of one batch within a request. */
-export interface Part {
-  objects: readonly PutObject[];
+/** A batch whose objects are in a line. */
+export interface InLine {
   /** Position in the trace where the batch added its objects. */
   place: Place;
   written: Written;
@@ -36,6 +38,12 @@ export interface Part {
   goodUntil: number;
   /** Called when the request has its slot. If it throws, the batch's objects are left out of the request. */
   claim: { confirm(): Promise<void> };
+}
+
+/** The objects of one batch within a request. */
+export interface Part<O extends InLine = InLine> {
+  order: O;
+  objects: readonly PutObject[];
 }
 
 type Put = ReturnType<Destination['openPut']>;
@@ -92,7 +100,7 @@ async function sendPart(
   put: Put,
   { clock, learn, isNarrowed }: Sending,
 ): Promise<Answered<PutObject>> {
-  const sharedBy = parts.length > 1 ? parts.map(({ place }) => place) : [];
+  const sharedBy = parts.length > 1 ? parts.map(({ order }) => order.place) : [];
   let sent = objects;
   let sentAt: number | undefined;
   const taught = (outcome: SentRequest['outcome'], since: number) =>
@@ -127,7 +135,8 @@ async function confirm(
   clock: () => number,
 ): Promise<readonly PutObject[]> {
   let confirmed = objects;
-  for (const { objects: taken, written, goodUntil, claim } of parts) {
+  for (const { objects: taken, order } of parts) {
+    const { written, goodUntil, claim } = order;
     const theirs = new Set(taken);
     if (!confirmed.some((object) => theirs.has(object))) continue;
     try {
@@ -147,8 +156,8 @@ async function confirm(
 
 function noteSent(parts: readonly Part[], objects: readonly PutObject[]): void {
   const sent = new Set(objects);
-  for (const { objects: taken, written } of parts)
-    for (const object of taken) if (sent.has(object)) written.sent.add(object.extId);
+  for (const { objects: taken, order } of parts)
+    for (const object of taken) if (sent.has(object)) order.written.sent.add(object.extId);
 }
 
 /** Returns what an error shows about the size of requests. Undefined for errors that show nothing. */
