@@ -259,9 +259,10 @@ async function weigh(
       weighed.isFormerFrozen = (await listFrozen(db, Object.keys(planned.formerStreams))).length > 0;
     }
     if (operation === 'repair') weighed.drift = await summarizeDrift(db, { stream: stream.name });
+    // Decides first without what was sent within a day: a limit is the only reason that depends on it.
     let verdict = decide(stream, { ...weighed, earlier: 0 });
     if (stream.limits[operation] !== undefined && (verdict.send || verdict.facts.limit))
-      // Tries a cheap count first, which may count a key several times. Counts exactly only if the limit is exceeded.
+      // Then with the cheap count, which may count a key several times. Only if it is too much, with the exact one.
       for (const isExact of [false, true]) {
         verdict = decide(stream, { ...weighed, earlier: await countWithinADay(db, part, { isExact }) });
         if (verdict.send) break;
