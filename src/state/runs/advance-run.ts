@@ -3,7 +3,7 @@
 import { query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
-import { hasQueuedBatches, queueNextLevel, type QueuedBatch } from './batches.js';
+import { hasQueuedBatches, markNextLevelQueued, type QueuedBatch } from './batches.js';
 import { finishRun, readEnds } from './end-run.js';
 import { LIMIT_IDLE, PlannerReplaced, type Planner } from './claim-planning.js';
 import { onlyReads, type Run, ONLY_READS } from './read-runs.js';
@@ -39,16 +39,16 @@ export async function finishPlanning(
         UPDATE slotsync.runs SET plan = ${JSON.stringify(plan)}::jsonb, holds = ${toStorableJson(holds)}::jsonb
         WHERE id = ${runId}::bigint`;
     const hasBatches = Object.values(plan).some(({ inBatches }) => inBatches !== 0);
-    const queued = await (hasBatches ? queueNextLevel(tx, runId) : takeStep(tx, runId));
+    const queued = await (hasBatches ? markNextLevelQueued(tx, runId) : takeStep(tx, runId));
     return queued.length > 0 || !hasBatches ? queued : takeStep(tx, runId);
   });
 }
 
 /**
- * Queues the next level of batches when the current level has ended, or ends the run. Returns the batches that should
- * get jobs. Call it after the batch is committed. If several batches end at the same time, the last call then sees all
- * of them. If the run has many batches, first checks without a lock if any is queued, because each ending batch would
- * otherwise wait for the run's row.
+ * Lets a run take its next step, if it is time: mark the next level of batches as `queued` when the one before is finished, or
+ * end. Returns the batches that should have jobs now. Call it when a finished batch is committed, so that of several that
+ * finish at once the last sees all others. Unless its batches are few, it is looked first whether any is under way: in their
+ * own transactions each that finishes would wait for the run's row.
  */
 export async function advanceRun(
   db: Queries,
@@ -68,7 +68,7 @@ async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
   // A run that only reads has no batches. The process that works such a run also ends it.
   if (run?.status !== 'running' || onlyReads(run) || ends.isOpen) return [];
   const isMore = ends.hasDeferred && (await planAgain(tx, id));
-  if (isMore || ends.isWaiting) return queueNextLevel(tx, id);
+  if (isMore || ends.isWaiting) return markNextLevelQueued(tx, id);
   await finishRun(tx, id, { ends });
   return [];
 }

@@ -60,11 +60,11 @@ export async function isToBeSent(db: Queries, id: number, token: string): Promis
   return row !== undefined;
 }
 
-/** A batch that should have a job. Batches of paused runs should not have a job. */
+/** A batch whose row is `queued`: it should have a job, unless its run is paused. Only the queue knows whether it has one. */
 export type QueuedBatch = Pick<Batch, 'id' | 'lane'>;
 
-/** Queues all batches of the lowest level that is still planned. Returns the batches that should get jobs. */
-export async function queueNextLevel(tx: Queries, runId: number): Promise<QueuedBatch[]> {
+/** Marks the first level of a run that waits as `queued`. Returns its batches: the caller hands them to the queue, or works them. */
+export async function markNextLevelQueued(tx: Queries, runId: number): Promise<QueuedBatch[]> {
   const queued = await query<QueuedBatch & Pick<Batch, 'isPaused'>>(tx)`
     UPDATE slotsync.batches AS b SET state = 'queued' FROM slotsync.runs AS r
     WHERE r.id = ${runId}::bigint AND b.run_id = r.id AND state = 'planned' AND level = (
