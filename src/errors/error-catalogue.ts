@@ -106,16 +106,16 @@ export const ERRORS = {
     'the answer of the service, or what it says of the object, does not match docs/service-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check --wire`,
     {
-      recordRemedy: `${NEXT_RUN}. If it happens again, correct the value that the message names in the object at the service, or: slotsync check`,
+      recordRemedy: `${NEXT_RUN}. If it happens again, correct the named value at the service, or: slotsync check`,
     },
   ),
   answer_too_large: retry(
-    'an answer of the service, or what is kept of several, is too large, and less cannot be asked for',
-    `${NEXT_RUN}. Look at the service why the object or booking that the message names is so large. Where it names none, lower \`service.pageSize\`.`,
+    'an answer of the service is too large, even in parts',
+    `${NEXT_RUN}. Find out why the object or booking in the message is so large. If the message names none, lower \`service.pageSize\`.`,
   ),
   reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
   answer_contradicts: retry(
-    'the service answers for an object by another external id, twice, or with the number of another object',
+    'the service answers for an object with another external id, with the number of another object, or twice',
     `${NEXT_RUN}. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
     {
       recordRemedy: `${NEXT_RUN}, which looks at the object and sends it if its row has changed. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
@@ -123,8 +123,8 @@ export const ERRORS = {
   ),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
   service_fails_on_object: retry(
-    'the service fails, or does not answer, each time this object is sent or asked for, and answers others',
-    'Every run tries again, and sends these objects alone: slotsync sync. Look for a value in the row or in the object that the service cannot handle, or report the object to its operator.',
+    'the service fails on this object each time, and answers for others',
+    'Every run tries again, and sends the object alone: slotsync sync. Find the value in the row or the object that the service cannot handle, or report the object to the operator of the service.',
   ),
   throttled: defer(
     'the service answered 429 thirty times in a row',
@@ -211,7 +211,7 @@ export const ERRORS = {
   ),
   key_not_unique: dead('several rows have the same key', CORRECT_KEY),
   key_null: dead('the key is null in some rows', CORRECT_KEY),
-  key_reserved: dead('a key begins as the program names the records of objects without a row', CORRECT_KEY),
+  key_reserved: dead('a key starts with `#former `, which is reserved', CORRECT_KEY),
   key_order: dead(
     'the mirror does not return its keys in the order of their UTF-8 bytes',
     'The mirror’s database must be encoded in UTF-8. Then: slotsync check',
@@ -306,11 +306,11 @@ export const ERRORS = {
   ),
   external_id_changed: givenUp(
     'the row now has another external id than the one the service accepted',
-    'If the row still means the same thing, its object and bookings stay with it under the former external id: {link}. If not, a new object is created: {retry}. To deactivate the former one as well: {retry} --retire-former',
+    'If the row still means the same thing, keep its object and bookings under the former external id: {link}. If not, create a new object: {retry}. To deactivate the former one too: {retry} --retire-former',
   ),
   external_id_changed_there: givenUp(
     'the object has another external id at the service than the one it was accepted with',
-    'Give it its former external id back at the service, or let the row give the new one, then: {retry}',
+    'Restore the former external id at the service, or change the row to the new one, then: {retry}',
   ),
   external_id_taken: givenUp(
     'an object of another type has this external id',
@@ -332,7 +332,10 @@ export const ERRORS = {
     'the record it refers to was not accepted within `waitDays`',
     'Correct the other row or add it, and this record is sent automatically once it is accepted. To try now: {retry}',
   ),
-  unexpected: retry('an error without a code of its own', NEXT_RUN),
+  unexpected: retry(
+    'an unexpected error',
+    `${NEXT_RUN}. If it happens again, report what the log says of it.`,
+  ),
 };
 
 export type ErrorCode = keyof typeof ERRORS;

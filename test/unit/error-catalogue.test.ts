@@ -16,21 +16,59 @@ import { SlotsyncError } from '../../src/errors/errors.js';
 const operations = readFileSync(fileURLToPath(new URL('../../docs/operations.md', import.meta.url)), 'utf8');
 const [, listed = ''] = /<!-- error codes -->\n([^]*?)<!-- end of error codes -->/.exec(operations) ?? [];
 
-/** The table as docs/operations.md has it. */
-function table(): Promise<string> {
-  const rows = Object.entries<ErrorEntry>(ERRORS).map(([code, entry]) => {
-    const remedy = recordRemedy(code, (option = '') =>
-      `slotsync retry <stream> <key> ${option}`.trim(),
-    ).replaceAll('<stream> <key>', '…');
-    return `| \`${code}\` | ${entry.disposition} | ${entry.exitCode ?? 1} | ${entry.meaning} | ${remedy} |`;
+const NEXT_RUN = /The next run tries again: slotsync sync(?:\. |\.?$)/;
+const WHEN_BACK = /Nothing is lost\. Once it answers again(?:, run .* sent by)?: slotsync sync(?:\. |$)/;
+
+/** Groups of the list. `says` is true of all codes of a group, so their remedies do not repeat it (`omits`). */
+const GROUPS = [
+  {
+    says: '**`retry`**: nothing is lost. Run the same command again; `slotsync sync` sends what a run has left.',
+    has: ({ disposition }: ErrorEntry) => disposition === 'retry',
+    omits: new RegExp(`${NEXT_RUN.source}|${WHEN_BACK.source}`),
+  },
+  {
+    says: '**`defer`**: sent automatically later.',
+    has: ({ disposition }: ErrorEntry) => disposition === 'defer',
+    omits: NEXT_RUN,
+  },
+  {
+    says: '**`dead`, exit code 2**: correct it, then run `slotsync check`.',
+    has: ({ disposition, exitCode }: ErrorEntry) => disposition === 'dead' && exitCode === 2,
+    omits: /(?:, t|\. T|: )(?:hen: )?slotsync check$/,
+  },
+  {
+    says: '**`dead`**, a record is given up: it is sent again when its row changes, or after `slotsync retry …`.',
+    has: ({ isGivenUp }: ErrorEntry) => isGivenUp === true,
+    omits: /(?:, then|\. Then|\. To send it again unchanged|\. To try now): slotsync retry …$/,
+  },
+  {
+    says: '**`dead`**, anything else: waits for an operator or a corrected row.',
+    has: ({ disposition, exitCode, isGivenUp }: ErrorEntry) =>
+      disposition === 'dead' && exitCode !== 2 && !isGivenUp,
+    omits: /^$/,
+  },
+];
+
+/** The list as docs/operations.md has it. */
+async function list(): Promise<string> {
+  const entries = Object.entries<ErrorEntry>(ERRORS);
+  const parts = GROUPS.map(({ says, has, omits }) => {
+    const rows = entries
+      .filter(([, entry]) => has(entry))
+      .map(([code, { meaning }]) => {
+        const remedy = recordRemedy(code, (option = '') =>
+          `slotsync retry <stream> <key> ${option}`.trim(),
+        ).replaceAll('<stream> <key>', '…');
+        return `- \`${code}\`: ${[meaning, remedy.replace(omits, '').trim()].filter(Boolean).join('. ')}`;
+      });
+    return [says, '', ...rows].join('\n');
   });
-  const head = '| code | disposition | exit code | meaning | what to do |\n| - | - | - | - | - |';
-  return format(`${head}\n${rows.join('\n')}\n`, { parser: 'markdown' });
+  return format(`${parts.join('\n\n')}\n`, { parser: 'markdown' });
 }
 
 describe('error codes', () => {
-  it('in docs/operations.md are those of the catalogue; the table to paste is the one expected here', async () => {
-    expect(`\n${listed.trim()}\n`).toBe(`\n${(await table()).trim()}\n`);
+  it('in docs/operations.md are those of the catalogue; the list to paste is the one expected here', async () => {
+    expect(`\n${listed.trim()}\n`).toBe(`\n${(await list()).trim()}\n`);
   });
 
   it('with the status of an answer are those without it', () => {
@@ -55,7 +93,7 @@ describe('error codes', () => {
       expect(entry.isGivenUp ?? false).toBe((entry.recordRemedy ?? entry.remedy).includes('{retry}'));
   });
 
-  it('the exit code of a forbidden request is in the table for a command, and in the meaning for a run', () => {
+  it('the exit code of a forbidden request is in the catalogue for a command, and in the meaning for a run', () => {
     const gate = { operation: '*', reason: 'forbidden', count: 1, facts: { accepted: 0 } } as const;
     const code = exitCodeOfRun({ status: 'held', errorCode: null, holds: { rooms: { forbidden: gate } } });
     expect(code).not.toBe(exitCodeOfErrorCode('forbidden'));
