@@ -56,8 +56,8 @@ export const ERRORS = {
     'Correct the configuration, or create the names at the service, then: slotsync check, slotsync sync',
   ),
   configuration_changed: dead(
-    'the configuration was changed before a run had ended, and no process has the former one any more',
-    'What the run had not sent is sent by the next one: slotsync sync',
+    'no process has the configuration of the run any more',
+    'The next run sends the rest: slotsync sync',
   ),
   unauthorized: setup(
     'the service did not accept the key, or does not permit the request',
@@ -69,7 +69,7 @@ export const ERRORS = {
     'Grant the key the right at the service, then: slotsync sync',
   ),
   destination_changed: setup(
-    'the state was bound to another service or organization while the process slept, or was taken for ended',
+    'the state was bound to another service or organization while the process was silent',
     'Stop the process, or correct API_BASE_URL and API_ORGANIZATION_ID and start it again: slotsync check',
     { systemic: 'wait' },
   ),
@@ -97,7 +97,7 @@ export const ERRORS = {
   ),
   service_failed: away('the service answered 5xx, 408 or 425', 'retry'),
   gateway_answered: away(
-    'a gateway or proxy answered in the place of the service: the body is not its JSON',
+    'a gateway or proxy answered instead of the service: the body is not its JSON',
     'compare',
     '. If it lasts, check API_BASE_URL and the proxies on the way.',
   ),
@@ -147,7 +147,7 @@ export const ERRORS = {
   ),
   mirror_row_security: setup(
     'a policy of row-level security would hide rows of a source from the role of the mirror',
-    "To read every row, let a superuser give the role of the mirror BYPASSRLS. If the stream is meant to have only the rows that the policy shows, declare `rowSecurity: 'filtered'`. Then: slotsync check",
+    "To read every row, let a superuser grant BYPASSRLS to the role of the mirror. To read only the visible rows, set `rowSecurity: 'filtered'`. Then: slotsync check",
   ),
   mirror_read_only: setup(
     'a source tries to write; the mirror is only read',
@@ -273,8 +273,8 @@ export const ERRORS = {
     'No action needed: the next sync after that record is accepted sends it. To do it now: slotsync sync',
   ),
   reference_circle: defer(
-    'the record refers to a record of its stream that waits for it: it is sent without the reference, and again with it',
-    'No action needed: the run that sends the other record sends this one again. If the other one is refused, correct it, then: slotsync sync',
+    'records of a stream refer to each other in a circle: this one is sent without the reference, and later with it',
+    'No action needed: the run that sends the other record sends this one again. If the other is refused, correct it, then: slotsync sync',
   ),
   still_reserved: defer(
     'the row was deleted, and the object has future bookings',
