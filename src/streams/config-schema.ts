@@ -67,6 +67,7 @@ export interface LookupSource {
 }
 
 export interface KeyReference {
+  /** Name of a stream in this configuration. */
   stream: string;
   /** Columns that hold the key of the referenced record. A null refers to no record, a list to several. */
   key: string | string[];
@@ -272,10 +273,13 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
       reason: string;
     }[]
   >;
+  /** The streams to sync, by name. */
   streams: Record<string, StreamConfig<Service>>;
   /** Translations of codes into values, by name: inline, in a CSV file, or in a table of the mirror. */
   lookups?: Optional<Record<string, Record<string, string | null> | LookupFile | LookupSource>>;
+  /** Bookings of the mirror that are compared with the reservations at the service. */
   reservations?: Optional<ReservationsConfig<Service>>;
+  /** Polling by workers of the streams that have a `cursor`. */
   polling?: Optional<{
     /** Seconds between two polls of a stream's cursor; 60 by default. */
     everySeconds?: Optional<number>;
@@ -313,12 +317,15 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
     inboxMinutes?: Optional<number | false>;
     /** Required for alert mails. ALERT_SMTP_URL names the mail server. */
     mail?: Optional<{
+      /** Sender address of the mails. */
       from: string;
+      /** Recipient addresses of the mails. */
       to: string[];
     }>;
   }>;
   /** A report that is mailed automatically, via ALERT_SMTP_URL and from `alerts.mail.from`. */
   report?: Optional<{
+    /** Recipient addresses of the report. */
     to: string[];
     /** `nightly` (the only value): the report is sent once each nightly run has ended. */
     after?: Optional<'nightly'>;

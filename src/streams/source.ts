@@ -6,6 +6,7 @@ export interface SourceQuery {
 }
 
 export interface SourceTable {
+  /** Name of a table or view, with its schema if it is not in `public`. */
   table: string;
   /** Columns that make up the row. Other columns are not read, and changes in them do not count. */
   columns: string[];
