@@ -45,6 +45,7 @@ const FOLDERS = [
   'README.md',
   'CONTRIBUTING.md',
   'CHANGELOG.md',
+  'VERSIONING.md',
 ];
 
 /** Every finding in a text, as `line: why`. */

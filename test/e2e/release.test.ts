@@ -38,6 +38,7 @@ it('package: it has what runs, the documents and the licence, and nothing else',
       'LICENSE',
       'README.md',
       'CHANGELOG.md',
+      'VERSIONING.md',
       'package.json',
       'dist/cli.js',
       'dist/index.js',
@@ -54,7 +55,7 @@ it('package: it has what runs, the documents and the licence, and nothing else',
     ]),
   );
   const allowed =
-    /^(?:(?:LICENSE|README\.md|CHANGELOG\.md|package\.json)$|(?:dist|migrations|docs|examples)\/)/;
+    /^(?:(?:LICENSE|README\.md|CHANGELOG\.md|VERSIONING\.md|package\.json)$|(?:dist|migrations|docs|examples)\/)/;
   expect(paths.filter((path) => !allowed.test(path))).toEqual([]);
   const unwanted = /(?:^|\/)\.env|\.map$|\.png$|_snapshot\.json$|^dist\/.*\.test\.|\.tsbuildinfo$/;
   expect(paths.filter((path) => unwanted.test(path))).toEqual([]);
