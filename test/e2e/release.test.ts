@@ -74,3 +74,19 @@ it('package: each declaration that a user can import is in it, and no other', as
   }
   expect(declarations.length).toBeLessThan(15);
 });
+
+it('version: package.json, the lock, the README and the manifest for Kubernetes name the same', () => {
+  const read = (file: string) => readFileSync(`${ROOT}${file}`, 'utf8');
+  const { version } = manifest;
+  const lock = JSON.parse(read('package-lock.json')) as {
+    version: string;
+    packages: Record<string, { version: string }>;
+  };
+  expect([lock.version, lock.packages['']?.version]).toEqual([version, version]);
+  expect(read('README.md')).toContain(`> **Version ${version}. `);
+  for (const file of ['examples/kubernetes/slotsync.yaml', 'examples/kubernetes/README.md'])
+    expect(new Set([...read(file).matchAll(/\/slotsync:([\w.-]+)/g)].map(([, tag]) => tag))).toEqual(
+      new Set([version]),
+    );
+  expect(read('CHANGELOG.md')).toMatch(new RegExp(`^## \\[${version}\\] - \\d{4}-\\d\\d-\\d\\d$`, 'm'));
+});
