@@ -36,7 +36,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'services',
-          include: ['test/integration/**/*.test.ts', 'test/e2e/**/*.test.ts'],
+          include: ['test/integration/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/upgrades/**/*.test.ts'],
           globalSetup,
           ...limits,
         },
