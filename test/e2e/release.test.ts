@@ -211,3 +211,15 @@ it.skipIf(process.platform === 'win32')(
       expect(existsSync(path.join(folder, file)), file).toBe(true);
   },
 );
+
+it.skipIf(process.platform === 'win32')(
+  'release: a tag that is not the version stops the workflow',
+  async () => {
+    const workflow = readFileSync(path.join(ROOT, '.github/workflows/release.yml'), 'utf8');
+    const [, command = ''] = /run: (test .*GITHUB_REF_NAME.*)/.exec(workflow) ?? [];
+    const runWith = (tag: string) =>
+      execute('sh', ['-c', command], { cwd: ROOT, env: { PATH: process.env['PATH'], GITHUB_REF_NAME: tag } });
+    await expect(runWith(`v${manifest.version}`)).resolves.toBeDefined();
+    await expect(runWith('v0.0.1')).rejects.toMatchObject({ code: 1 });
+  },
+);
