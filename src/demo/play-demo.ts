@@ -90,7 +90,7 @@ export async function playDemo(cli: string, { keep, json = false, seed }: DemoOp
       say(`  node ${cli} status --watch`);
       await commands.untilInterrupted();
     } else {
-      say('To look around in it: npm run demo -- --keep');
+      say('To look around in it: npx slotsync demo --keep');
       say('To sync your own database: README.md, "Five minutes to your own database"');
     }
     return isExpected;
