@@ -7,7 +7,7 @@ export async function tryInHalves<T>(
   items: readonly T[],
   attempt: (part: readonly T[]) => Promise<readonly T[]>,
 ): Promise<void> {
-  const again = await attempt(items);
+  const again = items.length === 0 ? [] : await attempt(items);
   if (again.length < 2) return;
   const middle = Math.ceil(again.length / 2);
   await tryInHalves(again.slice(0, middle), attempt);
