@@ -45,8 +45,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   const changeWorker = createChangeWorker(options, stopping);
 
   async function takeFromInbox(): Promise<number | undefined> {
-    const { isWorkWaiting } = await addDueChecks(state.db, [...streams.keys()]);
-    if (!isWorkWaiting) return undefined;
+    if (!(await addDueChecks(state.db, [...streams.keys()]))) return undefined;
     const few = workers.hasRoom() ? { keys: KEYS_OF_A_CHANGE, token: workers.newPlanner() } : undefined;
     const fingerprints = fingerprintsOf(streams.values());
     const taken = await takeChanges(state.db, [...streams.keys()], fingerprints, few, { first });

@@ -26,7 +26,7 @@ const addMany = (count: number) =>
 
 /** As a worker does. */
 async function take(first?: 'oldest' | 'newest') {
-  const { isWorkWaiting } = await addDueChecks(world.state.db, STREAMS);
+  const isWorkWaiting = await addDueChecks(world.state.db, STREAMS);
   const taken = await takeChanges(world.state.db, STREAMS, undefined, undefined, first && { first });
   return { isWorkWaiting, taken };
 }

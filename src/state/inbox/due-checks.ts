@@ -11,7 +11,6 @@ import {
   IS_FREE,
   MAY_BE_REPLACED,
 } from '../records/record-state.js';
-import { CHANGES_CHANNEL } from './add-changes.js';
 import { isWorkWaiting } from './take-changes.js';
 
 const AT_ONCE = 1000;
@@ -33,15 +32,12 @@ const ENDED = sql`ARRAY(SELECT id FROM (${namedIn(sql`run_id`)} UNION ${namedIn(
   WHERE NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = named.id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
 
 /**
- * Adds to the inbox the records whose check is due, and keys of expired exceptions. An object in doubt without a row
- * stays in doubt until a row has it. Also releases rows of ended runs. `added` is the number of keys, `isWorkWaiting`
- * is true if the inbox has keys to take.
+ * Puts the records of these streams whose check is due into the inbox, and the keys of exceptions whose time is over; an object
+ * that no row has stays in doubt until one does. Rows of no unfinished run wait again. Returns whether anything in the inbox may be
+ * taken: all that an idle worker asks. Notifies no worker, because the caller takes what it has added.
  */
-export async function addDueChecks(
-  db: Queries,
-  streams: readonly string[],
-): Promise<{ added: number; isWorkWaiting: boolean }> {
-  return queryOne<{ added: number; isWorkWaiting: boolean }>(db)`
+export async function addDueChecks(db: Queries, streams: readonly string[]): Promise<boolean> {
+  const { found } = await queryOne<{ found: boolean }>(db)`
     WITH expired AS (${ENDING_EXPIRED}), due AS (
       SELECT r.stream, r.local_key FROM slotsync.records AS r
       WHERE r.check_after <= now() AND r.stream = ${anyOf(streams)} AND ${IS_FREE}
@@ -58,8 +54,6 @@ export async function addDueChecks(
     ), freed AS (
       UPDATE slotsync.changes AS c SET run_id = NULL, after_run = NULL WHERE c.run_id = ANY (${ENDED}) OR c.after_run = ANY (${ENDED}) RETURNING 1
     )
-    SELECT count(*)::int AS added,
-      count(*) > 0 OR EXISTS (SELECT FROM freed) OR ${isWorkWaiting(streams)} AS "isWorkWaiting",
-      CASE WHEN count(*) > 0 THEN pg_notify(${CHANGES_CHANNEL}, '') END
-    FROM added`;
+    SELECT EXISTS (SELECT FROM added) OR EXISTS (SELECT FROM freed) OR ${isWorkWaiting(streams)} AS found`;
+  return found;
 }
