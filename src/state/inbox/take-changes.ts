@@ -110,9 +110,9 @@ export async function readTakenKeys(db: Queries, runId: number, stream: string):
 }
 
 /**
- * Deletes the inbox rows of an ended run. Keys that failed, or that a cancelled run did not send, wait again: half as
- * long as they have waited, at least one minute and at most ten. Call it in the transaction that ends the run. The
- * commit notifies the workers, because other keys may have waited for this run.
+ * Deletes what a run that has ended had taken, except what failed, and of a cancelled run what it had not come to: that
+ * waits half as long again as it has waited, a minute at least and ten at most. Call it in the transaction that ends the
+ * run. Its commit notifies the workers if changes wait: for this run, or because too many runs were under way.
  */
 export async function closeTaken(
   tx: Queries,
@@ -139,5 +139,6 @@ export async function closeTaken(
     ), gone AS (
       DELETE FROM slotsync.changes AS c WHERE c.run_id = ${runId}::bigint AND NOT ${comesBack}
     )
-    SELECT pg_notify(${CHANGES_CHANNEL}, '')`;
+    SELECT pg_notify(${CHANGES_CHANNEL}, '') WHERE EXISTS (SELECT FROM slotsync.changes WHERE run_id IS NULL AND after_run IS NULL)
+      OR EXISTS (SELECT FROM slotsync.changes WHERE after_run = ${runId}::bigint)`;
 }
