@@ -4,6 +4,7 @@ import { query, queryOne, type Queries } from '../database.js';
 import { unfrozen } from '../freezes.js';
 import { tryLock } from '../locks.js';
 import type { Fingerprints } from '../../streams/fingerprints.js';
+import type { Run } from '../runs/read-runs.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
@@ -15,9 +16,8 @@ const MOST_KEYS_OF_CHANGES = 1000;
 /** Maximum number of unfinished runs in the incremental lane. Further changes wait and collect into larger runs. */
 const RUNS_AT_ONCE = 4;
 
-export interface TakenRun {
+export interface TakenRun extends Pick<Run, 'kind' | 'lane' | 'startedBy' | 'streams' | 'range'> {
   runId: number;
-  lane: string;
   /** Keys by stream. In other lanes the lists are empty, because the planner reads the many keys from the inbox. */
   keys: Record<string, string[]>;
   /** Token with which this process plans the run. Null if any process may plan the run. */
@@ -82,7 +82,7 @@ export async function takeChanges(
         FROM by_stream CROSS JOIN all_keys HAVING min(lane) = 'sync' OR count(*) > 0
           AND ${RUNS_AT_ONCE} > (SELECT count(*) FROM slotsync.runs
             WHERE finished_at IS NULL AND kind = 'incremental' AND lane = 'incremental' AND paused_at IS NULL)
-        RETURNING id, lane, planner
+        RETURNING id, kind, lane, started_by, streams, range, planner
       ), taken AS (
         UPDATE slotsync.changes AS c SET (run_id, after_run) =
           (SELECT CASE WHEN of_key.run_id IS NULL THEN (SELECT id FROM run) END, of_key.run_id FROM (SELECT ${RUN_OF_KEY} AS run_id) AS of_key)
@@ -92,7 +92,7 @@ export async function takeChanges(
             WHERE o.stream = l.stream AND o.local_key = l.local_key AND o.run_id IS NULL OFFSET 0) AS o
           WHERE l.after_run IS NOT NULL OR EXISTS (SELECT FROM run)))
       )
-      SELECT id::float8 AS "runId", lane, planner, (SELECT jsonb_object_agg(stream, CASE lane WHEN 'incremental' THEN keys ELSE '{}' END) FROM by_stream, all_keys) AS keys,
+      SELECT id::float8 AS "runId", kind, lane, started_by AS "startedBy", streams, range, planner, (SELECT jsonb_object_agg(stream, CASE lane WHEN 'incremental' THEN keys ELSE '{}' END) FROM by_stream, all_keys) AS keys,
         (SELECT count(*) FROM looked_at) >= ${most} AS "isFull"
       FROM (SELECT) AS one LEFT JOIN run ON true`;
       if (taken.runId !== null) return taken;

@@ -81,7 +81,7 @@ export async function planRun(
 ): Promise<QueuedBatch[]> {
   const { state, log } = deps;
   const planner: Planner = { runId, token };
-  const run = taken ? ofTaken(taken) : await takeRun(state, planner, known);
+  const run = taken ? { ...taken, id: runId } : await takeRun(state, planner, known);
   if (!run) return [];
   let queued: QueuedBatch[];
   noteInSpan({
@@ -152,16 +152,6 @@ async function takeRun(
 ): Promise<PlannedRun | undefined> {
   return (await takePlanning(db, planner)) ? (known ?? readRun(db, planner.runId)) : undefined;
 }
-
-const ofTaken = ({ runId: id, keys }: TakenRun): PlannedRun => ({
-  id,
-  keys,
-  kind: 'incremental',
-  lane: 'incremental',
-  startedBy: 'change',
-  streams: Object.keys(keys),
-  range: null,
-});
 
 /** If the state does not answer, returns true, so that the original error is reported. */
 const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
