@@ -1,7 +1,7 @@
 // Ends runs: with a status that follows from the batches, or early as failed or cancelled.
 import { query, queryOne, type Queries } from '../database.js';
 import { closeTaken } from '../inbox/take-changes.js';
-import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
+import type { OutcomeCounts, RunStatus } from '../schema.js';
 import { storable } from '../records/outcome-types.js';
 import { wakeArrived } from '../records/wake-waiting.js';
 import { cancelBatches } from './batches.js';
@@ -132,19 +132,19 @@ export async function finishRun(
   const doubt = isDone(sent, ends) ? (explainRestored(ends) ?? explainStale(ends)) : undefined;
   const status = doubt ? 'partial' : sent;
   const error = as ? as.error : (missing ?? doubt ?? explainEnd(ends));
-  const [ended] = await query<{ kind: RunKind }>(tx)`
-    UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
-      accepted = ${JSON.stringify(accepted)}::jsonb,
-      error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
-      finished_at = clock_timestamp()
-    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind`;
-  if (!ended) return;
-  const { kind } = ended;
+  const { kind } = ends.run;
+  // Sent together: no statement needs the answer of another, because whoever ends a run with batches has locked its row.
   await Promise.all([
+    query(tx)`
+      UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
+        accepted = ${JSON.stringify(accepted)}::jsonb,
+        error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
+        finished_at = clock_timestamp()
+      WHERE id = ${id}::bigint AND finished_at IS NULL`,
     kind === 'incremental' && closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked')),
     // Also wakes records after an early end: the run would have sent those that wait for a record of their own stream.
     (kind === 'sync' || kind === 'backfill' || as !== undefined) && wakeArrived(tx),
-    !onlyReads(ended) && noteStreams(tx, id, { ends, counts, as, missing }),
+    !onlyReads(ends.run) && noteStreams(tx, id, { ends, counts, as, missing }),
   ]);
 }
 
