@@ -74,13 +74,15 @@ async function rowsLookedAt(work: (tx: Queries) => Promise<unknown>): Promise<nu
   );
   options.debug = false;
   let rows = 0;
-  for (const statement of statements.filter((text) => text.includes('slotsync.changes'))) {
+  for (const message of statements.filter((text) => text.includes('slotsync.changes'))) {
     await undone(
       world.sql.begin(async (tx) => {
-        const answers = await tx.unsafe<{ 'QUERY PLAN': { Plan: PlanNode }[] }[]>(
-          `EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${statement}`,
-        );
-        for (const { Plan } of answers.flatMap((answer) => answer['QUERY PLAN'])) rows += countRows(Plan);
+        for (const statement of message.split(';\n')) {
+          const answers = await tx.unsafe<{ 'QUERY PLAN': { Plan: PlanNode }[] }[]>(
+            `EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${statement}`,
+          );
+          for (const { Plan } of answers.flatMap((answer) => answer['QUERY PLAN'])) rows += countRows(Plan);
+        }
         throw ROLLBACK;
       }),
     );

@@ -1,8 +1,7 @@
 // Takes keys from the inbox for an incremental run. The rows of the keys are deleted when the run has ended.
 import { sql } from 'drizzle-orm';
-import { query, queryOne, type Queries } from '../database.js';
+import { query, queryTogether, type Queries } from '../database.js';
 import { unfrozen } from '../freezes.js';
-import { tryLock } from '../locks.js';
 import type { Fingerprints } from '../../streams/fingerprints.js';
 import type { Run } from '../runs/read-runs.js';
 import type { BatchState } from '../schema.js';
@@ -59,15 +58,13 @@ export async function takeChanges(
   { first = 'oldest' }: { first?: 'oldest' | 'newest' } = {},
 ): Promise<TakenChanges> {
   const most = first === 'oldest' ? ROWS_AT_ONCE : NEWEST_AT_ONCE;
-  return db.transaction(async (tx) => {
-    if (!(await tryLock(tx, 'inbox'))) return 'busy';
-    // A separate statement after the lock has its own snapshot. A row that is committed later stays for the next run,
-    // even if its key is taken now: the mirror may be read before the change of that row is visible.
-    const takeOnce = queryOne<TakenRun | { runId: null; keys: null | object; isFull: boolean }>(tx);
-    for (;;) {
-      const taken = await takeOnce`
+  // A statement of its own, because the statement after the lock needs a later snapshot. A row that is committed after that snapshot
+  // stays for the next run, even if its key is taken now: the mirror may be read before the change of that row is visible.
+  const locking = sql`SELECT set_config('slotsync.takes', slotsync.take_lock('inbox', false)::text, true) AS takes`;
+  const taking = sql`
       WITH looked_at AS MATERIALIZED (
-        SELECT c.id, c.stream, c.local_key, ${RUN_OF_KEY} AS after_run FROM slotsync.changes AS c WHERE ${isWaiting(streams)}
+        SELECT c.id, c.stream, c.local_key, ${RUN_OF_KEY} AS after_run FROM slotsync.changes AS c
+        WHERE current_setting('slotsync.takes')::boolean AND ${isWaiting(streams)}
         ORDER BY c.id ${sql.raw(first === 'oldest' ? 'ASC' : 'DESC')} LIMIT ${most}
       ), by_stream AS MATERIALIZED (
         SELECT stream, array_agg(DISTINCT local_key) AS keys FROM looked_at WHERE after_run IS NULL GROUP BY stream
@@ -95,11 +92,16 @@ export async function takeChanges(
       SELECT id::float8 AS "runId", kind, lane, started_by AS "startedBy", streams, range, planner, (SELECT jsonb_object_agg(stream, CASE lane WHEN 'incremental' THEN keys ELSE '{}' END) FROM by_stream, all_keys) AS keys,
         (SELECT count(*) FROM looked_at) >= ${most} AS "isFull"
       FROM (SELECT) AS one LEFT JOIN run ON true`;
-      if (taken.runId !== null) return taken;
-      // All rows that were read have keys in other runs. The next rows may be free, so the statement is repeated.
-      if (!taken.isFull || taken.keys !== null) return 'nothing';
-    }
-  });
+  for (;;) {
+    const [[lock], [taken]] = (await queryTogether(db, [locking, taking])) as [
+      [{ takes: string }],
+      [TakenRun | { runId: null; keys: null | object; isFull: boolean }],
+    ];
+    if (lock.takes === 'false') return 'busy';
+    if (taken.runId !== null) return taken;
+    // All rows that were read have keys in other runs. The next rows may be free, so the statement is repeated.
+    if (!taken.isFull || taken.keys !== null) return 'nothing';
+  }
 }
 
 export async function readTakenKeys(db: Queries, runId: number, stream: string): Promise<string[]> {
