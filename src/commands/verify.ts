@@ -47,7 +47,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const { state } = deps;
   if (file) await writeDrift(state, result.runId, file);
   const limit = json ? MAX_DRIFTING_AS_JSON : MOST_DRIFTING;
-  const isAnySaid = result.drifting + result.storedOtherwise + (extras ? result.extra : 0) > 0;
+  const isAnySaid = result.drifting + result.storedOtherwise + result.kept + (extras ? result.extra : 0) > 0;
   const drift = isAnySaid ? await listDriftSeenBy(state.db, result.runId, { limit }) : [];
   const seconds = (performance.now() - startedAt) / 1000;
   const document = { ...result, drift };

@@ -67,6 +67,20 @@ describe('slotsync verify', () => {
     expect((await world.run(['status', '--full'])).stdout).not.toContain('Held in run');
   });
 
+  it('names the object of a field that a person corrected, also when nothing drifts', async () => {
+    world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+    await world.configure(
+      CONFIGURATION.replace("'course.name': 'name'", "'course.name': { from: 'name', write: 'changed' }"),
+    );
+    expect((await world.run(['sync'])).code).toBe(0);
+    await settle();
+    world.sandbox.changeObject('course_1', { fields: [{ fieldId: 'course.name', values: ['Algebra'] }] });
+    const { stdout, code } = await world.run(['verify']);
+    expect(stdout).toContain("courses '1' (course_1) keeps values of the service");
+    expect(stdout).not.toContain('The first');
+    expect(code).toBe(0);
+  });
+
   it('a few changes: named with both values, written to a file, repaired within limits, and gone when mended', async () => {
     await open();
     rename('R1', '=Aula');
