@@ -47,7 +47,7 @@ async function openAbandoned(): Promise<World> {
   return world;
 }
 
-it('abandoned records: a sync settles them, and forgets those that were never accepted', async () => {
+it('a sync settles abandoned records, and deletes those that were never accepted', async () => {
   const world = await openAbandoned();
   const { run } = await world.sync();
   expect(run.status).toBe('succeeded');
@@ -69,7 +69,7 @@ it('abandoned records: a sync settles them, and forgets those that were never ac
   });
 });
 
-it('abandoned records: their rows are sent when they are back, also as they were accepted last', async () => {
+it('a sync sends abandoned records whose rows are back, changed or not', async () => {
   const world = await openAbandoned();
   await world.sync();
   world.sandbox.allowObject('room_dead');
@@ -92,7 +92,7 @@ it('abandoned records: their rows are sent when they are back, also as they were
   expect(await countUnsettled(world.state.db)).toBe(0);
 });
 
-it('abandoned records: a run over a part of the stream leaves them, single keys settle their own', async () => {
+it('a run over a part of the stream settles no abandoned record; a change of its key does', async () => {
   const world = await openAbandoned();
   const part = { kind: 'backfill', lane: 'backfill', startedBy: 'command', streams: ['rooms'] } as const;
   const { run } = await startRun(world.state.db, { ...part, range: { keys: ['dead', 'A'] } });
@@ -103,7 +103,7 @@ it('abandoned records: a run over a part of the stream leaves them, single keys 
   expect(await world.statusesOf('rooms')).toMatchObject({ dead: 'synced', failed: 'failed' });
 });
 
-it('abandoned records: where rows are retired, they are retired', async () => {
+it('a sync retires abandoned records once their stream deactivates', async () => {
   const world = await openAbandoned();
   world.configure(rooms({ retire: 'deactivate' }));
   world.sandbox.allowObject('room_dead');
@@ -115,7 +115,7 @@ it('abandoned records: where rows are retired, they are retired', async () => {
   });
 });
 
-it('abandoned records: one whose retirement was refused is settled once its stream retires nothing', async () => {
+it('a record whose deactivation was refused is settled once its stream retires nothing', async () => {
   const world = await open(rooms({ retire: 'deactivate' }));
   await addRooms(world, 'A', 'B');
   await world.sync();
@@ -134,7 +134,7 @@ it('abandoned records: one whose retirement was refused is settled once its stre
   expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
 });
 
-it('abandoned records: one of which a create lost its answer is forgotten when that cannot be carried out any more', async () => {
+it('an abandoned record whose create lost its answer is deleted when no late write can land', async () => {
   const world = await open(rooms(), { attempts: 1 });
   await addRooms(world, 'A');
   world.sandbox.failNext({ path: '/v1/objects', fault: 'reset' });
@@ -157,7 +157,7 @@ async function openInDoubt(): Promise<World> {
   return world;
 }
 
-it('abandoned records: a doubt ends with the time in which a lost write may be carried out', async () => {
+it('an abandoned record stays in doubt until no late write can land', async () => {
   const world = await openInDoubt();
   const doubts = async () => Object.values(await world.recordsOf('rooms')).map(({ in_doubt }) => in_doubt);
   await world.sql`UPDATE slotsync.records SET status = 'synced' WHERE local_key = '2'`;
@@ -171,7 +171,7 @@ it('abandoned records: a doubt ends with the time in which a lost write may be c
   expect(await countUnsettled(world.state.db)).toBe(0);
 });
 
-it('abandoned records: a doubt passes to the record that has the object by then', async () => {
+it('the doubt of an abandoned record passes to the new owner of its object', async () => {
   const world = await openInDoubt();
   await world.sql`UPDATE rooms SET number = '4', name = 'newest' WHERE code = 'A'`;
   const { runId, queue } = await world.planChanges('rooms', '4');
@@ -192,7 +192,7 @@ it('abandoned records: a doubt passes to the record that has the object by then'
   expect(world.fieldsOf('room_A')?.['room.name']).toBe('newest');
 });
 
-it('abandoned records: what waits for one that is forgotten is sent when its row is back', async () => {
+it('a child of a deleted abandoned record is sent when the row of its parent is back', async () => {
   const world = await open(roomsAndCourses());
   const { sql } = world;
   await addRooms(world, 'A', 'B');

@@ -20,8 +20,8 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 
 // Guarantee 2
-describe('accepted object: a record is synced only if the service accepted exactly that object', () => {
-  it('and the others of its request are not spoiled by one that is refused', async () => {
+describe('a written record', () => {
+  it('is synced although another object of its request is refused', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B', 'C');
     world.sandbox.refuseObject('room_B', { status: 409, message: 'room_B is locked' });
@@ -37,7 +37,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     expect(world.writes()).toHaveLength(1);
   });
 
-  it('a refused update leaves what was accepted before, there and in the state', async () => {
+  it('keeps what was accepted before, there and in the state, when its update is refused', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -56,7 +56,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
   });
 
-  it('a refusal does not settle what became of an update whose answer was lost', async () => {
+  it('stays in doubt when a refusal follows an update whose answer was lost', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -79,7 +79,7 @@ describe('accepted object: a record is synced only if the service accepted exact
   });
 
   it.each(['reset', 'loseAnswer', 'brokenJson', 'hang', 'status'] as const)(
-    'after %s it is sent again until there is an answer',
+    'is sent again after the fault %s until an answer arrives',
     async (fault) => {
       const world = await open({
         ...rooms(),
@@ -98,7 +98,7 @@ describe('accepted object: a record is synced only if the service accepted exact
   );
 
   it.each(['loseAnswer', 'brokenJson'] as const)(
-    '%s for ever is never counted as accepted',
+    'never counts as accepted while every answer has the fault %s',
     async (fault) => {
       const world = await open(rooms());
       await addRooms(world, 'A');
@@ -121,7 +121,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     },
   );
 
-  it.each([429, 503])('an object answered %i for itself is sent again alone', async (status) => {
+  it.each([429, 503])('is sent again alone when the answer has status %i for its object', async (status) => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     world.sandbox.refuseObject('room_B', { status, message: 'later' });
@@ -137,7 +137,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     await expectInSync(world);
   });
 
-  it('an object the answer does not mention is sent again', async () => {
+  it('is sent again when the answer does not mention its object', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     const results = [{ extId: 'room_A', id: 1, status: 200 }];
@@ -148,7 +148,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
   });
 
-  describe('when the worker ends between the request and the record of its answer', () => {
+  describe('when its worker ended early', () => {
     /** Interrupts a batch at the moment its objects are stored there and before the answer is back. */
     async function interrupt(world: World, batchId: number): Promise<void> {
       world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
@@ -181,7 +181,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     const expireClaims = (world: World) =>
       world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
 
-    it('the record is in doubt and sent again', async () => {
+    it('is in doubt and is sent again', async () => {
       const world = await open(rooms());
       await addRooms(world, 'A');
       const { queue, runId } = await world.plan();
@@ -195,7 +195,7 @@ describe('accepted object: a record is synced only if the service accepted exact
       expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', in_doubt: false } });
     });
 
-    it('and the row goes back to what was accepted before, that is sent', async () => {
+    it('is sent again when its row goes back to the values accepted before', async () => {
       const world = await open(rooms());
       await addRooms(world, 'A');
       await world.sync();
@@ -209,7 +209,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     });
 
     it.each(['Room A', 'Aula', 'Attic'])(
-      'kill -9, and the row then says %s: that stands there in the end',
+      'has the name %s of its row at the service after kill -9 and a sync',
       async (name) => {
         const world = await open(rooms());
         await addRooms(world, 'A', 'B');
@@ -223,7 +223,7 @@ describe('accepted object: a record is synced only if the service accepted exact
       },
     );
 
-    it('kill -9 at its creation: the object is known, and retired when its row is gone', async () => {
+    it('is retired after kill -9 at its creation, when its row is gone', async () => {
       const world = await open(rooms({ retire: 'deactivate' }));
       await addRooms(world, 'A', 'B');
       await killAfterRequest(world, 'A', 'Room A');

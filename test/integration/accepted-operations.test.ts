@@ -21,8 +21,8 @@ beforeEach(async () => {
 const sums = (runId: number) =>
   sumByStream(world.state.db, { from: new Date(0), to: new Date(), runId }).then(([first]) => first);
 
-describe('accepted operations', () => {
-  it('operation: creates that died are not created, and the report says so', async () => {
+describe('the accepted operations of a run', () => {
+  it('count no create that was refused, in the run and in its report', async () => {
     const { run } = await world.sync();
     expect(await sums(run.id)).toMatchObject({
       planned: { create: 10 },
@@ -38,7 +38,7 @@ describe('accepted operations', () => {
     });
   });
 
-  it('operation: updates and retirements are distinguished, and an equal object does not count', async () => {
+  it('count updates and deactivations apart, and no equal object', async () => {
     await world.sync();
     // While any record of the stream is given up, nothing is retired.
     await world.sql`DELETE FROM rooms WHERE code IN ('R1', 'R2', 'R3')`;
@@ -57,7 +57,7 @@ describe('accepted operations', () => {
     });
   });
 
-  it('operation: a run of before says that its synced records have none', async () => {
+  it('count the synced records of a run without operations as unclassified', async () => {
     const { run } = await world.sync();
     await world.sql`UPDATE slotsync.runs SET accepted = NULL`;
     expect(await sums(run.id)).toMatchObject({ accepted: { create: 0 }, unclassified: 7 });

@@ -35,7 +35,7 @@ async function openHeld(): Promise<World> {
   return world;
 }
 
-it('actions: an approval and a rejection are noted with the run, the number, the person and the reason', async () => {
+it('an approval and a rejection are noted with run, number, person and reason', async () => {
   const world = await openHeld();
   const approving = {
     ...world.approving(),
@@ -73,7 +73,7 @@ it('actions: an approval and a rejection are noted with the run, the number, the
   ]);
 });
 
-it('actions: each run and each stream of an action is a line, and without an effect nothing is noted', async () => {
+it('an action is noted once for each run and stream, and only if it had an effect', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   await addRooms(world, 'A');
@@ -95,7 +95,7 @@ it('actions: each run and each stream of an action is a line, and without an eff
   ]);
 });
 
-it('actions: what fails is not done in part, and not noted', async () => {
+it('an action that fails is rolled back and is not noted', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   await addRooms(world, 'A');
@@ -115,7 +115,7 @@ it('actions: what fails is not done in part, and not noted', async () => {
   expect(await world.sql`SELECT FROM slotsync.runs WHERE paused_at IS NOT NULL`).toHaveLength(0);
 });
 
-it('actions: forgetting a key clears the subjects and reasons that quote it, and names no key itself', async () => {
+it('forgetting a key clears the actions that quote it, and its own action names no key', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   await addRooms(world, 'Eva-1', 'Eva-11');
@@ -139,7 +139,7 @@ it('actions: forgetting a key clears the subjects and reasons that quote it, and
   ]);
 });
 
-it('actions: they are listed of a run or of a period, and kept for three years', async () => {
+it('actions are listed by run or by period, and are kept for three years', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   for (const runId of [1, 2]) await noteAction(db, OPERATOR, 'cancel', { runId });
@@ -156,7 +156,7 @@ it('actions: they are listed of a run or of a period, and kept for three years',
   expect(await idsOf({})).toEqual([2]);
 });
 
-it('actions: a reason is a line of at most 1000 characters', async () => {
+it('a reason is one line of at most 1000 characters', async () => {
   expect(requireReason(' see ticket 12 ')).toBe('see ticket 12');
   expect([requireReason(undefined), requireReason('  ')]).toEqual([undefined, undefined]);
   expect(() => requireReason('x'.repeat(1001))).toThrow('a reason has at most 1000 characters, not 1001');

@@ -108,7 +108,7 @@ const letGo = (minutes: number) =>
 const makeDue = () => world.sql`UPDATE slotsync.alert_messages SET next_at = now()`;
 
 describe('alerts', () => {
-  it('alerts: a cause is reported once, whoever evaluates and however often, signed and without a key', async () => {
+  it('report a cause once although two processes evaluate it, signed and without a key', async () => {
     await failOne();
     const [one, two] = [alerting(), alerting()];
     await Promise.all([evaluateAlerts(one), evaluateAlerts(two)]);
@@ -135,7 +135,7 @@ describe('alerts', () => {
     expect(world.lines.filter((line) => line.includes('alerts sent'))).toHaveLength(1);
   });
 
-  it('alerts: the end of a cause is reported, with what is still not in sync; the next time is reported again', async () => {
+  it('report the end of a cause with what is not in sync, and report the cause anew when it recurs', async () => {
     await failOne();
     const deps = alerting();
     await tell(deps);
@@ -158,7 +158,7 @@ describe('alerts', () => {
     });
   });
 
-  it('alerts: a cause that comes and goes is one alert, until it has been gone for ten minutes', async () => {
+  it('count a cause that comes and goes as one alert until it has been gone for ten minutes', async () => {
     const deps = alerting();
     const events = () => receiver.bodies().map(({ alerts: [alert] }) => alert.event as string);
     const wait = (minutes: number) => world.sql`
@@ -186,7 +186,7 @@ describe('alerts', () => {
     expect(events()).toEqual(['opened', 'recovered', 'opened']);
   });
 
-  it('alerts: a hold that an operator has decided is over at once, so that the next hold is reported', async () => {
+  it('recover at once when an operator decides a hold, so that the next hold is reported', async () => {
     const deps = alerting({}, { runs: ['held'] });
     await world.sql.unsafe(holdRetirements('rooms'));
     await tell(deps);
@@ -195,7 +195,7 @@ describe('alerts', () => {
     expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
   });
 
-  it('alerts: what was not taken is tried again at widening gaps, until it is', async () => {
+  it('retry a message after growing delays until the receiver takes it', async () => {
     await failOne();
     const deps = alerting();
     receiver.answerNext(500, 302);
@@ -228,7 +228,7 @@ describe('alerts', () => {
     expect(world.lines.join('\n')).not.toContain('/hook');
   });
 
-  it('alerts: a mail is sent again to the addresses that were refused, and to those alone', async () => {
+  it('send a mail again only to the addresses that were refused', async () => {
     await failOne();
     let isFull = true;
     const server = await openMailServer({
@@ -273,7 +273,7 @@ describe('alerts', () => {
     }
   });
 
-  it('alerts: a message that a process claimed before it died is sent by another', async () => {
+  it('send from another process a message whose process died after it claimed the message', async () => {
     await failOne();
     const deps = alerting();
     await evaluateAlerts(deps);
@@ -285,7 +285,7 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it('alerts: what another process sent meanwhile stays sent, when the first attempt fails late', async () => {
+  it('keep a message sent when the late attempt of a frozen process fails', async () => {
     await failOne();
     const deps = alerting();
     await evaluateAlerts(deps);
@@ -300,7 +300,7 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it('alerts: one that was opened by a command without a channel is reported by a worker that has one', async () => {
+  it('reach a worker with a channel when a command without a channel opened them', async () => {
     await failOne();
     const without = { ...alerting(), channels: [] };
     await tell(without);
@@ -310,7 +310,7 @@ describe('alerts', () => {
     expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened']);
   });
 
-  it('alerts: an evaluation waits for no lock, because it has a connection of the work', async () => {
+  it('stop evaluating at a locked table instead of waiting for its lock', async () => {
     const blocker = postgres(world.url, { max: 1 });
     try {
       await blocker.unsafe('BEGIN; LOCK TABLE slotsync.drift');
@@ -322,7 +322,7 @@ describe('alerts', () => {
     expect(await evaluateAlerts(alerting())).toBe(true);
   });
 
-  it('alerts: a state that does not answer holds up no stop', async () => {
+  it('delay no stop of a process when the state does not answer', async () => {
     let isAsked = false;
     const transaction = () => ((isAsked = true), new Promise<never>(() => undefined));
     const state = { ...world.state, db: { transaction } } as unknown as State;
@@ -331,7 +331,7 @@ describe('alerts', () => {
     await loop.stop(3_600_000);
   });
 
-  it('alerts: a cause that ended before it could be reported is reported once, as over', async () => {
+  it('report a cause that ended before its report once, as over', async () => {
     await failOne();
     const deps = alerting();
     receiver.answerNext(500);
@@ -348,7 +348,7 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(2);
   });
 
-  it('alerts: a receiver that does not answer holds up neither another channel nor a run', async () => {
+  it('delay neither another channel nor a run when a receiver does not answer', async () => {
     await failOne();
     const deps = alerting({ slackUrl: `${receiver.url}/slack`, teamsUrl: `${receiver.url}/teams` });
     await evaluateAlerts(deps);
@@ -373,7 +373,7 @@ describe('alerts', () => {
     expect(bodyOf('/teams').attachments[0].content.type).toBe('AdaptiveCard');
   });
 
-  it('alerts: a receiver that takes a request and does not answer is not called unreachable', async () => {
+  it('distinguish a receiver that takes a request but does not answer from an unreachable one', async () => {
     const post = (url: string) => postWebhook({ url, proxy: undefined, timeoutMs: 50 }, MESSAGE, never);
     receiver.answerNext('hang');
     await expect(post(`${receiver.url}/hook`)).rejects.toThrow(
@@ -389,7 +389,7 @@ describe('alerts', () => {
     await expect(post(url)).rejects.toThrow('it cannot be reached (ECONNREFUSED)');
   });
 
-  it('alerts: a receiver that never answers is given up in time, although garbage is collected', async () => {
+  it('give up a receiver that never answers in time, despite garbage collection', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const mute = {
@@ -407,7 +407,7 @@ describe('alerts', () => {
   });
 
   it.each(Object.entries(DRIPS))(
-    'alerts: %s that drips: the connection is closed in time, although garbage is collected',
+    'close in time the connection of an answer whose %s drips, despite garbage collection',
     async (part, answer) => {
       const dripping = await openDripping(answer);
       const hook = { url: dripping.url, proxy: undefined, timeoutMs: 600_000 };
@@ -423,7 +423,7 @@ describe('alerts', () => {
     },
   );
 
-  it('alerts: what is held, drifts, waits in the inbox and stops is one notice', async () => {
+  it('report holds, drift, inbox and stops in one message', async () => {
     await world.sync();
     await world.sql`
       INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'changed', now())`;
@@ -449,7 +449,7 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it('alerts: a sync of some streams is no successful sync', async () => {
+  it('count a sync of some streams as no successful sync', async () => {
     await world.sql`
       INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
       VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
@@ -476,7 +476,7 @@ describe('alerts', () => {
     expect(await open()).toEqual(['no_worker']); // courses were configured after the sync
   });
 
-  it('alerts: a worker whose clock is fast finds what the others find', async () => {
+  it('are found alike by a worker whose clock is fast', async () => {
     await world.sql`
       INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
       VALUES ('p', 'worker', 'h', 1, now() - interval '5 minutes', 'unauthorized', 'HTTP 401')`;
@@ -492,7 +492,7 @@ describe('alerts', () => {
     expect(await listOpenAlerts(world.state.db)).toEqual([]);
   });
 
-  it('alerts: those that are over are deleted after 90 days', async () => {
+  it('are deleted 90 days after their end', async () => {
     await failOne();
     const deps = alerting();
     await tell(deps);
@@ -505,7 +505,7 @@ describe('alerts', () => {
     expect(await count()).toBe(0);
   });
 
-  it('alerts: while the state does not answer the loop says so, and goes on', async () => {
+  it('log that the state does not answer, and continue', async () => {
     const deps = alerting();
     const state = openState({ url: 'postgres://nobody@127.0.0.1:1/none' });
     others.push(state);
@@ -535,7 +535,7 @@ describe('nightly runs', () => {
   };
   const listLines = (message: string) => world.lines.filter((line) => line.includes(message));
 
-  it('pings: the start and the end of a nightly run are asked once each, whoever evaluates', async () => {
+  it('ping their start and their end once each, although two processes evaluate them', async () => {
     const [one, two] = [pinging(), pinging()];
     const tellBoth = async () => {
       await Promise.all([tell(one), tell(two)]);
@@ -558,7 +558,7 @@ describe('nightly runs', () => {
     expect(world.lines.join('\n')).not.toContain('p1ng');
   });
 
-  it('pings: a run that ended badly is a failure, which heartbeats repeat until a later run has replaced it', async () => {
+  it('ping a failure when they end badly, which heartbeats repeat until a later run replaces it', async () => {
     const deps = pinging();
     const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
     await startNightly();
@@ -571,7 +571,7 @@ describe('nightly runs', () => {
     expect(pings().slice(2)).toEqual(['GET /p1ng']);
   });
 
-  it('pings: nights before the latest one, and long before now, are no news', async () => {
+  it('ping only for the latest night, and not for a run that ended long ago', async () => {
     await startNightly();
     await endRun('failed');
     await world.sql`UPDATE slotsync.runs SET finished_at = now() - interval '25 hours'`;
@@ -583,14 +583,14 @@ describe('nightly runs', () => {
   });
 
   it.each([
-    ['a query is asked for success alone, as it is', '?status=up', [], '/p1ng?status=up'],
+    ['a query unchanged, for success only', '?status=up', [], '/p1ng?status=up'],
     [
-      '`create`, which is of the convention, has its outcomes before the query',
+      '`create` at the path of each outcome, before the query',
       '?create=1',
       ['/p1ng/start?create=1&rid=', '/p1ng/fail?create=1&rid=', '/p1ng/fail?create=1'],
       '/p1ng?create=1',
     ],
-  ])('pings: an address with %s', async (_, query, badNight, success) => {
+  ])('ping an address with %s', async (_, query, badNight, success) => {
     const deps = pinging({ pingUrl: `${receiver.url}/p1ng${query}` });
     const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => true }, never);
     const paths = () => receiver.received.map(({ path }) => path.replace(/rid=[-0-9a-f]{36}$/, 'rid='));
@@ -605,7 +605,7 @@ describe('nightly runs', () => {
     expect(paths().at(-1)).toBe(success);
   });
 
-  it('pings: a worker that may not send is silent; an address that fails is named once', async () => {
+  it('ping nothing from a worker that may not send, and log a failing address once', async () => {
     const deps = pinging();
     let maySend = false;
     const beat = createHeartbeat(channelOf(deps), { ...deps, maySend: () => maySend }, never);
@@ -620,7 +620,7 @@ describe('nightly runs', () => {
     expect(world.lines.join('\n')).not.toContain('p1ng');
   });
 
-  it('pings: an address that hangs, or does not exist, holds up no other channel and is listed until it takes the ping', async () => {
+  it('list a hanging or unknown ping address until it takes the ping, and delay no other channel', async () => {
     await failOne();
     const deps = pinging({ webhookUrl: `${receiver.url}/hook` });
     await startNightly();
@@ -649,7 +649,7 @@ describe('nightly runs', () => {
     ]);
   });
 
-  it('report: it is mailed once for each nightly run, as text and HTML, and again where it was not taken', async () => {
+  it('are reported by mail once each, as text and HTML, and again if the mail was not taken', async () => {
     await failOne();
     await world.sql`UPDATE slotsync.runs SET started_by = 'schedule'`;
     const answers = [452];
@@ -694,18 +694,18 @@ describe('nightly runs', () => {
   });
 });
 
-describe('readings that ended badly', () => {
+describe('a failed reading (a reconcile or verify)', () => {
   const WINDOW = (days: number) => `'{"from": "2026-03-0${days}", "to": "2036-09-0${days}"}'`;
   const CHANGES = (hour: number) =>
     `'{"from": "2026-03-02T0${hour}:00:00Z", "to": "2026-03-02T0${hour + 1}:00:00Z"}'`;
   it.each([
-    ['a window', 'the next window', 'reconcile', WINDOW(1), WINDOW(2), 0],
-    ['a window', 'changes', 'reconcile', WINDOW(1), CHANGES(1), 1],
-    ['changes', 'the next changes', 'reconcile', CHANGES(1), CHANGES(2), 0],
-    ['changes', 'a window', 'reconcile', CHANGES(1), WINDOW(2), 0],
-    ['a sample', 'a whole verify', 'verify', `'{"sample": 10}'`, 'NULL', 0],
-    ['a whole verify', 'a sample', 'verify', 'NULL', `'{"sample": 10}'`, 1],
-  ])('alerts: of %s, is it replaced by %s', async (_, __, kind, failed, later, left) => {
+    ['is replaced by the next window after a window', 'reconcile', WINDOW(1), WINDOW(2), 0],
+    ['is not replaced by changes after a window', 'reconcile', WINDOW(1), CHANGES(1), 1],
+    ['is replaced by the next changes after changes', 'reconcile', CHANGES(1), CHANGES(2), 0],
+    ['is replaced by a window after changes', 'reconcile', CHANGES(1), WINDOW(2), 0],
+    ['is replaced by a whole verify after a sample', 'verify', `'{"sample": 10}'`, 'NULL', 0],
+    ['is not replaced by a sample after a whole verify', 'verify', 'NULL', `'{"sample": 10}'`, 1],
+  ])('%s', async (_, kind, failed, later, left) => {
     await world.sql.unsafe(`
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, error_code, finished_at)
       VALUES ('${kind}', 'sync', 'schedule', 'failed', '{}', ${failed}, 'service_failed', now())`);
@@ -717,7 +717,7 @@ describe('readings that ended badly', () => {
   });
 });
 
-describe('mail', () => {
+describe('a mail', () => {
   let authority: Authority;
   let certificate: { cert: string; key: string };
   beforeAll(async () => {
@@ -738,7 +738,7 @@ describe('mail', () => {
   it.each([
     ['STARTTLS', 'smtp', false],
     ['TLS from the start', 'smtps', true],
-  ])('alerts: a mail is sent with %s and a login', async (_, scheme, secure) => {
+  ])('is sent with %s and a login', async (_, scheme, secure) => {
     const server = await openMailServer({ certificate, secure, login });
     const url = `${scheme}://slot%40sync:p%25ss@localhost:${server.port}`;
     try {
@@ -762,7 +762,7 @@ describe('mail', () => {
     }
   });
 
-  it('alerts: a server without encryption is refused, unless the address says tls=none', async () => {
+  it('is not sent without encryption unless the address says tls=none', async () => {
     const server = await openMailServer();
     try {
       const url = `smtp://localhost:${server.port}`;
@@ -777,7 +777,7 @@ describe('mail', () => {
     }
   });
 
-  it('alerts: a mail server that never speaks is given up, at its time or when the worker stops', async () => {
+  it('is given up at its timeout or at a stop when the server never speaks', async () => {
     const mute = createServer().listen(0, '127.0.0.1');
     await until(() => mute.listening, { describe: 'a port' });
     const url = `smtp://127.0.0.1:${(mute.address() as AddressInfo).port}?tls=none`;
@@ -793,7 +793,7 @@ describe('mail', () => {
   it.each([
     ['greeting', '220-'],
     ['answer to a command', '220 ready\r\n250-'],
-  ])('alerts: a mail server whose %s drips is given up, although garbage is collected', async (_, first) => {
+  ])('is given up in time when the %s of the server drips, despite garbage collection', async (_, first) => {
     const dripping = await openDripping({ first, part: 'x' });
     const url = `smtp://127.0.0.1:${dripping.port}?tls=none`;
     const sending = withDeadline({ ms: 300 }, (signal) =>

@@ -30,7 +30,7 @@ async function applyBatchWhile(meanwhile: 'cancelled' | 'paused') {
   return { world, runId, id, end, sent };
 }
 
-it('batch: what is left of it is not sent when its run is cancelled, and is sent by the next run', async () => {
+it('a batch sends nothing more once its run is cancelled, and the next run sends the rest', async () => {
   const { world, sent, end } = await applyBatchWhile('cancelled');
   expect(end).toBe('done');
   expect(sent).toBeLessThan(1200);
@@ -38,7 +38,7 @@ it('batch: what is left of it is not sent when its run is cancelled, and is sent
   await expectInSync(world);
 });
 
-it('batch: what is left of it waits while its run is paused', async () => {
+it('a batch sends nothing more while its run is paused, and sends the rest after the resume', async () => {
   const { world, runId, id, sent, end } = await applyBatchWhile('paused');
   expect(end).toMatchObject({ code: 'run_stopped', disposition: 'defer' });
   expect(sent).toBeLessThan(1200);
@@ -48,7 +48,7 @@ it('batch: what is left of it waits while its run is paused', async () => {
   await expectInSync(world);
 });
 
-it('batch: one that is cancelled while it waits for its slot returns its claims', async () => {
+it('a batch that is cancelled while it waits for its slot releases its claims', async () => {
   const world = await open(rooms({ owns: 'object' }));
   await addRooms(world, 'A');
   const { runId, queue } = await world.plan();

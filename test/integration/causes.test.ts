@@ -55,8 +55,8 @@ const waits = (waitsFor: string, at?: string): Given => ({
 const read = (filter = {}) => listCauses(world.state.db, filter);
 const inShort = (causes: readonly Cause[]) => causes.map(headlineOf);
 
-describe('causes', () => {
-  it('a chain of several levels is counted with its end, the one that most wait for first', async () => {
+describe('root causes', () => {
+  it('count a chain of several levels at its end, the cause with most waiting records first', async () => {
     await given({
       'departments 3': { status: 'dead', code: 'refused_400', message: 'too long' },
       'departments 4': {
@@ -87,7 +87,7 @@ describe('causes', () => {
     });
   });
 
-  it('a parent may be absent, accepted meanwhile, retired or pending', async () => {
+  it('include parents that are absent, synced, retired or pending', async () => {
     await given({
       'rooms 1': { status: 'synced' },
       'rooms 2': { status: 'retired' },
@@ -101,7 +101,7 @@ describe('causes', () => {
     expect(new Set(found)).toEqual(new Set(['absent 9 1', 'pending 3 1', 'retired 2 1', 'synced 1 1']));
   });
 
-  it('records that refer to themselves or to each other are a cause, and what waits for them is counted once', async () => {
+  it('include circular references, and count the records that wait for them once', async () => {
     await given({
       'units own': waits('units own'),
       'units a': waits('units b'),
@@ -120,7 +120,7 @@ describe('causes', () => {
     ]);
   });
 
-  it('a chain of a thousand records is followed to its end, and named in short', async () => {
+  it('follow a chain of a thousand records to its end, and name the chain in short', async () => {
     await world.sql`
       INSERT INTO slotsync.records (stream, local_key, status, error_code, waits_for)
       SELECT 'units', 'u' || i, 'deferred', 'reference_missing', jsonb_build_array('units', 'u' || i + 1)::text
@@ -137,7 +137,7 @@ describe('causes', () => {
     );
   });
 
-  it('a filter names records, and their causes are counted whole', async () => {
+  it('are counted whole when a filter names only some of their records', async () => {
     await given({
       'rooms 1': { status: 'dead', code: 'refused_400', message: 'no', at: '2026-11-01T06:00:00Z' },
       'courses c': waits('rooms 1', '2026-11-02T06:00:00Z'),
@@ -156,7 +156,7 @@ describe('causes', () => {
   });
 });
 
-describe('causes: what is held', () => {
+describe('a held operation as a root cause', () => {
   beforeEach(async () => {
     await world.sql`
       INSERT INTO slotsync.gates (stream, operation, reason, run_id, count, digest, facts)
@@ -167,7 +167,7 @@ describe('causes: what is held', () => {
     await given({ 'courses c': waits('rooms 8'), 'courses d': waits('rooms 9') });
   });
 
-  it('is a cause with the command that approves it, and with what waits for it', async () => {
+  it('names the command that approves it, and counts the records that wait for it', async () => {
     const [held, absent] = await read();
     expect(held && headlineOf(held)).toBe(
       "2 overwritings of rooms are held in run 1: '8', '7' → 1 record of courses waits for them",
@@ -178,7 +178,7 @@ describe('causes: what is held', () => {
     expect(inShort(await read({ stream: 'groups' }))).toEqual([]);
   });
 
-  it('has its keys one by one, and is the end of the chains that wait for it', async () => {
+  it('lists its keys one by one, and ends the chains that wait for it', async () => {
     const held = [];
     for await (const page of eachHeld(world.state.db, {})) held.push(...page);
     expect(held).toMatchObject([
@@ -192,7 +192,7 @@ describe('causes: what is held', () => {
   });
 });
 
-it('retry: a cause is named by stream, status and code, and nothing else is sent again', async () => {
+it('the retry of a cause sends again only records with its stream, status and code', async () => {
   await given({
     'rooms 1': { status: 'dead', code: 'refused_400' },
     'rooms 2': { status: 'dead', code: 'refused_400' },
@@ -207,8 +207,8 @@ it('retry: a cause is named by stream, status and code, and nothing else is sent
   expect(await world.statusesOf('courses')).toEqual({ 1: 'dead' });
 });
 
-describe('causes: what is sent again', () => {
-  it('retry: in the inbox it is on its way, and needs no operator, in every reading', async () => {
+describe('a retried record', () => {
+  it('needs no operator while it is in the inbox, in every document', async () => {
     await given({
       'rooms A': { status: 'dead', code: 'refused_400', message: 'no' },
       'rooms B': { status: 'dead', code: 'refused_400', message: 'no' },
@@ -237,7 +237,7 @@ describe('causes: what is sent again', () => {
   });
 });
 
-it('alerts: the state knows since when a success is waited for', async () => {
+it('the situation dates the wait for a first success from the binding of the state', async () => {
   const begunAt = async () => (await readSituation(world.state.db)).begunAt?.toISOString();
   expect(await begunAt()).toBeUndefined();
   await world.sql`
@@ -246,11 +246,11 @@ it('alerts: the state knows since when a success is waited for', async () => {
   expect(await begunAt()).toBe('2026-11-01T06:00:00.000Z');
 });
 
-describe('in sync', () => {
+describe('the sentence that every record is in sync', () => {
   const said = async (stream?: string) =>
     plain(describeSettled(await readKnowledge(world.state.db, { stream }), stream), 'UTC');
 
-  it('state: is said only of what was planned, sent and accepted', async () => {
+  it('is said only when everything was planned, sent and accepted', async () => {
     expect(await said()).toMatch(/^Nothing is known yet: .*slotsync plan, then slotsync sync$/);
     await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
     await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
@@ -263,7 +263,7 @@ describe('in sync', () => {
     expect(await said('staff')).toMatch(/^Nothing is known of staff yet/);
   });
 
-  it('state: what a run has planned and not sent is not in sync', async () => {
+  it('is not said while a run has planned records that are not sent', async () => {
     await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
     await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
     await world.sql`INSERT INTO rooms VALUES ('A', 'a'), ('B', 'b')`;

@@ -19,8 +19,8 @@ const expectSwapped = async (world: World) => {
   await expectNothingToSend(world);
 };
 
-describe('columns: rows are sent again', () => {
-  it('when columns of a table are renamed into each other', async () => {
+describe('a sync', () => {
+  it('sends rows again when two columns of a table swap their names', async () => {
     const world = await open(rooms({ fields }));
     await addRoom(world);
     await world.sync();
@@ -29,7 +29,7 @@ describe('columns: rows are sent again', () => {
     await expectSwapped(world);
   });
 
-  it('when aliases of a query are swapped', async () => {
+  it('sends rows again when two aliases of a query are swapped', async () => {
     const from = { query: 'SELECT code, name, number FROM rooms' };
     const world = await open(rooms({ from, fields }));
     await addRoom(world);
@@ -39,7 +39,7 @@ describe('columns: rows are sent again', () => {
     await expectSwapped(world);
   });
 
-  it('when a view is made anew with other names', async () => {
+  it('sends rows again when a view is created anew with swapped names', async () => {
     const world = await open(rooms({ from: 'rooms_view', fields }));
     await addRoom(world);
     await world.sql`CREATE VIEW rooms_view AS SELECT code, name, number FROM rooms`;
@@ -49,7 +49,7 @@ describe('columns: rows are sent again', () => {
     await expectSwapped(world);
   });
 
-  it('when a type changes what is sent of a value that prints alike', async () => {
+  it('sends rows again when a new column type changes the sent value of the same text', async () => {
     const world = await open(rooms({ fields: { 'room.name': 'open' } }));
     await world.sql`ALTER TABLE rooms ADD open boolean DEFAULT true`;
     await addRoom(world);
@@ -63,8 +63,8 @@ describe('columns: rows are sent again', () => {
   });
 });
 
-describe('columns: a process that has read them before', () => {
-  it('reads the rows and their hashes as one that has not, by any way', async () => {
+describe('a process that has read the columns before', () => {
+  it('reads the same rows and hashes as a new process, by every way of reading', async () => {
     const world = await open(rooms({ cursor: 'changed', fields }));
     await world.sql`ALTER TABLE rooms ADD changed timestamptz DEFAULT '2026-01-15 08:00:00+00'`;
     await addRoom(world);
@@ -101,7 +101,7 @@ describe('columns: a process that has read them before', () => {
     expect(verified).toMatchObject({ drifting: 0, streams: [{ compared: 2, waiting: 0 }] });
   });
 
-  it('finds rows by a key, an external id and a reference whose type has changed since', async () => {
+  it('finds rows by a key, an external id and a reference whose type has changed', async () => {
     const world = await open({
       streams: {
         rooms: { ...ROOMS, externalId: 'room_{seats}' },
@@ -131,7 +131,7 @@ describe('columns: a process that has read them before', () => {
     expect(await look()).toEqual([['1'], [['room_1e-7', ['1']]], ['10']]);
   });
 
-  it('no change is seen in a column whose type a load has made anew, or renamed', async () => {
+  it('sees no change when a load recreates or renames the type of a column', async () => {
     const world = await open(rooms({ from: 'halls', fields: { 'room.name': 'kind' } }));
     const load = () =>
       world.sql.unsafe(`DROP TABLE IF EXISTS halls; DROP TYPE IF EXISTS kind, sort;

@@ -27,7 +27,7 @@ const codesOf = async (world: World, stream: string) =>
     Object.entries(await world.recordsOf(stream)).map(([key, { error_code: code }]) => [key, code]),
   );
 
-it('foreseen: a record whose external id changed is not promised, and the sync refuses it', async () => {
+it('a plan foresees that a changed external id is refused', async () => {
   const world = await openSynced();
   await world.sql`UPDATE rooms SET number = '1x' WHERE code = 'k1'`;
   await world.sql`UPDATE rooms SET name = 'New name' WHERE code = 'k2'`;
@@ -48,7 +48,7 @@ it('foreseen: a record whose external id changed is not promised, and the sync r
   expect(await codesOf(world, 'rooms')).toMatchObject({ k1: 'external_id_changed', k2: null });
 });
 
-it('foreseen: an id that a row of another stream has, whether the service has its object or not', async () => {
+it('a plan foresees the refusal of an external id that a row of another stream has', async () => {
   const world = await openSynced();
   await world.sql`INSERT INTO labs VALUES ('l3', 'Lab 3', '3'), ('l9', 'Lab 9', '99')`;
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k9', 'Room 9', '99')`;
@@ -74,7 +74,7 @@ it('foreseen: an id that a row of another stream has, whether the service has it
   expect(await codesOf(world, 'labs')).toMatchObject({ l3: 'external_id_shared' });
 });
 
-it('foreseen: codes that are swapped are updates, and the objects change hands', async () => {
+it('a plan foresees swapped codes as updates whose objects change hands', async () => {
   const world = await openSynced();
   await world.sql`UPDATE rooms SET number = (3 - number::int)::text WHERE code IN ('k1', 'k2')`;
   const planned = await preview(world);

@@ -38,7 +38,7 @@ async function open(): Promise<World> {
 }
 const check = (world: World, name: string) => checkRows(world.deps(), world.stream(name));
 
-it('rows: all of them can be sent, also before any parent is at the service', async () => {
+it('the check of rows finds no fault in good rows before any parent is accepted', async () => {
   const world = await open();
   await world.sql`INSERT INTO courses SELECT code, 'Course', code FROM rooms`;
   expect(await check(world, 'rooms')).toEqual({ rows: 2500, faults: [] });
@@ -49,7 +49,7 @@ it('rows: all of them can be sent, also before any parent is at the service', as
   expect(await check(world, 'courses')).toEqual({ rows: 0, faults: [] });
 });
 
-it('rows: those that would be dead are grouped by the reason', async () => {
+it('the check of rows groups rows that cannot be sent by the reason', async () => {
   const world = await open();
   await world.sql`UPDATE rooms SET name = '' WHERE code BETWEEN 'r0100' AND 'r0107'`;
   await world.sql`UPDATE rooms SET group_code = 'Anna Berg' WHERE code IN ('r0001', 'r2500')`;
@@ -83,7 +83,7 @@ it('rows: those that would be dead are grouped by the reason', async () => {
   ]);
 });
 
-it('rows: a function that throws another text for each row makes a few groups, and all rows are counted', async () => {
+it('the check of rows merges many different reasons, and counts all rows', async () => {
   const world = await open();
   await world.sql`UPDATE rooms SET name = 'each'`;
   const { faults } = await check(world, 'rooms');
@@ -91,7 +91,7 @@ it('rows: a function that throws another text for each row makes a few groups, a
   expect(faults[0]).toMatchObject({ reason: "rooms.fields['room.name']: other reasons", count: 2490 });
 });
 
-it('rows: references into nothing and values that cannot be sent are faults', async () => {
+it('the check of rows finds missing references and values that cannot be sent', async () => {
   const world = await open();
   await world.sql`INSERT INTO courses VALUES ('A', 'x', 'r0001', NULL), ('B', 'x', 'nowhere', NULL), ('C', 'x', NULL, '{}')`;
   expect((await check(world, 'courses')).faults).toEqual([
@@ -109,7 +109,7 @@ it('rows: references into nothing and values that cannot be sent are faults', as
   ]);
 });
 
-it('rows: the catalogue tells what some of them could fail for', async () => {
+it('the check of rows names risks that the catalogue shows', async () => {
   const world = await open();
   const risksOf = async (name: string) =>
     findRisks(world.stream(name), await world.deps().mirror.catalogue.readTables());
@@ -123,7 +123,7 @@ it('rows: the catalogue tells what some of them could fail for', async () => {
   expect(await risksOf('rooms')).toEqual([]);
 });
 
-it('rows: keys that repeat or are null are faults', async () => {
+it('the check of rows finds keys that repeat or are null', async () => {
   const world = await open();
   await world.sql`INSERT INTO rooms VALUES ('r0001', 'Twice', 'x', 'a'), (NULL, 'None', 'y', 'a')`;
   const { rows, faults } = await check(world, 'rooms');

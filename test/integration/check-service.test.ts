@@ -23,7 +23,7 @@ async function open(sandbox: SandboxOptions = {}, assignExternalIds = false): Pr
 const fields = [{ fieldId: 'room.name', values: ['Aula'] }];
 const puts = () => world.sandbox.arrivals().filter(({ method }) => method === 'PUT');
 
-describe('field-search', () => {
+describe('the assumption field-search', () => {
   const probe = async () => {
     const token = await world.destination.authenticate();
     const all = await probeAssumptions(world.destination, token);
@@ -37,19 +37,19 @@ describe('field-search', () => {
     expect(puts()).toEqual([]);
   });
 
-  it('does not hold when the service refuses it', async () => {
+  it('does not hold when the service refuses the search', async () => {
     await open({ searchesFields: false });
     world.sandbox.addObject({ typeId: 'room', fields });
     expect(await probe()).toMatchObject({ held: 'no' });
   });
 
-  it('does not hold when the service ignores it', async () => {
+  it('does not hold when the service ignores the filter', async () => {
     await open({ searchesFields: 'ignored' });
     world.sandbox.addObject({ typeId: 'room', fields });
     expect(await probe()).toMatchObject({ held: 'no', found: expect.stringContaining('all the same') });
   });
 
-  it('is unknown without a value to look for', async () => {
+  it('is unknown without a value to search for', async () => {
     await open();
     expect(await probe()).toMatchObject({ held: 'unknown' });
     world.sandbox.addObject({ typeId: 'room' });
@@ -57,7 +57,7 @@ describe('field-search', () => {
   });
 });
 
-describe('external-ids', () => {
+describe('the assumption external-ids', () => {
   async function probe(sandbox: SandboxOptions, externalIds: ExternalIdRule = {}) {
     world = await openWorld({ streams: { rooms: ROOMS }, service: { externalIds } }, { sandbox });
     const token = await world.destination.authenticate();
@@ -66,7 +66,7 @@ describe('external-ids', () => {
     return all.find(({ name }) => name === 'external-ids');
   }
 
-  it('hold when no other spelling finds the object', async () => {
+  it('holds when no other spelling finds the object', async () => {
     expect(await probe({})).toMatchObject({ held: 'yes' });
     expect(puts()).toEqual([]);
   });
@@ -76,7 +76,7 @@ describe('external-ids', () => {
     ['trim', { trim: true }, '{ trim: true }'],
     ['normalize', { normalize: 'NFC' }, "{ normalize: 'NFC' }"],
   ] as const)(
-    'do not hold for a service with the way %s before the setting says so',
+    'does not hold for a service with the rule %s before the setting says so',
     async (way, rule, text) => {
       const found = `the service finds an object by another spelling; set service.externalIds to ${text}`;
       expect(await probe({ externalIds: way })).toMatchObject({ held: 'no', found });
@@ -85,7 +85,7 @@ describe('external-ids', () => {
     },
   );
 
-  it('are proposed by the write probe where only a write shows them', async () => {
+  it('gets a setting proposed by the write probe where only a write shows the spelling', async () => {
     await open({ externalIds: 'lower-case' });
     const { id } = world.sandbox.addObject({ extId: 'room_A', typeId: 'room', fields });
     const [write] = await probeWrite(
@@ -102,7 +102,7 @@ describe('external-ids', () => {
   });
 });
 
-it('booked-objects: holds when any has an external id, is unknown without one', async () => {
+it('the assumption booked-objects holds when a booked object has an external id, else is unknown', async () => {
   await open();
   const probe = async () => {
     const all = await probeAssumptions(world.destination, await world.destination.authenticate());
@@ -119,7 +119,7 @@ it('booked-objects: holds when any has an external id, is unknown without one', 
   expect(await probe()).toMatchObject({ held: 'yes', found: expect.stringMatching(/^1 of 3 booked/) });
 });
 
-it('assumptions: docs/service-contract.md names each with its check, and no other', async () => {
+it('docs/service-contract.md names every assumption that is checked, and no other', async () => {
   await open();
   const token = await world.destination.authenticate();
   const probed = (await probeAssumptions(world.destination, token)).map(({ name }) => name);
@@ -132,7 +132,7 @@ it('assumptions: docs/service-contract.md names each with its check, and no othe
   expect([...new Set(named)].toSorted()).toEqual(probed.toSorted());
 });
 
-describe('write probe', () => {
+describe('the write probe', () => {
   const probe = async (number: number, externalId = `slotsync_${number}`) =>
     Object.fromEntries(
       (
@@ -140,7 +140,7 @@ describe('write probe', () => {
       ).map((one) => [one.name, one]),
     );
 
-  it('assigns an external id to an object, and leaves the rest as it was', async () => {
+  it('assigns an external id to an object, and leaves its other values as they were', async () => {
     await open({ assignsExternalIds: true });
     const { id } = world.sandbox.addObject({ typeId: 'room', active: false, fields });
     expect(await probe(id)).toMatchObject({
@@ -157,7 +157,7 @@ describe('write probe', () => {
 
   const properties = { members: [{ objectId: 'person_1' }], organization: 'north' };
 
-  it('writes an object with an external id by that, and no number', async () => {
+  it('writes an object that has an external id without its number', async () => {
     await open();
     const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields, properties });
     expect(await probe(object.id)).toMatchObject({
@@ -170,16 +170,19 @@ describe('write probe', () => {
   it.each([
     [false, false],
     [true, true],
-  ])('says why an object is refused; needed: %s', async (assignExternalIds, needed) => {
-    await open({}, assignExternalIds);
-    const object = world.sandbox.addObject({ typeId: 'room', fields });
-    expect(await probe(object.id)).toMatchObject({
-      'assign-external-ids': { held: 'no', found: expect.stringContaining('refused'), needed },
-    });
-    expect(world.sandbox.object(object.id)).toEqual(object);
-  });
+  ])(
+    'reports why the service refuses the assignment of an external id (needed: %s)',
+    async (assignExternalIds, needed) => {
+      await open({}, assignExternalIds);
+      const object = world.sandbox.addObject({ typeId: 'room', fields });
+      expect(await probe(object.id)).toMatchObject({
+        'assign-external-ids': { held: 'no', found: expect.stringContaining('refused'), needed },
+      });
+      expect(world.sandbox.object(object.id)).toEqual(object);
+    },
+  );
 
-  it('says which object was created when the number is ignored', async () => {
+  it('names the object that was created when the service ignores the number', async () => {
     await open({ assignsExternalIds: 'ignored' });
     const { id } = world.sandbox.addObject({ typeId: 'room', fields });
     const created = `object ${id + 1} was created with the external id slotsync_${id}`;
@@ -190,7 +193,7 @@ describe('write probe', () => {
     expect(world.sandbox.unnamedObjects()).toHaveLength(1);
   });
 
-  it('says which fields the service changed', async () => {
+  it('names the fields that the service changed', async () => {
     await open();
     const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
     world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
@@ -203,7 +206,7 @@ describe('write probe', () => {
     });
   });
 
-  it('says which property the service did not take back, known here or not', async () => {
+  it('names the properties that the service did not take back', async () => {
     await open();
     const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields, properties });
     world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
@@ -217,7 +220,7 @@ describe('write probe', () => {
     expect(world.sandbox.object(id)).toMatchObject({ properties });
   });
 
-  it('says that the service merges: what is left out keeps its value', async () => {
+  it('reports a service that merges, so that a field left out keeps its value', async () => {
     await open({ merges: true });
     const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields, properties });
     world.destination = { ...world.destination, findLagSeconds: 0 };
@@ -235,7 +238,7 @@ describe('write probe', () => {
   it.each([
     ['holds where the service merges', 'yes', { merges: true }],
     ['does not hold where the service replaces', 'no', {}],
-  ])('with a dialect that patches: it %s', async (_, held, sandbox) => {
+  ])('finds that the assumption replace, with a patching dialect, %s', async (_, held, sandbox) => {
     await open(sandbox);
     const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
     world.destination = { ...world.destination, findLagSeconds: 0, patches: true };
@@ -243,7 +246,7 @@ describe('write probe', () => {
     expect(world.sandbox.object('room_1')).toEqual(object);
   });
 
-  it('does not know it where the service accepts no object without the field', async () => {
+  it('leaves the assumption replace open if the service refuses an object without the field', async () => {
     await open();
     const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
     const { putObjects } = world.destination;
@@ -267,7 +270,7 @@ describe('write probe', () => {
     expect(world.sandbox.object('room_1')).toEqual(object);
   });
 
-  it('reports an answer that was lost, and what is there now', async () => {
+  it('reports a lost answer, and writes once', async () => {
     await open();
     const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
     world.sandbox.failNext({ method: 'PUT', fault: 'loseAnswer' });
@@ -275,7 +278,7 @@ describe('write probe', () => {
     expect(puts()).toHaveLength(1);
   });
 
-  it('writes nothing for a number that nothing has, or an external id that another object has', async () => {
+  it('writes nothing for an unknown number or the external id of another object', async () => {
     await open({ assignsExternalIds: true });
     const { id } = world.sandbox.addObject({ typeId: 'room' });
     world.sandbox.addObject({ typeId: 'room', extId: 'room_1' });
@@ -285,7 +288,7 @@ describe('write probe', () => {
   });
 });
 
-describe('write probe without a confirmation, and during a freeze', () => {
+describe('an unconfirmed or frozen write probe', () => {
   const streams = { rooms: ROOMS, courses: { ...COURSES, fields: {} } };
   /** The finding of `check --write-probe` for a room. */
   async function probeRoom(
@@ -312,7 +315,7 @@ describe('write probe without a confirmation, and during a freeze', () => {
     await world.sql`CREATE TABLE courses (code text, room text)`;
   });
 
-  it('names the answer that it waits for where it was not confirmed', async () => {
+  it('says that nothing was written without the confirmation', async () => {
     expect(await probeRoom([], false)).toMatchObject({
       result: 'fault',
       text: 'it was not confirmed by yes, so nothing was written',
@@ -320,7 +323,7 @@ describe('write probe without a confirmation, and during a freeze', () => {
     expect(puts()).toEqual([]);
   });
 
-  it('is refused where its own configuration freezes a stream of the type', async () => {
+  it('is refused when the configuration freezes a stream of the type', async () => {
     const freeze = { from: '2026-01-01', to: '2036-01-01', streams: ['rooms'], reason: 'exam weeks' };
     expect(await probeRoom([freeze])).toMatchObject({
       result: 'fault',
@@ -336,7 +339,7 @@ describe('write probe without a confirmation, and during a freeze', () => {
       expect(await probeRoom([other])).toMatchObject({ result: 'ok' });
   });
 
-  it('is refused where an operator has frozen a stream of the type, or all', async () => {
+  it('is refused when an operator has frozen a stream of the type, or all streams', async () => {
     const { db } = world.state;
     const freeze = (names: string[] | null) =>
       freezeStreams(db, { streams: names, endsAt: inAnHour(), reason: 'exam weeks', by: null });
@@ -351,7 +354,7 @@ describe('write probe without a confirmation, and during a freeze', () => {
     expect(puts()).toEqual([]);
   });
 
-  it('is refused for the object of a record that an exception leaves as it is', async () => {
+  it('is refused for the object of an excepted record', async () => {
     const { db } = world.state;
     await world.sql`INSERT INTO rooms VALUES ('1', 'Room 1')`;
     await world.sync();

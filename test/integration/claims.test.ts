@@ -19,8 +19,8 @@ import { until } from '../support/wait.js';
 
 const open = keepRoomWorlds();
 
-describe('claim: a process that slept', () => {
-  it('sends nothing to its service after the state was given to another one meanwhile', async () => {
+describe('a process that slept', () => {
+  it('sends nothing to its service after the state was bound to another service', async () => {
     const world = await open(rooms());
     const { binding } = world.destination;
     await bindDestination(world.state, binding);
@@ -38,8 +38,8 @@ describe('claim: a process that slept', () => {
   });
 });
 
-describe('claim: of objects that are linked', () => {
-  it('belong to the keys of their links, and to none whose template names them', async () => {
+describe('claims on linked objects', () => {
+  it('belong to the keys of the links, not to the keys whose template names the objects', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B', 'C');
     const { runId } = await world.plan();
@@ -60,9 +60,9 @@ describe('claim: of objects that are linked', () => {
   });
 });
 
-describe('claim: of a batch beside many records', () => {
-  it.each(['with statistics', 'without'])(
-    'neither it nor anything else that a change needs reads them all: %s',
+describe('a batch beside many records', () => {
+  it.each(['with statistics', 'without statistics'])(
+    'reads only the records that it needs, %s',
     async (statistics) => {
       const world = await open(rooms());
       await addRooms(world, 'A', 'B', 'C');
@@ -92,8 +92,8 @@ describe('claim: of a batch beside many records', () => {
   );
 });
 
-describe('claim: two batches with one key', () => {
-  it('do not write at once: the second waits for its turn', async () => {
+describe('two batches with one key', () => {
+  it('never write at once: the second waits for its claim', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B', 'C');
     const { runId, queue } = await world.planBatches('rooms', [
@@ -112,7 +112,7 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('the first lost its claim: its answer is no acceptance, and the newer version remains', async () => {
+  it('keep the newer version when the first is answered after it lost its claim', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -144,7 +144,7 @@ describe('claim: two batches with one key', () => {
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: false, claimed_by: null } });
   });
 
-  it('the write of the first arrives after the second has settled: it is written again', async () => {
+  it('write the object again when the first write arrives after the second batch has settled', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -164,7 +164,7 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('the first finds its row gone, but lost its claim: the record of the second stays', async () => {
+  it('keep the record of the second when the first finds its row gone after it lost its claim', async () => {
     const world = await open(rooms());
     await addRooms(world, 'B');
     const { runId, queue } = await world.planBatches('rooms', [['A', 'B'], ['A']]);
@@ -182,7 +182,7 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('a batch whose lock was lost is worked twice at once: each of its records is counted once', async () => {
+  it('count each record once when one batch is worked twice after it lost its lock', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     const { runId, queue } = await world.plan();
@@ -200,7 +200,7 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('the first is answered 429 and the second takes over meanwhile: the first is not sent again', async () => {
+  it('send only the second when it takes over after the first was answered 429', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -220,7 +220,7 @@ describe('claim: two batches with one key', () => {
     expect(nameAtService(world, 'A')).toBe('second');
   });
 
-  it('the first waits longer than its claim is valid for: it is renewed, and the second gets nothing', async () => {
+  it('leave the key to the first while it waits long, because its claim is renewed', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
@@ -245,7 +245,7 @@ describe('claim: two batches with one key', () => {
     expect(world.writes()).toHaveLength(1);
   });
 
-  it('the claim has been held for long and is lost before the request: nothing is sent', async () => {
+  it('send nothing when a claim held for long is lost before the request', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     const { queue } = await world.plan();

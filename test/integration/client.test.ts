@@ -147,7 +147,7 @@ const authentications = (sandbox: Sandbox) => count(sandbox, '/authenticate');
 
 describe('the token', () => {
   it.each([401, 403] as const)(
-    'is renewed once for all when the service answers %i to it',
+    'is renewed once for all requests when the service answers %i',
     async (expiredStatus) => {
       const { sandbox, destination } = await connectToService({ expiredStatus });
       await put(destination, 'a');
@@ -165,25 +165,28 @@ describe('the token', () => {
     [403, '/objects', 'forbidden', /the right/],
     [401, 'all paths', 'unauthorized', /rights/],
     [403, 'all paths', 'unauthorized', /rights/],
-  ])('that is refused with %i after its renewal, at %s, is %s', async (status, path, code, remedy) => {
-    const sandbox = await startService();
-    const refused = path === 'all paths' ? ['/objects', '/types/find', '/fields/find'] : [path];
-    for (const of of refused)
-      sandbox.failNext({ path: of, fault: 'status', status, times: 5, body: { message: 'not for you' } });
-    const { destination } = connect(sandbox.url);
-    const error = await failureOf(put(destination, 'a'));
-    expect(error).toMatchObject({ code, disposition: 'dead', facts: { status } });
-    expect(error.detail).toBe('not for you');
-    expect(error.remedy).toMatch(remedy);
-    expect(authentications(sandbox)).toBe(2);
-    expect(count(sandbox, '/objects')).toBe(2);
-  });
+  ])(
+    'is renewed once, and if refused again with %i at %s, the error is %s',
+    async (status, path, code, remedy) => {
+      const sandbox = await startService();
+      const refused = path === 'all paths' ? ['/objects', '/types/find', '/fields/find'] : [path];
+      for (const of of refused)
+        sandbox.failNext({ path: of, fault: 'status', status, times: 5, body: { message: 'not for you' } });
+      const { destination } = connect(sandbox.url);
+      const error = await failureOf(put(destination, 'a'));
+      expect(error).toMatchObject({ code, disposition: 'dead', facts: { status } });
+      expect(error.detail).toBe('not for you');
+      expect(error.remedy).toMatch(remedy);
+      expect(authentications(sandbox)).toBe(2);
+      expect(count(sandbox, '/objects')).toBe(2);
+    },
+  );
 
   it.each([
     ['key', { key: 'wrong-key' }],
     ['region', { region: 'US' }],
     ['organization', { organizationId: 'other' }],
-  ])('is not given to a wrong %s: one clear error for all who wait', async (_, api) => {
+  ])('is not issued for a wrong %s, and every waiting call gets one clear error', async (_, api) => {
     const { sandbox, destination } = await connectToService({}, { api });
     const errors = await Promise.all([1, 2, 3].map((at) => failureOf(put(destination, `room_${at}`))));
     for (const error of errors) {
@@ -203,7 +206,7 @@ describe('the token', () => {
     [422, 'not accepted'],
     [409, { message: 'key withdrawn' }],
   ])(
-    'is refused with %i and the body %j: the key is not accepted, and no row is wrong',
+    'is refused with %i and the body %j because of the key, and no row is at fault',
     async (status, body) => {
       const sandbox = await startService();
       sandbox.failNext({ path: '/authenticate', fault: 'status', status, body });
@@ -217,7 +220,7 @@ describe('the token', () => {
     },
   );
 
-  it('key: one that was replaced is read again, when the service refuses it and when a token is renewed', async () => {
+  it('is requested with the replaced key after a refusal and at each renewal', async () => {
     const sandbox = await startService({ apiKey: 'second-key' });
     const keys = ['first-key', 'second-key', 'third-key'];
     const { destination } = connect(sandbox.url, { api: { key: () => keys.shift() ?? 'third-key' } });
@@ -236,7 +239,7 @@ describe('the token', () => {
     expect(authentications(sandbox)).toBe(4);
   });
 
-  it('that is no token is an answer that cannot be understood', async () => {
+  it('makes its answer invalid when it is missing', async () => {
     const { sandbox, destination } = await connectToService();
     sandbox.failNext({ fault: 'status', status: 200, body: { jwt: 'x' } });
     expect(await failureOf(put(destination, 'a'))).toMatchObject({
@@ -247,7 +250,7 @@ describe('the token', () => {
 });
 
 describe('an answer', () => {
-  it('429 is sent again from below, and the limiter knows for how long', async () => {
+  it('is retried by the client after 429, and its delays reach the limiter', async () => {
     const { sandbox, destination, asked } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429, headers: { 'retry-after': '2' } });
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429 });
@@ -267,7 +270,7 @@ describe('an answer', () => {
     expectNoSecrets(undefined);
   });
 
-  it('429 without end is given back to the queue, with the likely reason', async () => {
+  it('leaves the request to the queue after 429 without end, with the likely reason', async () => {
     const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429, times: 1000 });
     const error = await failureOf(put(destination, 'a'));
@@ -281,7 +284,7 @@ describe('an answer', () => {
     ['reset', 'answer_lost'],
     ['loseAnswer', 'answer_lost'],
     ['brokenJson', 'answer_invalid'],
-  ] as const)('lost to %s is %s: to be sent again, and sent once from here', async (fault, code) => {
+  ] as const)('lost to %s is the error %s, which the client does not retry', async (fault, code) => {
     const sandbox = await startService();
     // The others have time, however slow the machine is.
     const { destination, asked } = connect(sandbox.url, { timeoutMs: fault === 'hang' ? 2000 : 60_000 });
@@ -311,7 +314,7 @@ describe('an answer', () => {
     [413, 'refused', 'dead'],
     [301, 'redirected', 'dead'],
     [307, 'redirected', 'dead'],
-  ])('%i is %s, to %s', async (status, code, disposition) => {
+  ])('becomes for status %i the error %s with the disposition %s', async (status, code, disposition) => {
     const { sandbox, destination } = await connectToService();
     const headers = { location: `${sandbox.url}/elsewhere` };
     const body = { message: 'because' };
@@ -325,7 +328,7 @@ describe('an answer', () => {
   });
 
   it.each([401, 404, 414, 429, 500, 200])(
-    '%i to a request with a query is reported without the query, which may hold values or the key',
+    'is reported for status %i without the query of its request',
     async (status) => {
       const paths: string[] = [];
       const service = await fakeService(({ url = '' }) => {
@@ -346,14 +349,14 @@ describe('an answer', () => {
     },
   );
 
-  it('413 names the setting that makes requests smaller', async () => {
+  it('names with status 413 the setting that makes requests smaller', async () => {
     const { destination } = await connectToService({ maxObjects: 1 });
     const { remedy } = await failureOf(put(destination, 'a', 'b'));
     expect(remedy).toMatch(/^Set a smaller `batchSize`.*slotsync check$/);
   });
 
   it.each([400, 403, 404, 409, 422, 500, 502, 503, 504, 200])(
-    '%i with a page of HTML is the gateway’s: it says nothing of the object, and nothing of it is repeated',
+    'is the error of a gateway with status %i and a page of HTML, without its text',
     async (status) => {
       const { sandbox, destination } = await connectToService();
       sandbox.failNext({ path: '/objects', fault: 'html', status, times: 'always' });
@@ -374,13 +377,13 @@ describe('an answer', () => {
     [401, 'forbidden'],
     [413, 'refused'],
     [301, 'redirected'],
-  ])('%i with a page of HTML is %s, whoever says it', async (status, code) => {
+  ])('becomes with status %i and a page of HTML the error %s', async (status, code) => {
     const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'html', status, times: 'always' });
     expect(await failureOf(put(destination, 'a'))).toMatchObject({ code, facts: { status } });
   });
 
-  it('403 with a page of HTML renews the token all the same', async () => {
+  it('renews the token with status 403 and a page of HTML', async () => {
     const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/objects', fault: 'html', status: 403 });
     expect((await put(destination, 'a')).get('a')).toMatchObject({ accepted: true });
@@ -393,7 +396,7 @@ describe('an answer', () => {
     [404, 'gateway_answered'],
     [503, 'gateway_answered'],
     [200, 'gateway_answered'],
-  ])('%i with a page of HTML in the place of a token is %s', async (status, code) => {
+  ])('becomes with status %i and a page of HTML instead of a token the error %s', async (status, code) => {
     const { sandbox, destination } = await connectToService();
     sandbox.failNext({ path: '/authenticate', fault: 'html', status });
     const error = await failureOf(put(destination, 'a'));
@@ -403,7 +406,7 @@ describe('an answer', () => {
     expect(sandbox.object('a')).toBeDefined();
   });
 
-  it('that is not JSON is the service’s own where the configuration says so, and told shortly', async () => {
+  it('counts without JSON as the service’s own with errorBodies: any, and is cut', async () => {
     const service = await fakeService(() => ({ status: 400, body: `room ${'x'.repeat(9000)}` }));
     const error = await failureOf(put(connect(service, { errorBodies: 'any' }).destination, 'a'));
     expect(error).toMatchObject({ code: 'refused', facts: { status: 400 } });
@@ -411,7 +414,7 @@ describe('an answer', () => {
     expect(error.message.length).toBeLessThan(100);
   });
 
-  it('to a find that must be refused shows whether errors are JSON', async () => {
+  it('shows whether errors are JSON when a find must be refused', async () => {
     const sandbox = await startService();
     expect(await connect(sandbox.url).destination.probeErrors(NIGHTLY)).toBe('json');
     const { destination: any } = connect(sandbox.url, { errorBodies: 'any' });
@@ -422,7 +425,7 @@ describe('an answer', () => {
     expect(await connect(lenient).destination.probeErrors(NIGHTLY)).toBeUndefined();
   });
 
-  it('in another shape: the error says what is missing', async () => {
+  it('is an error that names what is missing if its shape is unknown', async () => {
     const { sandbox, destination } = await connectToService();
     sandbox.failNext({
       path: '/objects',
@@ -446,7 +449,7 @@ describe('an answer', () => {
     ['in base64', base64(KEY)],
     ['in base64 with its scheme', base64(`Api-Key ${KEY}`)],
     ['at the place where it is cut', 'x'.repeat(485) + KEY],
-  ])('that repeats the key %s is reported without it', async (_, text) => {
+  ])('is reported without the key that it repeats (%s)', async (_, text) => {
     for (const [body, errorBodies] of [
       [`{"message":"${text} is wrong"}`, 'json'],
       [`["${text} is wrong"]`, 'json'],
@@ -465,7 +468,7 @@ describe('an answer', () => {
     expect(JSON.stringify(refused)).not.toMatch(/key|5f0c|1e77/);
   });
 
-  it('that repeats the token is reported without it', async () => {
+  it('is reported without the token that it repeats', async () => {
     const service = await fakeService(({ headers }) => ({
       status: 400,
       body: { message: `cannot read ${headers.authorization}, nor its token` },
@@ -474,7 +477,7 @@ describe('an answer', () => {
     expect(detail).toBe('cannot read [secret], nor its token');
   });
 
-  it('that succeeds keeps a value that holds the token or the key', async () => {
+  it('keeps a value that holds the token or the key when it is a success', async () => {
     const value = `Aula ${KEY} and hall`;
     const service = await fakeService(
       () => ({
@@ -494,14 +497,14 @@ describe('an answer', () => {
     });
   });
 
-  it('that is half a document is reported without its text', async () => {
+  it('is reported without its text if it is half a document', async () => {
     const service = await fakeService(() => ({ status: 200, body: `{"results": ${KEY}` }));
     const error = await failureOf(put(connect(service).destination, 'a'));
     expect(error.code).toBe('answer_invalid');
     expect(error.cause).toBeUndefined();
   });
 
-  it('that never comes because nobody listens is `service_unreachable`', async () => {
+  it('becomes `service_unreachable` if nobody listens', async () => {
     const { destination } = connect(`http://127.0.0.1:${await findFreePort()}`);
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({
@@ -512,7 +515,7 @@ describe('an answer', () => {
     expect(error.remedy).toContain('API_BASE_URL');
   });
 
-  it('that is waited for no longer ends with the signal’s own reason', async () => {
+  it('ends with the reason of the signal that aborts it', async () => {
     const { sandbox, destination, asked } = await connectToService();
     await put(destination, 'first');
     sandbox.failNext({ path: '/objects', fault: 'hang' });
@@ -527,7 +530,7 @@ describe('an answer', () => {
 
 describe('an answer without end', () => {
   it.each(Object.entries(DRIPS))(
-    '%s: one that drips is waited for until its time, although garbage is collected',
+    'is given up at its timeout while its %s drips, despite garbage collection',
     async (part, answer) => {
       const url = await fakeService((_request, _body, response) => {
         if (response.socket) drip(response.socket, answer);
@@ -541,7 +544,7 @@ describe('an answer without end', () => {
   );
 
   it.each(Object.entries(DRIPS))(
-    'token: %s that drips is waited for until its time, although garbage is collected',
+    'is given up at its timeout while its %s drips in an authentication, despite collections',
     async (part, answer) => {
       const service = await openDripping(answer);
       closers.push(service.close);
@@ -582,7 +585,7 @@ describe('an answer without end', () => {
     ['body of an error', 500, '{"message":"', 'x', 1, 'gateway_answered'],
     ['body of a page of HTML', 404, '<html>', '<p>', 1, 'gateway_answered'],
   ])(
-    '%s: with %i it is read to its limit, and the connection is closed',
+    'is read up to its limit in its %s with status %i, and its connection is closed',
     async (_, status, head, part, mb, code) => {
       const { url, sent } = await endlessService(status, head, part);
       const { destination, asked } = connect(url, { timeoutMs: 60_000 });
@@ -596,14 +599,14 @@ describe('an answer without end', () => {
   it.each([
     ['a success', 200, 'answer_invalid', /nested more than 100 levels/],
     ['an error', 400, 'gateway_answered', /not the service’s JSON/],
-  ])('levels of JSON: %s of too many of them is not parsed', async (_, status, code, message) => {
+  ])('is not parsed if %s has too many levels of JSON', async (_, status, code, message) => {
     const [open, close] = ['{"a":['.repeat(100_000), ']}'.repeat(100_000)];
     const service = await fakeService(() => ({ status, body: open + close }));
     const error = await failureOf(put(connect(service).destination, 'a'));
     expect(error).toMatchObject({ code, message: expect.stringMatching(message) });
   });
 
-  it('token: one that no header takes is not a token', async () => {
+  it('holds no token if no header can carry the token', async () => {
     for (const token of ['x'.repeat(20_000), 'a\nb', 'tökèn…']) {
       const service = await fakeService(() => findAnswer([], {}), token);
       const error = await failureOf(put(connect(service).destination, 'a'));
@@ -613,7 +616,7 @@ describe('an answer without end', () => {
 });
 
 describe('a find', () => {
-  it('by names whose answer is too large is asked for by halves; a name alone is noted, or named by the error', async () => {
+  it('is halved while its answer by names is too large, and notes or reports a single large name', async () => {
     const asked: string[][] = [];
     const service = await fakeService((_, body) => {
       const { extIds } = body as unknown as { extIds: string[] };
@@ -635,39 +638,36 @@ describe('a find', () => {
   it.each([
     [414, '<html>'],
     [431, { message: 'too long' }],
-  ])(
-    'by names whose request is too large (%i) names fewer at once, and so do later ones',
-    async (status, body) => {
-      const asked: number[] = [];
-      const service = await fakeService(({ url = '' }) => {
-        const names = [...new URL(url, 'http://service').searchParams.keys()];
-        asked.push(names.length);
-        if (names.length > 10) return { status, body };
-        return findAnswer([], {
-          results: names.map((extId) => ({ id: Number(extId.slice(1)), extId, fields: [] })),
-          totalPages: 1,
-        });
+  ])('asks for fewer names from then on after a request was too large (%i)', async (status, body) => {
+    const asked: number[] = [];
+    const service = await fakeService(({ url = '' }) => {
+      const names = [...new URL(url, 'http://service').searchParams.keys()];
+      asked.push(names.length);
+      if (names.length > 10) return { status, body };
+      return findAnswer([], {
+        results: names.map((extId) => ({ id: Number(extId.slice(1)), extId, fields: [] })),
+        totalPages: 1,
       });
-      const { destination } = connect(service, {
-        dialect: {
-          find: {
-            ask({ filter }) {
-              const names = filter.by === 'extIds' ? filter.extIds : [];
-              return { method: 'GET', path: `/objects?${names.join('&')}` };
-            },
+    });
+    const { destination } = connect(service, {
+      dialect: {
+        find: {
+          ask({ filter }) {
+            const names = filter.by === 'extIds' ? filter.extIds : [];
+            return { method: 'GET', path: `/objects?${names.join('&')}` };
           },
         },
-      });
-      const names = Array.from({ length: 1000 }, (_, at) => `a${at + 1}`);
-      expect((await destination.findObjects(names, 'room', NIGHTLY)).size).toBe(1000);
-      expect(asked.filter((count) => count > 10)).toEqual([1000, 500, 250, 125, 63, 32, 16]);
-      asked.length = 0;
-      await destination.findObjects(names, 'room', NIGHTLY);
-      expect(asked).toHaveLength(125);
-    },
-  );
+      },
+    });
+    const names = Array.from({ length: 1000 }, (_, at) => `a${at + 1}`);
+    expect((await destination.findObjects(names, 'room', NIGHTLY)).size).toBe(1000);
+    expect(asked.filter((count) => count > 10)).toEqual([1000, 500, 250, 125, 63, 32, 16]);
+    asked.length = 0;
+    await destination.findObjects(names, 'room', NIGHTLY);
+    expect(asked).toHaveLength(125);
+  });
 
-  it('by names whose answers together are too large for the memory is given up', async () => {
+  it('is given up when its answers by names together are too large for the memory', async () => {
     let whole = 0;
     const service = await fakeService((_, body) => {
       const { extIds } = body as unknown as { extIds: string[] };
@@ -688,7 +688,7 @@ describe('a find', () => {
   });
 
   it.each(['reset', 'loseAnswer', 'hang'] as const)(
-    'that ends in %s may not have been carried out: it only reads',
+    'is not reported as possibly carried out when lost to %s',
     async (fault) => {
       const { sandbox, destination } = await connectToService(
         {},
@@ -702,7 +702,7 @@ describe('a find', () => {
     },
   );
 
-  it('by a patient reader is sent again, until its signal ends it', async () => {
+  it('is retried by a patient reader until its signal ends it', async () => {
     const sandbox = await startService();
     const { patient } = connect(sandbox.url).destination;
     sandbox.failNext({ path: '/authenticate', fault: 'status', status: 503 });
@@ -720,7 +720,7 @@ describe('a find', () => {
     await expect(reading).rejects.toBe(reason);
   });
 
-  it('by a patient reader to an address that never answered fails at once', async () => {
+  it('fails a patient reader at once at an address that never answered', async () => {
     const { patient } = connect(`http://127.0.0.1:${await findFreePort()}`).destination;
     const startedAt = performance.now();
     expect(await failureOf(patient.findTypes(NIGHTLY))).toMatchObject({ code: 'service_unreachable' });
@@ -729,7 +729,7 @@ describe('a find', () => {
 });
 
 describe('the quota', () => {
-  it('is asked for every request on the wire, in the lane of its caller', async () => {
+  it('is asked for every request, in the lane of its caller', async () => {
     const { sandbox, destination, asked } = await connectToService();
     await destination.putObjects([room('a')], { lane: 'backfill' });
     sandbox.revokeTokens();
@@ -740,7 +740,7 @@ describe('the quota', () => {
     expect(destination.requests()).toBe(sandbox.arrivals().length);
   });
 
-  it('is asked again when what is done before a request takes longer than its slot is good for', async () => {
+  it('is asked again when the preparation of a request outlasts its slot', async () => {
     const { sandbox, destination, asked } = await connectToService();
     await put(destination, 'a');
     sandbox.clearArrivals();
@@ -756,7 +756,7 @@ describe('the quota', () => {
     expect(count(sandbox, '/objects')).toBe(1);
   });
 
-  it('gets a slot back with which nothing is sent', async () => {
+  it('gets back a slot with which nothing was sent', async () => {
     const { sandbox, destination, asked } = await connectToService();
     const request = destination.openPut(NIGHTLY);
     await request.takeSlot();
@@ -765,7 +765,7 @@ describe('the quota', () => {
     expect([asked.held, count(sandbox, '/objects')]).toEqual([0, 0]);
   });
 
-  it('hears of a 429 in the store that all processes share', async () => {
+  it('learns of a 429 through the store that all processes share', async () => {
     const world: World = await openWorld(CONFIG);
     closers.push(() => world.close());
     world.sandbox.failNext({ path: '/types/find', fault: 'status', status: 429 });

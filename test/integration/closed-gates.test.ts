@@ -50,7 +50,7 @@ function appOf(world: World, config: SlotsyncConfig): App {
   } as unknown as App;
 }
 
-it('approval: approves nothing while another run over the stream is unfinished, or the stream is frozen', async () => {
+it('an approval does nothing while another run over the stream is unfinished or a freeze lasts', async () => {
   const { world, runId } = await openHeld();
   await freeze(world);
   await expect(approve(world.approving(), { runId })).rejects.toThrow('rooms is frozen until');
@@ -65,7 +65,7 @@ it('approval: approves nothing while another run over the stream is unfinished, 
 });
 
 describe('a freeze', () => {
-  it('is no failure: the exit code is 0, the nightly run is not bad, and nothing needs a person', async () => {
+  it('is no failure: the exit code is 0, the nightly run is not bad, and no person is needed', async () => {
     const world = await open(rooms(), { synced: ['A'] });
     await rename(world, 'A', 'new');
     await freeze(world, null);
@@ -80,7 +80,7 @@ describe('a freeze', () => {
     expect(shown).not.toContain('is in sync');
   });
 
-  it('counts not as the age of a change: it is as old as the end of the freeze', async () => {
+  it('does not count towards the age of a change, which begins at the end of the freeze', async () => {
     const world = await open(rooms());
     await addChanges(world.state.db, 'rooms', ['A']);
     await world.sql`UPDATE slotsync.changes SET requested_at = now() - interval '2 days'`;
@@ -105,7 +105,7 @@ describe('a freeze', () => {
     expect(await listFrozen(world.state.db, ['rooms'])).toEqual([]);
   });
 
-  it('ends without names when it is of all streams, which are due then', async () => {
+  it('ends without names if it is of all streams, and makes the streams due', async () => {
     const world = await open(rooms());
     await freeze(world, null);
     await unfreeze(appOf(world, rooms()), [], {});
@@ -116,8 +116,8 @@ describe('a freeze', () => {
 
 describe('a detached sync beside an unfinished run', () => {
   it.each([
-    ['of whole streams is due', {}, 0, 'busy'],
-    ['of a part fails', { limit: 1 }, 1, undefined],
+    ['over whole streams makes them due', {}, 0, 'busy'],
+    ['over a part of a stream fails', { limit: 1 }, 1, undefined],
   ])('%s', async (_, range, code, reason) => {
     const config = rooms();
     const world = await open(config);

@@ -32,7 +32,7 @@ const messagesOf = async (world: World, stream = 'rooms') =>
     ]),
   );
 
-it('key of an id: SQL makes the same as the program', async () => {
+it('the compared form of an external id is the same in SQL and in the program', async () => {
   const world = await open(rooms());
   const ids = [' Room_A1\t', 'ÅÄÖ', 'A\u030a\u0323', 'ΟΔΟΣ', 'İI', 'ß ẞ', 'ab  cd', "it's \\", '😀X'];
   const rules: ExternalIdRule[] = [
@@ -59,8 +59,8 @@ const WAYS: [NonNullable<SandboxOptions['externalIds']>, ExternalIdRule, string,
   ['cut', { maxLength: 12 }, 'long-name-1', 'long-name-2'],
 ];
 
-describe.each(WAYS)('service with external ids that it treats so: %s', (externalIds, rule, one, other) => {
-  it('rows with one id are named with their keys, and nothing of them is sent', async () => {
+describe.each(WAYS)('external ids at a service with the rule %s', (externalIds, rule, one, other) => {
+  it('fail rows with equal ids, and each record names the other key', async () => {
     const world = await open(comparing(rule), { sandbox: { externalIds } });
     await addRooms(world, one, other, 'B');
     await world.sync();
@@ -73,7 +73,7 @@ describe.each(WAYS)('service with external ids that it treats so: %s', (external
     expect(world.sandbox.objects()).toHaveLength(1);
   });
 
-  it('objects are accepted, found and changed, and a row of another spelling keeps its object', async () => {
+  it('identify objects, and a row with another spelling keeps its object', async () => {
     const config = comparing(rule, rooms({ retire: 'deactivate' }));
     const world = await open(config, { sandbox: { externalIds } });
     await addRooms(world, one, 'B');
@@ -92,7 +92,7 @@ describe.each(WAYS)('service with external ids that it treats so: %s', (external
   });
 });
 
-it('ids are written as rows spell them, and kept as the service spells them', async () => {
+it('an external id is written as its row spells it, and kept as the service spells it', async () => {
   const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
   const fields = [{ fieldId: 'room.name', values: ['by hand'] }];
   world.sandbox.addObject({ extId: 'ROOM_a1', typeId: 'room', fields });
@@ -105,7 +105,7 @@ it('ids are written as rows spell them, and kept as the service spells them', as
   expect(namesOf(world)).toEqual(['ROOM_a1', 'room_B2']);
 });
 
-it('reference to an object of another spelling: nothing differs', async () => {
+it('a reference to an object of another spelling is no difference', async () => {
   const world = await open(comparing(CASE, roomsAndCourses()), { sandbox: { externalIds: 'ignore-case' } });
   world.sandbox.addObject({ extId: 'ROOM_a1', typeId: 'room' });
   await addRooms(world, 'A1');
@@ -118,7 +118,7 @@ it('reference to an object of another spelling: nothing differs', async () => {
   await expectNothingToSend(world);
 });
 
-it('references that are added to a list: those of another spelling are added once, and removed with their row', async () => {
+it('a reference in a list is added once in any spelling, and removed with its row', async () => {
   const references = { 'course.room': { stream: 'rooms', key: 'list', add: true } };
   const config = comparing(CASE, roomsAndCourses({ references }));
   const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
@@ -142,7 +142,7 @@ it('references that are added to a list: those of another spelling are added onc
   expect(list()).toEqual(['room_X', 'room_B2']);
 });
 
-it('setting that is added later: the state compares by it, and no object is retired by a former spelling', async () => {
+it('a setting externalIds that is added later retires no object by a former spelling', async () => {
   const config = comparing(CASE, rooms({ retire: 'deactivate' }));
   const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
   await addRooms(world, 'A1', 'B', 'C');
@@ -167,7 +167,7 @@ it('setting that is added later: the state compares by it, and no object is reti
   await expectNothingToSend(world);
 });
 
-it('setting that is added later: of links that become one, one is kept by it', async () => {
+it('a setting externalIds that is added later keeps one of the links that become equal', async () => {
   const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
   await addRooms(world, 'A', 'B', 'C');
   await world.sync();

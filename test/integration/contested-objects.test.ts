@@ -29,8 +29,8 @@ async function loseCreates(world: World): Promise<void> {
   await cancelRuns(world);
 }
 
-describe('contested object: a second row with its external id', () => {
-  it('does not get it while the row of its owner cannot be read', async () => {
+describe('a second row with the external id of a record', () => {
+  it('does not get the object while the row of the owner cannot be read', async () => {
     const world = await open({
       from: {
         query:
@@ -49,7 +49,7 @@ describe('contested object: a second row with its external id', () => {
     expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
   });
 
-  it('does not get it either when the create of the first has lost its answer', async () => {
+  it('does not get the object when the create of the first row has lost its answer', async () => {
     const world = await open();
     await insert(world, 1, 'A', 'first');
     await loseCreates(world);
@@ -63,7 +63,7 @@ describe('contested object: a second row with its external id', () => {
   });
 });
 
-describe('contested object: one that is retired', () => {
+describe('a contested object that is to be retired', () => {
   it('keeps its record when its row is back before anything is written', async () => {
     const world = await open({ unlessReserved: true });
     await insert(world, 1, 'A', 'first');
@@ -90,7 +90,7 @@ describe('contested object: one that is retired', () => {
     expect(isActive(world, 'y_A')).toBe(true);
   });
 
-  it('is retired although a row of its template is there, when that row is linked to another object', async () => {
+  it('is retired when the row with its external id is linked to another object', async () => {
     const world = await open();
     await insert(world, 1, 'A', 'first');
     await insert(world, 9, 'Z', 'other');
@@ -109,8 +109,8 @@ describe('contested object: one that is retired', () => {
   });
 });
 
-describe('contested object: a row that only changed its key', () => {
-  it('leaves no record of the former key in doubt, where nothing is retired', async () => {
+describe('a row that only changed its key', () => {
+  it('leaves no record of the former key in doubt when its stream retires nothing', async () => {
     const world = await open({ retire: 'keep' });
     await insert(world, 1, 'A', 'first');
     await insert(world, 9, 'Z', 'other');
@@ -129,7 +129,7 @@ describe('contested object: a row that only changed its key', () => {
     expect(Object.keys(await world.statusesOf('places'))).toEqual(['2', '9']);
   });
 
-  it('is no create for the limits, also when the create for its former key has lost its answer', async () => {
+  it('is no create for the limits, even if its former create has lost its answer', async () => {
     const world = await open();
     await insert(world, 9, 'Z', 'other');
     await world.sync();
@@ -144,7 +144,7 @@ describe('contested object: a row that only changed its key', () => {
   });
 });
 
-describe('contested object: creates of ours that have lost their answers', () => {
+describe('creates that have lost their answers', () => {
   it.each([
     ['known to their process', async () => undefined],
     [
@@ -153,7 +153,7 @@ describe('contested object: creates of ours that have lost their answers', () =>
         UPDATE slotsync.records SET in_doubt = false, check_after = NULL, claimed_by = 'dead',
           claimed_until = now() - interval '1 second'`,
     ],
-  ])('overwrite nobody, and no limit holds their newer values: %s', async (_, die) => {
+  ])('are no overwriting, and no limit holds their newer values: %s', async (_, die) => {
     const world = await open();
     await world.sql`INSERT INTO places SELECT i, 'c' || i, 'first' FROM generate_series(1, 15) AS i`;
     await loseCreates(world);

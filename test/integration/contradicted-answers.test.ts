@@ -55,9 +55,9 @@ describe.each([
   ['ignore-case', 'A1', 'a1', PROPOSAL],
   ['cut', 'long-na', 'long-name', '; if both are one: service.externalIds: { maxLength: 12 }'],
 ] as const)(
-  'object of one row, which the service knows by the id of another row too: %s',
+  'an object that the service finds by the ids of two rows (%s)',
   (externalIds, one, other, setting) => {
-    it('is that row’s alone, whichever way both are asked for', async () => {
+    it('belongs only to the row with its exact id', async () => {
       const world = await open(rooms(), { sandbox: { externalIds } });
       const fields = [{ fieldId: 'room.name', values: [`Room ${one}`] }];
       world.sandbox.addObject({ extId: `room_${one}`, typeId: 'room', fields });
@@ -82,7 +82,7 @@ describe.each([
 );
 
 it.each([['always'], ['changed']] as const)(
-  'write by an id that only finds tell from another one: the object that it changed is repaired (write: %s)',
+  'an object that a write under a similar id changed is repaired (write: %s)',
   async (write) => {
     const exactly: DialectDefinition = (base) => ({
       find: {
@@ -122,7 +122,7 @@ it.each([['always'], ['changed']] as const)(
   },
 );
 
-it('number of another record, given anew after a restore: not accepted, and both objects are looked at', async () => {
+it('a number of another record after a restore is not accepted, and both objects are checked', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
   await world.sync();
@@ -142,7 +142,7 @@ it('number of another record, given anew after a restore: not accepted, and both
   await expectNothingToSend(world);
 });
 
-it('numbers of all objects, given anew after a restore: the object of a row that is gone is deactivated', async () => {
+it('an object whose number was reassigned by a restore is deactivated when its row is gone', async () => {
   const world = await open(retiring);
   await addRooms(world, 'A', 'B', 'C');
   await world.sync();
@@ -164,7 +164,7 @@ it('numbers of all objects, given anew after a restore: the object of a row that
   await expectNothingToSend(world);
 });
 
-it('ids stored in lower case: each object is written once, and its record says what the service did', async () => {
+it('an object whose id is stored in lower case is written once, and its record says so', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'lower-case' } });
   await addRooms(world, 'A1', 'B2', 'c');
   await world.sync();
@@ -192,7 +192,7 @@ it('ids stored in lower case: each object is written once, and its record says w
   expect(world.writes()).toHaveLength(2);
 });
 
-it('a stream of which the service changes every id: the limit of refusals ends it', async () => {
+it('the limit of refusals ends a stream of which the service changes every id', async () => {
   const world = await open(rooms({ limits: { refused: { count: 3, percent: 1 } }, batchSize: 2 }), {
     sandbox: { externalIds: 'lower-case' },
   });
@@ -204,7 +204,7 @@ it('a stream of which the service changes every id: the limit of refusals ends i
   expect(world.writes()).toHaveLength(2);
 });
 
-it('ids that are trimmed: a row is not written over the object of another one', async () => {
+it('a row is not written over the object of another row when the service trims ids', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'trim' } });
   await addRooms(world, 'A');
   await world.sync();
@@ -215,7 +215,7 @@ it('ids that are trimmed: a row is not written over the object of another one', 
   expect((await world.recordsOf('rooms'))['A ']).toMatchObject({ status: 'failed' });
 });
 
-it('a row whose key changes only its case: its object is never retired', async () => {
+it('a row whose key changes only its case keeps its object active', async () => {
   const world = await open(retiring, { sandbox: { externalIds: 'ignore-case' } });
   await addRooms(world, 'A1', 'b');
   await world.sync();
@@ -231,7 +231,7 @@ it.each([
   ['key', rooms({ retire: 'deactivate' }), 'code'],
   ['external id', rooms({ retire: 'deactivate', externalId: 'room_{number}' }), 'number'],
 ] as const)(
-  'a row and its object get another case of the %s: the former one is forgotten',
+  'a row and its object that change the case of the %s leave no former record',
   async (_, config, column) => {
     const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A1', 'Room A1', 'A1')`;
@@ -248,7 +248,7 @@ it.each([
   },
 );
 
-it('number of two records that two batches settle at the same time: both objects are looked at', async () => {
+it('two batches that settle the same number at once have both objects checked', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'ignore-case' } });
   await addRooms(world, 'A1', 'a1');
   const { runId, queue } = await world.planBatches('rooms', [['A1'], ['a1']]);

@@ -12,7 +12,7 @@ import {
 
 const open = keepRoomWorlds();
 
-describe('dead record: it', () => {
+describe('a dead record', () => {
   const broken = rooms({
     fields: {
       'room.name': (row) => {
@@ -22,7 +22,7 @@ describe('dead record: it', () => {
     },
   });
 
-  it('goes when its row changes', async () => {
+  it('is sent again when its row changes', async () => {
     const world = await open(broken);
     await addRooms(world, 'A');
     await rename(world, 'A', 'bad');
@@ -32,7 +32,7 @@ describe('dead record: it', () => {
     await expectInSync(world);
   });
 
-  it('goes when the mapping changes', async () => {
+  it('is sent again when the mapping changes', async () => {
     const world = await open(broken);
     await addRooms(world, 'A');
     await rename(world, 'A', 'bad');
@@ -42,7 +42,7 @@ describe('dead record: it', () => {
     await expectInSync(world);
   });
 
-  it('goes when it is retried, and not of itself', async () => {
+  it('is sent again by a retry, and not by a sync alone', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });

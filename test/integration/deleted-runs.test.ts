@@ -199,7 +199,7 @@ async function play(isDeleted: (step: number) => boolean) {
   return stands;
 }
 
-it('the history of runs decides nothing: deleted after each step or after some, the same is sent, held and due', async () => {
+it('deleting finished runs changes nothing of what is sent, held and due', async () => {
   const kept = await play(() => false);
   // The history has what it is about.
   const gates = new Set(

@@ -26,8 +26,8 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-describe('containers', () => {
-  it('images: each has an exact version or a digest, and a tool renews them', () => {
+describe('the Dockerfile and docker-compose.yml', () => {
+  it('name each image by an exact version or a digest, which a tool renews', () => {
     const images = [
       ...[...read('Dockerfile').matchAll(/^FROM (\S+)/gm)].map(([, image]) => image),
       ...[...compose.matchAll(/^ +image: (\S+)/gm)].map(([, image]) => image),
@@ -39,13 +39,13 @@ describe('containers', () => {
     );
   });
 
-  it('packages: none runs a script of its own when it is installed', () => {
+  it('install no package that runs its own scripts', () => {
     const installs = read('Dockerfile').match(/^RUN npm (ci|install).*/gm) ?? [];
     expect(installs).toHaveLength(2);
     for (const line of installs) expect(line).toContain('--ignore-scripts');
   });
 
-  it('services: each has a root that is only read, and no capability that it does not need', () => {
+  it('run every service on a read-only root file system, without capabilities', () => {
     const [shared = '', services = ''] = compose.split(/^(?:services|volumes):$/m);
     const [, ...texts] = services.split(/^ {2}(?=\w+:$)/m);
     expect(texts).toHaveLength(4);
@@ -56,7 +56,7 @@ describe('containers', () => {
     }
   });
 
-  it.skipIf(!hasRedis)('Redis: it starts in the place of its shell, and wants its password', async () => {
+  it.skipIf(!hasRedis)('start Redis in the place of its shell, with a password', async () => {
     const [, script = ''] = /command:\n +- sh\n +- -c\n +- >-\n((?: {8}.+\n)+)/.exec(compose) ?? [];
     const port = await findFreePort();
     const file = path.join(folder, 'redis.conf');
@@ -85,7 +85,7 @@ describe('the manifest for Kubernetes', () => {
     ),
   );
 
-  it('settings: each exists, and every secret is a file that the README makes', () => {
+  it('sets only settings that exist, and reads every secret from a file that the README makes', () => {
     expect(SETTING_NAMES).toEqual(expect.arrayContaining([...environment.keys()]));
     const secrets = [...environment].filter(([name]) => SETTING_NAMES.includes(`${name}_FILE`));
     expect(secrets).toEqual([]);
@@ -99,7 +99,7 @@ describe('the manifest for Kubernetes', () => {
     );
   });
 
-  it('containers: none has a privilege, and the root file system is only read', () => {
+  it('runs containers without privileges, on a read-only root file system', () => {
     const containers = count('image: ');
     expect(containers).toBe(2);
     for (const anchor of ['securityContext', 'volumeMounts', 'env', 'resources'])
@@ -115,13 +115,13 @@ describe('the manifest for Kubernetes', () => {
       expect(count(line), line).toBe(1);
   });
 
-  it('stopping: it has as long as with systemd and Compose', () => {
+  it('leaves a stop as much time as systemd and Compose', () => {
     const [, seconds] = /terminationGracePeriodSeconds: (\d+)/.exec(manifest) ?? [];
     expect(compose).toContain(`stop_grace_period: ${seconds}s`);
     expect(read('examples/systemd/slotsync-worker.service')).toContain(`TimeoutStopSec=${seconds}\n`);
   });
 
-  it('probes: liveness asks /healthz and readiness /readyz, at the port of the setting', () => {
+  it('probes liveness at /healthz and readiness at /readyz, on the port of the setting', () => {
     expect(manifest).toMatch(/livenessProbe:\n +httpGet: \{ path: \/healthz, port: http \}/);
     expect(manifest).toMatch(/readinessProbe:\n +httpGet: \{ path: \/readyz, port: http \}/);
     const port = environment.get('HTTP_PORT');
@@ -148,14 +148,14 @@ describe.skipIf(!hasSystemd)('the unit file of a worker', () => {
     return { status, text: stdout + stderr };
   };
 
-  it('is understood, every line of it', () => {
+  it('is understood by systemd in every line', () => {
     const file = path.join(folder, 'slotsync-worker.service');
     // The program is not where it will be installed.
     writeFileSync(file, unit.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`));
     expect(analyze('verify', file)).toEqual({ status: 0, text: '' });
   });
 
-  it('is exposed to little', () => {
+  it('has a low exposure level', () => {
     const { text } = analyze(
       'security',
       '--offline=yes',
@@ -166,7 +166,7 @@ describe.skipIf(!hasSystemd)('the unit file of a worker', () => {
     expect(Number(exposure), text).toBeLessThanOrEqual(1.5);
   });
 
-  it('has each secret as a credential, and none in its environment', () => {
+  it('passes each secret as a credential, and not in the environment', () => {
     const credentials = [...unit.matchAll(/^LoadCredential=(\w+):/gm)].map(([, name]) => name ?? '');
     expect(credentials).toEqual(['mirror_database_url', 'state_database_url', 'api_key']);
     for (const name of credentials)

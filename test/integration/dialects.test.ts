@@ -97,7 +97,7 @@ describe.each([
   ['keyed-service', KEYED, '/items/bulk', '/search/items'],
   ['patching-service', PATCHING, '/objects/upsert', '/objects/find'],
 ] as const)('the dialect of examples/dialects/%s.ts', (_, played, written, found) => {
-  it('creates, links, changes, deactivates and brings back, and sends nothing twice', async () => {
+  it('creates, links, updates, deactivates and reactivates objects, each once', async () => {
     const world = await campus(played);
     const { sandbox, sql } = world;
     const byHand = sandbox.addObject({
@@ -136,7 +136,7 @@ describe.each([
     expect(sandbox.object('room_D')).toMatchObject({ active: true });
   });
 
-  it('sends an incremental change, and one refused object does not spoil the others', async () => {
+  it('sends an incremental change, and has other objects accepted beside a refused one', async () => {
     const world = await campus(played);
     await world.sync();
     world.sandbox.clearArrivals();
@@ -201,7 +201,7 @@ describe.each([
     expect((await verdicts())['4']).toBe('agrees');
   });
 
-  it('keeps a booked object', async () => {
+  it('keeps a booked object active', async () => {
     const world = await campus(played);
     await world.sync();
     world.sandbox.addReservation({
@@ -260,7 +260,7 @@ describe.each([
     expect(lines.find(({ key }) => key === 'C')).toMatchObject({ class: 'match', externalId: 'typed-1' });
   });
 
-  it('is understood by check', async () => {
+  it('holds every assumption that check probes without writing', async () => {
     const world = await campus(played);
     await world.sync();
     world.sandbox.addReservation({
@@ -274,7 +274,7 @@ describe.each([
   });
 });
 
-it('ids that are UUIDs are kept, linked by a file, explained and compared as texts', async () => {
+it('UUIDs as numbers of the service are kept, linked by a file, explained and compared as texts', async () => {
   const world = await campus(KEYED);
   const { sandbox, sql } = world;
   const refOf = ({ id }: { id: number }) =>
@@ -313,7 +313,7 @@ it('ids that are UUIDs are kept, linked by a file, explained and compared as tex
   ]);
 });
 
-it('an answer to a write that is 204 and nothing, or that names only failures, is read from what was sent', async () => {
+it('an answer to a write that is empty or names only failures is completed from the request', async () => {
   const speech: SandboxOptions['speech'] = (native) => (request) => {
     const answer = native(request);
     if (request.method !== 'PUT' || answer.status >= 300) return answer;
@@ -368,7 +368,7 @@ it('a dialect is asked for no find that the work does not need', async () => {
   expect(world.sandbox.object('room_D')).toMatchObject({ active: false });
 });
 
-it('owns: object is a fault beside a dialect that patches', () => {
+it('owns: object beside a patching dialect is a fault of the configuration', () => {
   const rooms = { ...OWN_ROOMS, owns: 'object' } as const;
   const modules = { files: ['/etc/slotsync/own.ts'], hash: '' };
   const check = () =>
@@ -378,7 +378,7 @@ it('owns: object is a fault beside a dialect that patches', () => {
   expect(check).toThrow(expect.objectContaining({ faults: [expect.stringContaining('streams.rooms.owns')] }));
 });
 
-it('patching: an update sends only the fields of the mapping, and a retirement none', async () => {
+it('a patching dialect sends only mapped fields in an update, and no field in a deactivation', async () => {
   const bodies: { objects: object[] }[] = [];
   const dialect = defineDialect((base) => {
     const parts = (patchingService as (given: typeof base) => DialectParts)(base);
@@ -416,7 +416,7 @@ it('patching: an update sends only the fields of the mapping, and a retirement n
   expect(world.fieldsOf('room_B')).toEqual({ 'room.name': 'Bridge', 'room.note': 'by hand' });
 });
 
-it('patching: a retirement sends the fields that it sets, and those not mapped are emptied when the row is back', async () => {
+it('a patching dialect sends the fields of a deactivation, and empties them when the row is back', async () => {
   const fields = { 'room.name': 'closed', 'room.note': 'closed' };
   const retiring = { ...OWN_ROOMS, retire: { deactivate: true, fields } } as const;
   const world = await campus(PATCHING, { ...CONFIG, streams: { rooms: retiring } });
@@ -441,7 +441,7 @@ it('patching: a retirement sends the fields that it sets, and those not mapped a
   ]);
 });
 
-describe('a dialect that is wrong', () => {
+describe('a wrong dialect', () => {
   const ROOMS_ALONE = { ...CONFIG, streams: { rooms: OWN_ROOMS } };
 
   /** Rooms that are synced by the default dialect, and then by this one, beside a change and a removal. */
@@ -560,7 +560,7 @@ describe('a dialect that is wrong', () => {
       'write.body of service-dialect.ts throws',
     ],
   ])(
-    '%s: one clear error, nothing accepted, nothing retired, and all well once it is right',
+    'causes one clear error, changes nothing, and recovers once it is right: it %s',
     async (_, parts, says) => {
       const { errors, after, run } = await change(parts);
       const texts = [

@@ -40,17 +40,20 @@ beforeEach(async () => {
 });
 afterEach(() => sandbox.close());
 
-it('documented requests: they are found', () => {
+it('the documents show more than a dozen control requests of the sandbox', () => {
   expect(requests.length).toBeGreaterThan(12);
 });
 
-it.each(requests)('documented request of $page: $method $path $body', async ({ method, path, body }) => {
-  if (path.endsWith('/cancel')) sandbox.restoreReservation('res_6063');
-  const answer = await fetch(sandbox.url + path, { method, ...(body === undefined ? {} : { body }) });
-  expect(answer.ok, await answer.text()).toBe(true);
-});
+it.each(requests)(
+  'the sandbox accepts the request of $page: $method $path $body',
+  async ({ method, path, body }) => {
+    if (path.endsWith('/cancel')) sandbox.restoreReservation('res_6063');
+    const answer = await fetch(sandbox.url + path, { method, ...(body === undefined ? {} : { body }) });
+    expect(answer.ok, await answer.text()).toBe(true);
+  },
+);
 
-it('documented schema: the table of docs/getting-started.md has every key', () => {
+it('the table of docs/getting-started.md lists every key of a schema', () => {
   const page = readFileSync(`${root}docs/getting-started.md`, 'utf8');
   const documented = [...page.matchAll(/^\| `(\w+)` +\| ((?:types|fields|, )+) /gm)];
   for (const of of ['types', 'fields'] as const) {

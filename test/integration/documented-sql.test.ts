@@ -123,12 +123,12 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 describe('the SQL of the documents', () => {
-  it('is found', () => {
+  it('has more than 15 statements', () => {
     expect(statements.length).toBeGreaterThan(15);
     expect(questions.length).toBeGreaterThan(10);
   });
 
-  it.each(statements)('$page: $statement', async ({ statement }) => {
+  it.each(statements)('runs in $page: $statement', async ({ statement }) => {
     await world.sql
       .begin(async (sql) => {
         await sql.unsafe(statement);
@@ -138,8 +138,8 @@ describe('the SQL of the documents', () => {
   });
 });
 
-describe('docs/state-tables.md answers', () => {
-  it.each(questions)('$question', async ({ answers }) => {
+describe('docs/state-tables.md', () => {
+  it.each(questions)('answers: $question', async ({ answers }) => {
     expect(answers.length).toBeGreaterThan(0);
     for (const answer of answers) expect((await world.sql.unsafe(answer)).length, answer).toBeGreaterThan(0);
   });

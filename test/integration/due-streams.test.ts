@@ -66,8 +66,8 @@ async function passNight({ state, sql, deps }: World) {
   return startScheduled(deps());
 }
 
-describe('due: a schedule', () => {
-  it('is not done by an unfinished backfill of a few keys: the stream stays due, and is synced whole after it', async () => {
+describe('a stream that is due by its schedule', () => {
+  it('stays due beside an unfinished backfill of one key, and is synced whole after it', async () => {
     const world = await openSynced();
     await forgetSuccess(world);
     const runId = await startRunOf(world, { kind: 'backfill', lane: 'backfill', range: { keys: ['r000'] } });
@@ -85,7 +85,7 @@ describe('due: a schedule', () => {
     expect(await workDue(world)).toEqual([]);
   });
 
-  it('starts the streams that no run covers, and the others are due', async () => {
+  it('stays due under an unfinished run, while the schedule starts the uncovered streams', async () => {
     const world = await openSynced(roomsAndCourses());
     await startRunOf(world, { kind: 'backfill', lane: 'backfill', range: { keys: ['r000'] } });
     expect(await passNight(world)).toMatchObject([{ streams: ['courses'] }]);
@@ -93,7 +93,7 @@ describe('due: a schedule', () => {
   });
 });
 
-describe('due: a sync with --limit', () => {
+describe('a sync with --limit', () => {
   it('leaves its stream due, is no success, and ends no alert', async () => {
     const world = await openSynced();
     await forgetSuccess(world);
@@ -110,7 +110,7 @@ describe('due: a sync with --limit', () => {
     expect(await syncedAt(world)).not.toBeNull();
   });
 
-  it('that left nothing out leaves nothing due, and retires nothing', async () => {
+  it('leaves nothing due if it left nothing out, and retires nothing', async () => {
     const world = await openSynced();
     await rename(world, 'r000', 'new');
     await world.sql`DELETE FROM rooms WHERE code = 'r001'`;
@@ -120,8 +120,8 @@ describe('due: a sync with --limit', () => {
   });
 });
 
-describe('due: the end of a freeze', () => {
-  it('a freeze of all streams that ends sooner leaves a longer one of a stream in force', async () => {
+describe('the end of a freeze', () => {
+  it('leaves a longer freeze of one stream in force if it was of all streams', async () => {
     const world = await openSynced();
     await freeze(world, ['rooms'], 100);
     await freeze(world, null, 1);
@@ -133,7 +133,7 @@ describe('due: the end of a freeze', () => {
     expect(await workDue(world)).toEqual([]);
   });
 
-  it('unfreeze of a stream cuts it out of a freeze of all, which goes on for the others', async () => {
+  it('leaves the freeze of all other streams in force after unfreeze of one stream', async () => {
     const world = await openSynced();
     await freeze(world, null);
     expect(await unfreezeStreams(world.state.db, ['rooms'])).toEqual(['rooms']);
@@ -165,7 +165,7 @@ describe('due: the end of a freeze', () => {
     expect([await gatesOf(world), await dueOf(world)]).toEqual([[], {}]);
   });
 
-  it('repairs after the freeze what a repair held during it', async () => {
+  it('repairs what a repair held during the freeze', async () => {
     const world = await openSynced();
     await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
     world.sandbox.changeObject('room_r000', { fields: [{ fieldId: 'room.name', values: ['by hand'] }] });
@@ -180,11 +180,11 @@ describe('due: the end of a freeze', () => {
   });
 });
 
-describe('due: a whole sync that did not come to its end', () => {
+describe('a whole sync that is still due', () => {
   it.each([
-    ['that was cancelled waits for its schedule or a command', cancelRun, 'cancelled', 0],
+    ['waits for its schedule or a command when it was cancelled', cancelRun, 'cancelled', 0],
     [
-      'that failed is tried again',
+      'is tried again when it failed',
       (db: World['state']['db'], id: number) => failRun(db, id, { code: 'unexpected', message: 'no' }),
       'failed',
       1,
@@ -198,7 +198,7 @@ describe('due: a whole sync that did not come to its end', () => {
     expect(await startDue(world.deps())).toHaveLength(runs);
   });
 
-  it('a backfill of one key that is cancelled takes nothing away from what is due', async () => {
+  it('is started although a backfill of one key was cancelled', async () => {
     const world = await openSynced();
     await freeze(world);
     await rename(world, 'r001', 'new');
@@ -213,7 +213,7 @@ describe('due: a whole sync that did not come to its end', () => {
     expect(await dueOf(world)).toEqual({});
   });
 
-  it('is not started again and again while the source cannot be read', async () => {
+  it('is not started over and over while the source cannot be read', async () => {
     const world = await openSynced();
     await world.sql`UPDATE rooms SET name = 'newer'`;
     await runOf(world, { range: { limit: 1 } });
@@ -227,11 +227,11 @@ describe('due: a whole sync that did not come to its end', () => {
   });
 });
 
-describe('due: while a whole sync is planned', () => {
+describe('the plan of a whole sync', () => {
   it.each([
-    ['a stream that is not due', async () => undefined],
-    ['a stream that is due already', (world: World) => markDue(world.state.db, ['rooms'], 'limited')],
-  ])('%s is due after it: the plan may have read the mirror before', async (_, prepare) => {
+    ['a stream that was not due', async () => undefined],
+    ['a stream that was due already', (world: World) => markDue(world.state.db, ['rooms'], 'limited')],
+  ])('leaves %s due after it was marked during the plan', async (_, prepare) => {
     const world = await openSynced();
     await prepare(world);
     const runId = await world.startRun();
@@ -248,7 +248,7 @@ describe('due: while a whole sync is planned', () => {
     expect(await dueOf(world)).toEqual({});
   });
 
-  it('keeps back what a change that came meanwhile has met at a gate', async () => {
+  it('keeps held what an incremental run held during the plan', async () => {
     const world = await openSynced(rooms({ limits: { update: FEW } }));
     const three = codes(3);
     for (const code of three) await rename(world, code, 'new');
@@ -266,8 +266,8 @@ describe('due: while a whole sync is planned', () => {
   });
 });
 
-describe('problem: a stream that cannot be read', () => {
-  it('needs a person, whatever read it last, until a whole run has read it', async () => {
+describe('the problem of a stream that cannot be read', () => {
+  it('needs a person until a whole run has read the stream', async () => {
     const world = await openSynced();
     await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
     await addChanges(world.state.db, 'rooms', FIVE);
@@ -288,7 +288,7 @@ describe('problem: a stream that cannot be read', () => {
     expect((await concernsOf(world)).filter(needsPerson)).toEqual([]);
   });
 
-  it('is not ended by a part of the stream when it is of a whole run', async () => {
+  it('is not ended by a run over a part of the stream if a whole run has found it', async () => {
     const world = await openSynced();
     await world.sql`ALTER TABLE rooms RENAME TO elsewhere`;
     await world.sync();
@@ -301,8 +301,8 @@ describe('problem: a stream that cannot be read', () => {
   });
 });
 
-describe('due: sync --detach beside a detached backfill of one key', () => {
-  it('says that the streams are due, which they are, and a worker syncs them', async () => {
+describe('sync --detach beside a detached backfill of one key', () => {
+  it('makes the streams due and says so, and a worker syncs them', async () => {
     const installation = await rehearse({ rows: 3, sandbox: { rate: 0 } });
     const { run, sql, sandbox } = installation;
     try {

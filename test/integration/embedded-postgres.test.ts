@@ -25,7 +25,7 @@ async function start(options?: EmbeddedPostgresOptions): Promise<EmbeddedPostgre
   return server;
 }
 
-test('answers, restarts, and leaves neither process nor folder behind', async () => {
+test('the embedded server answers, restarts, and leaves neither process nor folder behind', async () => {
   const server = await start();
   if (isRoot) expect((await stat(server.dataDirectory)).uid).toBe(NOBODY);
   const before = postgres(server.url, { max: 1 });
@@ -49,7 +49,7 @@ test('answers, restarts, and leaves neither process nor folder behind', async ()
   expect(existsSync(dirname(server.dataDirectory))).toBe(false);
 });
 
-test('lets nobody in who does not know its password, which no list of processes and no file shows', async () => {
+test('the embedded server admits only its password, which no list of processes and no file shows', async () => {
   const listed = listArguments();
   const server = await start();
   const { password } = new URL(server.url);
@@ -97,7 +97,7 @@ function listArguments() {
   };
 }
 
-test('starts from a package that only we may read, in a folder that only we may enter, without its symlinks', async () => {
+test('the embedded server starts from a private package in a private folder, without its symlinks', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'slotsync-test-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const packageDirectory = join(folder, 'package');
@@ -109,7 +109,7 @@ test('starts from a package that only we may read, in a folder that only we may 
   expect(await selectOne((await start({ packageDirectory })).url)).toBe(1);
 });
 
-test('says what to do when there is nothing to start', async () => {
+test('the embedded server names a remedy when there is nothing to start', async () => {
   const failed = await startEmbeddedPostgres({ packageDirectory: '/nowhere' }).catch(
     (error: unknown) => error,
   );
@@ -129,13 +129,16 @@ const users = [
   { who: 'this user', user: {} },
   ...(isRoot ? [{ who: 'an ordinary user', user: { uid: NOBODY, gid: NOBODY } }] : []),
 ];
-test.each(users)('runs for $who in another process, and ends when that is killed', async ({ user }) => {
-  const child = await startInChild(user);
-  expect(await selectOne(child.url)).toBe(1);
-  child.kill();
-  await until(() => !existsSync(dirname(child.dataDirectory)), { describe: 'the folder to go' });
-  await expect(selectOne(child.url)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
-});
+test.each(users)(
+  'the embedded server runs for $who in another process, and ends when that is killed',
+  async ({ user }) => {
+    const child = await startInChild(user);
+    expect(await selectOne(child.url)).toBe(1);
+    child.kill();
+    await until(() => !existsSync(dirname(child.dataDirectory)), { describe: 'the folder to go' });
+    await expect(selectOne(child.url)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  },
+);
 
 /** Starts a server from a Node process of its own. */
 async function startInChild(user: { uid?: number; gid?: number }) {

@@ -28,7 +28,7 @@ describe('days of grace from a column', () => {
       await sql`SELECT (ends_at AT TIME ZONE 'UTC')::text AS ends FROM slotsync.records WHERE local_key = ${code}`
     )[0]?.['ends'];
 
-  it('an object is deactivated so many days after the value that its row had, however late the row was found missing', async () => {
+  it('count from the value that the row had, however late the row was found missing', async () => {
     const world = await openEnding();
     await endIn(world, 'A', -31);
     await endIn(world, 'B', -29);
@@ -43,7 +43,7 @@ describe('days of grace from a column', () => {
     expect(isActive(world, 'room_B')).toBe(false);
   });
 
-  it('a row that ends later waits for its end', async () => {
+  it('keep an object active until the end of its row', async () => {
     const world = await openEnding(ending(0));
     await endIn(world, 'A', 10);
     await world.sync();
@@ -52,7 +52,7 @@ describe('days of grace from a column', () => {
     expect(isActive(world, 'room_A')).toBe(true);
   });
 
-  it('a change of the column alone reaches the state without a write', async () => {
+  it('follow a change of the column without a write', async () => {
     const world = await openEnding();
     await endIn(world, 'A', -100);
     await world.sync();
@@ -73,7 +73,7 @@ describe('days of grace from a column', () => {
     ['date', '0044-03-15 BC', null],
     ['timestamp', '20000-01-01', null],
     ['date', null, null],
-  ])('a %s of %s is noted as %s', async (type, value, noted) => {
+  ])('note a %s of %s as %s', async (type, value, noted) => {
     const world = await openEnding(ending(), type);
     await world.sql`UPDATE rooms SET ends_on = ${value}::text::${world.sql.unsafe(type)} WHERE code = 'A'`;
     await world.sync();
@@ -81,7 +81,7 @@ describe('days of grace from a column', () => {
     expect(await endOf(world, 'A')).toBe(noted);
   });
 
-  it('without a value the days count from when the row was found missing', async () => {
+  it('count from when the row was found missing if it had no value', async () => {
     const world = await openEnding();
     await world.sync();
     await remove(world, 'A');
@@ -92,7 +92,7 @@ describe('days of grace from a column', () => {
     expect(isActive(world, 'room_A')).toBe(false);
   });
 
-  it('a column that is configured later is noted for every row, without a write', async () => {
+  it('note the value of every row, without a write, when the column is configured later', async () => {
     const world = await openEnding(rooms({ retire: 'deactivate', graceDays: 3 }));
     await endIn(world, 'A', -31);
     await world.sync();
@@ -106,7 +106,7 @@ describe('days of grace from a column', () => {
     expect(isActive(world, 'room_A')).toBe(true);
   });
 
-  it('a record that is adopted has the end of its row', async () => {
+  it('note the value of the row when a record is adopted', async () => {
     const world = await openEnding();
     await world.sql`UPDATE rooms SET ends_on = '2026-05-06'`;
     await world.sync();
@@ -115,7 +115,7 @@ describe('days of grace from a column', () => {
     expect(await endOf(world, 'A')).toBe('2026-05-06 00:00:00');
   });
 
-  it('explain shows the end, and the column among those that are read', async () => {
+  it('are shown by explain, with the column among those that are read', async () => {
     const world = await openEnding();
     await world.sql`UPDATE rooms SET ends_on = '2026-05-06'`;
     await world.sync();
@@ -126,7 +126,7 @@ describe('days of grace from a column', () => {
     });
   });
 
-  it('a column that is not there, or holds no time, is a fault of the source', async () => {
+  it('require a column that exists and holds dates or timestamps', async () => {
     const world = await open(ending());
     const [fault] = await world.mirror.checkStream(world.stream('rooms'));
     expect(fault).toMatch(/^graceDays\.column: there is no column ends_on; /);

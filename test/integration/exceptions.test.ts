@@ -60,7 +60,7 @@ describe('an excepted record', () => {
     await rename(world, 'A', 'new');
   });
 
-  it('is left out of plans, counted apart, and in no limit', async () => {
+  it('is left out of plans, counted apart, and counted in no limit', async () => {
     world.configure(rooms({ limits: { update: { count: 0, percent: 0 } } }));
     const { counts, holds } = await previewStream(world.deps(), world.stream('rooms'));
     expect(counts).toMatchObject({ update: 0, unchanged: 1, excepted: 1 });
@@ -104,7 +104,7 @@ describe('an excepted record', () => {
     expect(isActive(world, 'room_A')).toBe(true);
   });
 
-  it('goes into the inbox when its exception ends, and is sent', async () => {
+  it('is put into the inbox when its exception ends, and is sent', async () => {
     await world.sync();
     expect(await end(world, 'A', 'B')).toEqual(['A']);
     expect(await exceptedKeys(world)).toEqual([]);
@@ -112,7 +112,7 @@ describe('an excepted record', () => {
     expect(nameAtService(world, 'A')).toBe('new');
   });
 
-  it('is sent by the next plan when the time of its exception is over, and the row of that is pruned', async () => {
+  it('is sent by the next plan when its exception has expired, and the exception is pruned', async () => {
     await except(world, ['A'], { until: new Date(Date.now() + 60_000) });
     await world.sync();
     expect(nameAtService(world, 'A')).toBe('Room A');
@@ -126,8 +126,8 @@ describe('an excepted record', () => {
 
   it.each<[string, (world: World) => Promise<unknown>]>([
     ['a worker', async () => undefined],
-    ['whoever prunes the runs', ({ state }) => pruneRuns(state.db)],
-  ])('is put into the inbox by %s when the time of its exception is over', async (_, act) => {
+    ['the pruning of runs', ({ state }) => pruneRuns(state.db)],
+  ])('is put into the inbox by %s when its exception has expired', async (_, act) => {
     await except(world, ['A'], { until: new Date(Date.now() + 60_000) });
     await addChanges(world.state.db, 'rooms', ['A']);
     await world.drainInbox();
@@ -139,7 +139,7 @@ describe('an excepted record', () => {
     expect(await world.sql`SELECT FROM slotsync.exceptions`).toHaveLength(0);
   });
 
-  it('is compared by no verify, and repaired by none', async () => {
+  it('is neither compared by verify nor repaired', async () => {
     const sandbox = world.sandbox;
     await end(world, 'A');
     await world.drainInbox();
@@ -155,7 +155,7 @@ describe('an excepted record', () => {
     expect([nameAtService(world, 'A'), nameAtService(world, 'B')]).toEqual(['by hand', 'Room B']);
   });
 
-  it('is repaired by no run that was started before its exception', async () => {
+  it('is not repaired by a run that was started before its exception', async () => {
     await end(world, 'A');
     await world.drainInbox();
     world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.name', values: ['by hand'] }] });
@@ -167,7 +167,7 @@ describe('an excepted record', () => {
     expect(nameAtService(world, 'A')).toBe('by hand');
   });
 
-  it('says so in the state, and counts as no failure', async () => {
+  it('is shown as an exception, and counts as no failure', async () => {
     await world.sql`UPDATE slotsync.records SET status = 'failed' WHERE local_key = 'A'`;
     const { db } = world.state;
     const facts = await readFailuresFacts(db, {}, {});
@@ -181,7 +181,7 @@ describe('an excepted record', () => {
     expect(shown).toContain('slotsync except rooms A --end');
   });
 
-  it('is moved by a rename and a renamed stream, and deleted by forget', async () => {
+  it('keeps its exception when its key or stream is renamed, and loses it by forget', async () => {
     await world.sync();
     await world.sql`UPDATE rooms SET code = 'Z' WHERE code = 'A'`;
     await renameKey(world.deps(), world.stream('rooms'), { from: 'A', to: 'Z' });
@@ -195,7 +195,7 @@ describe('an excepted record', () => {
   });
 });
 
-it('a batch that was planned before the exception leaves its record out, and its run succeeds', async () => {
+it('a batch planned before an exception leaves the record out, and its run succeeds', async () => {
   const world = await open(rooms(), { synced: ['A', 'B'] });
   for (const code of ['A', 'B']) await rename(world, code, 'new');
   const { runId, queue } = await world.plan('rooms');
@@ -205,7 +205,7 @@ it('a batch that was planned before the exception leaves its record out, and its
   expect([nameAtService(world, 'A'), nameAtService(world, 'B')]).toEqual(['Room A', 'new']);
 });
 
-it('an exception made while a batch waits for its slot is seen before the batch sends', async () => {
+it('a batch that waits for its slot sees a new exception before it sends', async () => {
   const world = await open(rooms(), { synced: codes(3) });
   await world.sql`UPDATE rooms SET name = 'new'`;
   const { runId, queue } = await world.plan('rooms');
@@ -220,7 +220,7 @@ it('an exception made while a batch waits for its slot is seen before the batch 
   expect(codes(3).map((code) => nameAtService(world, code))).toEqual(['new', 'new', 'Room r002']);
 });
 
-it('the claim of a killed process on a record that is an exception by now does not stop the rest of its batch', async () => {
+it('the claim of a killed process on an excepted record does not stop the rest of its batch', async () => {
   const world = await open(rooms(), { synced: codes(3) });
   await world.sql`UPDATE rooms SET name = 'new'`;
   const { runId, queue } = await world.plan('rooms');
@@ -236,7 +236,7 @@ it('the claim of a killed process on a record that is an exception by now does n
   expect(codes(3).map((code) => nameAtService(world, code))).toEqual(['new', 'new', 'Room r002']);
 });
 
-it('a batch that was planned before the exception makes no record of a new row', async () => {
+it('a batch planned before an exception makes no record of a new row', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
   const { runId, queue } = await world.plan('rooms');
@@ -246,7 +246,7 @@ it('a batch that was planned before the exception makes no record of a new row',
   expect([world.sandbox.objects(), await world.statusesOf('rooms')]).toEqual([[], {}]);
 });
 
-it('a held record that becomes an exception leaves its gate, and an approval does not send it', async () => {
+it('a held record that becomes an exception leaves its gate, and no approval sends it', async () => {
   const world = await open(rooms({ limits: { update: { count: 1, percent: 0 } } }), { synced: codes(3) });
   await world.sql`UPDATE rooms SET name = 'new'`;
   const { run } = await world.sync();
@@ -258,7 +258,7 @@ it('a held record that becomes an exception leaves its gate, and an approval doe
   await expectNothingToSend(world);
 });
 
-it('the object of an excepted record is not taken over by another row', async () => {
+it('an excepted record keeps its object although another row has the external id', async () => {
   const world = await open(rooms({ key: 'number', externalId: 'room_{code}' }));
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
   await world.sync();
@@ -274,7 +274,7 @@ it('the object of an excepted record is not taken over by another row', async ()
   expect(nameAtService(world, 'A')).toBe('new');
 });
 
-it('a record whose row has another external id keeps its object, also when an operator asks to retire it', async () => {
+it('an excepted record whose external id changed keeps its object, even if asked to retire it', async () => {
   const world = await open(rooms({ ...RETIRING.streams['rooms'], externalId: 'room_{number}' }));
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
   await world.sync();
@@ -293,7 +293,7 @@ it('a record whose row has another external id keeps its object, also when an op
   ]);
 });
 
-it('a record that waits for an excepted one says so', async () => {
+it('a record that waits for an excepted record names the exception', async () => {
   const world = await open(roomsAndCourses());
   await addRooms(world, 'A');
   await world.sql`INSERT INTO courses VALUES ('DB', 'Databases', 'A')`;
@@ -309,7 +309,7 @@ it('a record that waits for an excepted one says so', async () => {
   expect(await world.statusesOf('courses')).toEqual({ DB: 'synced' });
 });
 
-it('a failed record that is an exception postpones no retirement', async () => {
+it('a failed record that is an exception postpones no deactivation', async () => {
   const world = await open(RETIRING, { synced: ['A', 'B'] });
   await world.sql`UPDATE slotsync.records SET status = 'dead', refused_hash = source_hash WHERE local_key = 'A'`;
   await except(world, ['A']);

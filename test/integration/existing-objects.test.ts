@@ -43,7 +43,7 @@ async function open(config: SlotsyncConfig, count: number, byHand: number, equal
   return world;
 }
 
-it('overwriting: beyond the limit it is held with samples, the next nights too, until it is approved', async () => {
+it('overwriting beyond the limit is held with samples, every night until it is approved', async () => {
   const world = await open(rooms(), 50, 40, 5);
   const { run } = await world.sync();
   expect(run).toMatchObject({
@@ -82,7 +82,7 @@ it('overwriting: beyond the limit it is held with samples, the next nights too, 
   expect((await world.sync()).run.plan['rooms']).toMatchObject({ create: 0, unchanged: 50 });
 });
 
-it('overwriting: single keys from the inbox are weighed, and count together within a day', async () => {
+it('overwriting of single keys from the inbox counts together within a day', async () => {
   const world = await open(rooms({ limits: { overwrite: { count: 2, percent: 10 } } }), 40, 40);
   for (const code of codes(3, 10)) {
     const { runId, queue } = await world.planChanges('rooms', code);
@@ -99,7 +99,7 @@ it('overwriting: single keys from the inbox are weighed, and count together with
   ]);
 });
 
-it('overwriting: what was never accepted is weighed when it is tried again', async () => {
+it('overwriting counts a record that was never accepted when it is tried again', async () => {
   const world = await open(rooms(), 20, 20);
   await world.sql`
     INSERT INTO slotsync.records (stream, local_key, status) SELECT 'rooms', c, 'failed' FROM unnest(${codes(20)}::text[]) AS c`;
@@ -108,7 +108,7 @@ it('overwriting: what was never accepted is weighed when it is tried again', asy
   expect(nameThere(world, 'r000')).toBe('By hand r000');
 });
 
-it('overwriting: a record whose parent has got another external id is no object of ours for that', async () => {
+it('overwriting counts the object of a record whose parent got another external id', async () => {
   const world = await open({ streams: { rooms: ROOMS, courses: COURSES } }, 1, 0);
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
   await world.sync();
@@ -125,7 +125,7 @@ it('overwriting: a record whose parent has got another external id is no object 
   expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'By hand' });
 });
 
-it('overwriting: a record that lets go of its former object has none that is in doubt', async () => {
+it('overwriting counts the object of a record that let go of its former object', async () => {
   const world = await open(rooms({ limits: { overwrite: { count: 0, percent: 0 } } }), 1, 1);
   const { id } = world.sandbox.addObject({
     extId: 'hand',
@@ -148,7 +148,7 @@ it('overwriting: a record that lets go of its former object has none that is in 
   expect(nameThere(world, 'r000')).toBe('By hand r000');
 });
 
-it('overwriting: what PostgreSQL cannot store of an object is left out of the samples, and the run is held', async () => {
+it('overwriting is held although PostgreSQL cannot store the text of an object in a sample', async () => {
   const world = await open(rooms(), 20, 0);
   for (const code of codes(20)) put(world, `room_${code}`, 'room', { 'room.name': 'By\0hand\uD800' });
   const { run, errors } = await world.sync();
@@ -158,7 +158,7 @@ it('overwriting: what PostgreSQL cannot store of an object is left out of the sa
   ]);
 });
 
-it('overwriting: what the last of several lists of creates meets counts with what those before it met', async () => {
+it('overwriting counts together over several lists of creates', async () => {
   const world = await open(rooms({ limits: { overwrite: { count: 10, percent: 0 } } }), 1008, 0);
   const all = codes(1008).toSorted();
   for (const code of [...all.slice(0, 8), ...all.slice(-8)])
@@ -168,7 +168,7 @@ it('overwriting: what the last of several lists of creates meets counts with wha
   expect(nameThere(world, all.at(-1) ?? '')).toBe(`By hand ${all.at(-1)}`);
 });
 
-it('overwriting: courses are compared with the rooms they refer to before any room is accepted', async () => {
+it('overwriting compares courses with their rooms before any room is accepted', async () => {
   const world = await openWorld({ streams: { rooms: ROOMS, courses: COURSES } });
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
@@ -185,7 +185,7 @@ it('overwriting: courses are compared with the rooms they refer to before any ro
   expect(world.writes()).toEqual([]);
 });
 
-it('overwriting: objects of another type and of our own records do not count', async () => {
+it('overwriting counts no objects of another type and no objects of our own records', async () => {
   const world = await open(rooms({ externalId: 'room_{name}', retire: 'deactivate' }), 20, 0);
   await world.sync();
   // The same rooms under other keys, and rooms whose objects are of another type.
@@ -200,7 +200,7 @@ it('overwriting: objects of another type and of our own records do not count', a
   expect(run.plan['rooms']?.overwrite ?? 0).toBe(0);
 });
 
-it('overwriting: samples of a key are deleted when it is forgotten', async () => {
+it('forgetting a key deletes its samples of overwriting', async () => {
   const world = await open(rooms(), 20, 20);
   const { run } = await world.sync();
   expect(await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r001' })).toMatchObject({
@@ -212,7 +212,7 @@ it('overwriting: samples of a key are deleted when it is forgotten', async () =>
   expect(holds?.['rooms']?.overwrite?.samples?.map(({ key }) => key)).toEqual(['r000', 'r002']);
 });
 
-it('overwriting: samples of children do not name a parent that is forgotten', async () => {
+it('samples of overwriting do not name a forgotten parent', async () => {
   const world = await open({ streams: { rooms: ROOMS, courses: COURSES } }, 2, 0);
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
   await world.sql`INSERT INTO courses SELECT 'c' || i, 'Course', CASE WHEN i = 1 THEN 'r000' ELSE 'r001' END
@@ -236,7 +236,7 @@ it('overwriting: samples of children do not name a parent that is forgotten', as
   ).toEqual([{ fields: null }, { fields: null }]);
 });
 
-it('overwriting: an object without an external id that a record is linked to is asked for by its number', async () => {
+it('overwriting finds a linked object without an external id by its number', async () => {
   const world = await open(rooms(), 20, 0);
   for (const code of codes(20)) {
     const { id } = world.sandbox.addObject({
@@ -256,7 +256,7 @@ it('overwriting: an object without an external id that a record is linked to is 
   });
 });
 
-it('plan: one that fails in the middle of its readings returns their connections', async () => {
+it('a plan that fails in the middle of its readings returns their connections', async () => {
   const world = await open(rooms(), 2100, 0);
   const runId = await world.startRun('rooms');
   world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 24 });
@@ -270,7 +270,7 @@ it.each([
   // A plan with few creates asks for none when it is the first of the day.
   ['syncs', undefined, 4],
   ['backfills of parts', 'backfill', 2],
-] as const)('overwriting: what several %s overwrite counts together within a day', async (_, kind, most) => {
+] as const)('overwriting by several %s counts together within a day', async (_, kind, most) => {
   const world = await open(rooms({ limits: { overwrite: { count: 2, percent: 10 } } }), 0, 20);
   for (const from of [0, 2, 4]) {
     const keys = codes(2, from);

@@ -6,10 +6,10 @@ import { ROOMS, addRooms, keepRoomWorlds, rooms, roomsAndCourses } from '../supp
 
 const open = keepRoomWorlds();
 
-describe('external id: one', () => {
+describe('an external id', () => {
   const byNumber = rooms({ externalId: 'room_{number}' });
 
-  it('shared by two rows is sent for neither; both are named, and the corrected ones go', async () => {
+  it('is sent for neither of two rows that share it, until the rows are corrected', async () => {
     const world = await open(byNumber);
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '1'), ('C', 'c', '2')`;
     const { run } = await world.sync();
@@ -34,7 +34,7 @@ describe('external id: one', () => {
     expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_2', 'room_1', 'room_3']);
   });
 
-  it('shared by two streams belongs to the first; the other record names its owner', async () => {
+  it('belongs to the first of two streams that share it, and the other record names its owner', async () => {
     const shared = {
       streams: { ...roomsAndCourses().streams, courses: { ...COURSES, externalId: 'room_{code}' } },
     };
@@ -56,34 +56,31 @@ describe('external id: one', () => {
   it.each([
     ['its key', 'room_{code}'],
     ['another column', 'room_{number}'],
-  ])(
-    'of two streams that create it at the same moment, from %s, is never sent for both',
-    async (_, externalId) => {
-      const world = await open({
-        streams: { rooms: { ...ROOMS, externalId }, halls: { ...ROOMS, externalId } },
-      });
-      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
-      const { queue, runId } = await world.plan();
-      expect(queue).toHaveLength(2);
-      world.sandbox.setLatency(100);
-      await Promise.allSettled(queue.map((id) => world.apply(id)));
-      // The first leaves the object to the other, and finds out when it is sent.
-      const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
-      const left = batches.flatMap((batch) => (batch?.state === 'queued' ? [batch.id] : []));
-      await world.finish(runId, left);
-      expect(world.writes().length).toBeLessThanOrEqual(1);
-      const records = [
-        ...Object.values(await world.recordsOf('rooms')),
-        ...Object.values(await world.recordsOf('halls')),
-      ];
-      const others = records.filter(({ status }) => status !== 'synced');
-      expect(others.length).toBeGreaterThanOrEqual(1);
-      for (const other of others)
-        expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
-    },
-  );
+  ])('is sent for only one of two streams that create it at once, from %s', async (_, externalId) => {
+    const world = await open({
+      streams: { rooms: { ...ROOMS, externalId }, halls: { ...ROOMS, externalId } },
+    });
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+    const { queue, runId } = await world.plan();
+    expect(queue).toHaveLength(2);
+    world.sandbox.setLatency(100);
+    await Promise.allSettled(queue.map((id) => world.apply(id)));
+    // The first leaves the object to the other, and finds out when it is sent.
+    const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
+    const left = batches.flatMap((batch) => (batch?.state === 'queued' ? [batch.id] : []));
+    await world.finish(runId, left);
+    expect(world.writes().length).toBeLessThanOrEqual(1);
+    const records = [
+      ...Object.values(await world.recordsOf('rooms')),
+      ...Object.values(await world.recordsOf('halls')),
+    ];
+    const others = records.filter(({ status }) => status !== 'synced');
+    expect(others.length).toBeGreaterThanOrEqual(1);
+    for (const other of others)
+      expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
+  });
 
-  it('that changes before anything was accepted is noted anew', async () => {
+  it('replaces the former external id if it changes before anything was accepted', async () => {
     const world = await open(rooms({ externalId: 'hall_{number}' }));
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
     world.sandbox.failNext({ path: '/objects', fault: 'status', status: 503, times: 4 });

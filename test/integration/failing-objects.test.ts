@@ -31,65 +31,62 @@ async function expectFailing(world: World, ...failing: string[]): Promise<void> 
     );
 }
 
-describe('failing object', () => {
+describe('a failing object', () => {
   it.each([
-    ['objects of its own', rooms({ owns: 'object' })],
-    ['requests of a fixed size', rooms({ batchSize: 10 })],
-    ['fields of its own', rooms()],
-  ])(
-    'with %s: all others are accepted, it fails with a reason, is sent alone by the next run, and heals',
-    async (_, config) => {
-      const world = await open(config, ATTEMPTS);
-      const all = codes(100);
-      await addRooms(world, ...all);
-      fail(world, 'r013');
-      fail(world, 'r077');
-      world.sandbox.refuseObject('room_r050', { status: 422, message: 'no such building', wholeCall: true });
-      const { run } = await world.sync();
-      expect(run.status).toBe('partial');
-      expect(await world.statusesOf('rooms')).toEqual(
-        Object.fromEntries(
-          all.map((code) => [
-            code,
-            code === 'r050' ? 'dead' : ['r013', 'r077'].includes(code) ? 'failed' : 'synced',
-          ]),
-        ),
-      );
-      expect((await world.recordsOf('rooms'))['r013']).toMatchObject({
-        error_code: FAILS_ON_OBJECT,
-        error_message:
-          'PUT /v1/objects answered 500: out of memory; it failed each time this object was sent, and others were answered',
-        in_doubt: true,
-        claimed_by: null,
-      });
-      heal(world, 'r050');
-      await rename(world, 'r050', 'Other');
+    ['owns: object', rooms({ owns: 'object' })],
+    ['a fixed batchSize', rooms({ batchSize: 10 })],
+    ['owns: fields', rooms()],
+  ])('fails alone with %s, is sent alone by the next run, and heals', async (_, config) => {
+    const world = await open(config, ATTEMPTS);
+    const all = codes(100);
+    await addRooms(world, ...all);
+    fail(world, 'r013');
+    fail(world, 'r077');
+    world.sandbox.refuseObject('room_r050', { status: 422, message: 'no such building', wholeCall: true });
+    const { run } = await world.sync();
+    expect(run.status).toBe('partial');
+    expect(await world.statusesOf('rooms')).toEqual(
+      Object.fromEntries(
+        all.map((code) => [
+          code,
+          code === 'r050' ? 'dead' : ['r013', 'r077'].includes(code) ? 'failed' : 'synced',
+        ]),
+      ),
+    );
+    expect((await world.recordsOf('rooms'))['r013']).toMatchObject({
+      error_code: FAILS_ON_OBJECT,
+      error_message:
+        'PUT /v1/objects answered 500: out of memory; it failed each time this object was sent, and others were answered',
+      in_doubt: true,
+      claimed_by: null,
+    });
+    heal(world, 'r050');
+    await rename(world, 'r050', 'Other');
 
-      // The write of the next run may be carried out late as well.
-      await world.passLateWrites();
-      world.sandbox.clearArrivals();
-      const { errors } = await world.sync();
-      expect(errors).toEqual([]);
-      // Batches of retries and of changes go in any order.
-      const writes = world.writes().map(({ objects, status }) => [objects, status]);
-      expect(writes.toSorted(([, one = 0], [, other = 0]) => one - other)).toEqual([
-        [1, 200],
-        [1, 500],
-        [1, 500],
-      ]);
-      await expectFailing(world, 'r013', 'r077');
-      const checks =
-        await world.sql`SELECT local_key FROM slotsync.records WHERE check_after > now() ORDER BY 1`;
-      expect(checks.map((record) => record['local_key'])).toEqual(['r013', 'r077']);
+    // The write of the next run may be carried out late as well.
+    await world.passLateWrites();
+    world.sandbox.clearArrivals();
+    const { errors } = await world.sync();
+    expect(errors).toEqual([]);
+    // Batches of retries and of changes go in any order.
+    const writes = world.writes().map(({ objects, status }) => [objects, status]);
+    expect(writes.toSorted(([, one = 0], [, other = 0]) => one - other)).toEqual([
+      [1, 200],
+      [1, 500],
+      [1, 500],
+    ]);
+    await expectFailing(world, 'r013', 'r077');
+    const checks =
+      await world.sql`SELECT local_key FROM slotsync.records WHERE check_after > now() ORDER BY 1`;
+    expect(checks.map((record) => record['local_key'])).toEqual(['r013', 'r077']);
 
-      heal(world, 'r013');
-      heal(world, 'r077');
-      await world.sync();
-      await expectInSync(world);
-    },
-  );
+    heal(world, 'r013');
+    heal(world, 'r077');
+    await world.sync();
+    await expectInSync(world);
+  });
 
-  it('that hangs: the others are accepted, and it heals', async () => {
+  it('fails alone when it hangs, and heals', async () => {
     const world = await open(
       { ...rooms({ owns: 'object' }), service: { requestTimeoutMs: 300 } },
       { ...ATTEMPTS, sandbox: { maxObjects: 1000 } },
@@ -106,7 +103,7 @@ describe('failing object', () => {
     await expectInSync(world);
   });
 
-  it('in a batch of changes: the others are accepted in the same run', async () => {
+  it('fails alone in the same run in a batch of changes', async () => {
     const world = await open(rooms(), ATTEMPTS);
     const all = codes(100);
     await addRooms(world, ...all);
@@ -126,7 +123,7 @@ describe('failing object', () => {
     await expectFailing(world, 'r099');
   });
 
-  it('an object whose writes are carried out all the same is found at the service, and not sent again', async () => {
+  it('is found at the service, and not sent again, if its writes are carried out', async () => {
     const world = await open(rooms({ owns: 'object' }), ATTEMPTS);
     await addRooms(world, ...codes(8));
     const broken = {
@@ -147,7 +144,7 @@ describe('failing object', () => {
   });
 });
 
-it('failing object: a write that is answered 500 may have been carried out, so the record is in doubt', async () => {
+it('a failing object answered with 500 is in doubt, because the write may have been carried out', async () => {
   const world = await open(rooms({ owns: 'object' }));
   await addRooms(world, 'A');
   await world.sync();

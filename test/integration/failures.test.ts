@@ -49,8 +49,8 @@ async function printed(world: World, run: Run): Promise<string> {
 const describeFailure = (failure: Failure) =>
   contentToText({ points: [failureToPoint(failure)] }, { timeZone: 'UTC', columns: Infinity }).join('\n');
 
-describe('a record', () => {
-  it('that has a booked object waits for the end of its bookings, and says which', async () => {
+describe('a record whose object is booked', () => {
+  it('waits for the end of its bookings, and names them', async () => {
     const world = await open();
     await world.sync();
     const begin = Math.floor(Date.now() / 1000) + 3600;
@@ -71,8 +71,8 @@ describe('a record', () => {
   });
 });
 
-describe('given up', () => {
-  it('stands in the records of its batch with its code and message', async () => {
+describe('a batch that is given up', () => {
+  it('notes its code and its message in its records', async () => {
     const world = await open();
     const { queue } = await world.plan();
     const batch = await readBatch(world.state.db, queue[0] ?? 0);
@@ -90,7 +90,7 @@ describe('given up', () => {
     ]);
   });
 
-  it('leaves the records of a batch that has ended meanwhile as they are', async () => {
+  it('leaves its records as they are if it has ended meanwhile', async () => {
     const world = await open();
     const { queue } = await world.plan();
     const batch = await readBatch(world.state.db, queue[0] ?? 0);
@@ -121,7 +121,7 @@ describe('a run', () => {
   ];
 
   it.each(situations)(
-    'that fails for %s prints the reason and the next step',
+    'prints the reason and the next step when it fails for %s',
     async (code, disposition, arrange) => {
       const world = await open();
       await arrange(world);
@@ -134,7 +134,7 @@ describe('a run', () => {
     },
   );
 
-  it('that left records behind names their causes, and the command that shows all of them', async () => {
+  it('names the causes of records out of sync, and the command that shows all causes', async () => {
     const world = await open();
     for (let at = 0; at < 9; at++) {
       await world.sql`INSERT INTO rooms VALUES (${`X${at}`}, 'x', ${`x${at}`})`;
@@ -149,7 +149,7 @@ describe('a run', () => {
     expect(text).toMatch(/9 records are not in sync: slotsync failures/);
   });
 
-  it('that holds retirements says why, and that it is a person’s turn', async () => {
+  it('names the reason of held deactivations, and that a person must act', async () => {
     const world = await open();
     await world.sync();
     await world.sql`DELETE FROM rooms`;

@@ -68,8 +68,8 @@ const patching = (bodies: string[]): WorldOptions => ({
 });
 const driftOf = ({ sql }: World) => sql`SELECT local_key, kind, fields FROM slotsync.drift`;
 
-describe('field rules: `write: changed`', () => {
-  it('a value that was entered at the service stays when another column changes, until its own does', async () => {
+describe('a field with `write: changed`', () => {
+  it('keeps a value that was entered at the service until its own column changes', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     await seat(world, 40);
@@ -82,7 +82,7 @@ describe('field rules: `write: changed`', () => {
     await expectNothingToSend(world);
   });
 
-  it('the record costs no request while its row is as it was', async () => {
+  it('costs no request while its row is unchanged', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     world.sandbox.clearArrivals();
@@ -90,7 +90,7 @@ describe('field rules: `write: changed`', () => {
     expect(world.sandbox.arrivals()).toEqual([]);
   });
 
-  it('plan names what stays, with both values and the rule', async () => {
+  it('is named by plan, with both values and the rule', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     await seat(world, 40);
@@ -109,7 +109,7 @@ describe('field rules: `write: changed`', () => {
     });
   });
 
-  it('verify counts it as kept, which is no drift, and a repair leaves it alone', async () => {
+  it('counts in verify as kept and not as drift, and a repair leaves its value alone', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     const result = await verify(world.verifying());
@@ -131,7 +131,7 @@ describe('field rules: `write: changed`', () => {
     expect(await driftOf(world)).toMatchObject([{ kind: 'kept' }]);
   });
 
-  it('a field beside it that drifts is repaired, and the kept one stays', async () => {
+  it('stays while a repair corrects another field of the object', async () => {
     const world = await open(KEEPING, NOTED);
     await seat(world, 40);
     await world.sync();
@@ -145,7 +145,7 @@ describe('field rules: `write: changed`', () => {
     expect([nameAtService(world, 'A'), seatsAtService(world)]).toEqual(['Aula', '40']);
   });
 
-  it('a rule that is switched on later knows what was accepted after one sync without a write', async () => {
+  it('is known after one sync without a write when the rule is added later', async () => {
     const world = await open(rooms(), NOTED);
     world.configure(KEEPING);
     world.sandbox.clearArrivals();
@@ -157,7 +157,7 @@ describe('field rules: `write: changed`', () => {
     expect(nameAtService(world, 'A')).toBe('Aula');
   });
 
-  it('adopted records keep what is entered afterwards', async () => {
+  it('keeps values that are entered after its record was adopted', async () => {
     const world = await open(KEEPING, NOTED);
     await world.sql`DELETE FROM slotsync.records`;
     await adopt(world.verifying());
@@ -167,7 +167,7 @@ describe('field rules: `write: changed`', () => {
     expect(nameAtService(world, 'A')).toBe('Aula');
   });
 
-  it('the facts pass on to the row that has the object now', async () => {
+  it('keeps its value when another row takes over the object', async () => {
     const config = rooms({
       externalId: 'room_{number}',
       fields: { 'room.name': { from: 'name', write: 'changed' } },
@@ -182,7 +182,7 @@ describe('field rules: `write: changed`', () => {
     expect(await world.statusesOf('rooms')).toEqual({ 2: 'synced' });
   });
 
-  it('a service that keeps what is not sent gets no kept field', async () => {
+  it('is not sent to a service that keeps what is not sent', async () => {
     const bodies: string[] = [];
     const world = await open(KEEPING, { ...NOTED, ...patching(bodies) });
     edit(world, 'Aula');
@@ -194,7 +194,7 @@ describe('field rules: `write: changed`', () => {
   });
 });
 
-it('field rules: `add` of a column with one value is a fault of the source', async () => {
+it('`add` of a column with one value is a fault of the source', async () => {
   const world = await openWorld(ruled({ add: true }), NOTED);
   const [stream] = world.deps().streams.values();
   if (!stream) throw new Error('there is no stream');
@@ -203,8 +203,8 @@ it('field rules: `add` of a column with one value is a fault of the source', asy
   ]);
 });
 
-describe('field rules: an object that is checked again keeps what a person entered', () => {
-  it('when its key is renamed', async () => {
+describe('a value that a person entered at the service', () => {
+  it('stays when the key of its record is renamed', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     await world.sql`UPDATE rooms SET code = 'B'`;
@@ -214,7 +214,7 @@ describe('field rules: an object that is checked again keeps what a person enter
     expect(nameAtService(world, 'A')).toBe('Aula');
   });
 
-  it('when the service could not show it to verify', async () => {
+  it('stays when verify could not read its object', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     const garbled = { fieldId: 'room.note', values: [null] } as unknown as {
@@ -233,7 +233,7 @@ describe('field rules: an object that is checked again keeps what a person enter
     expect(nameAtService(world, 'A')).toBe('Aula');
   });
 
-  it('when the record that it refers to has another object', async () => {
+  it('stays when the referenced record gets another object', async () => {
     const { streams } = roomsAndCourses({ fields: { 'course.name': { from: 'name', write: 'changed' } } });
     const world = await openWorld({
       streams: { ...streams, rooms: { ...ROOMS, externalId: 'room_{number}' } },
@@ -254,7 +254,7 @@ describe('field rules: an object that is checked again keeps what a person enter
     expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'by hand', 'course.room': 'room_2' });
   });
 
-  it('when a refusal was followed by an acceptance', async () => {
+  it('stays when an acceptance follows a refusal', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     world.sandbox.refuseObject('room_A', { status: 422, message: 'no' });
@@ -269,7 +269,7 @@ describe('field rules: an object that is checked again keeps what a person enter
   });
 });
 
-describe('field rules: take', () => {
+describe('taking a field from the mirror', () => {
   it('lets the mirror win once', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
@@ -285,7 +285,7 @@ describe('field rules: take', () => {
     expect(nameAtService(world, 'A')).toBe('Aula again');
   });
 
-  it('waits for the end of a batch, and refuses what was never accepted', async () => {
+  it('waits for the end of a batch, and refuses a record that was never accepted', async () => {
     const world = await open();
     const takeOf = (localKey: string) =>
       world.state.db.transaction((tx) =>
@@ -335,8 +335,8 @@ const stepsOf = (values: typeof VALUES) =>
     { minLength: 4, maxLength: 14 },
   );
 
-describe('field rules: random edits on both sides', () => {
-  it.each(MODELS)('$rule: every value is whose it must be', async ({ rule, next }) => {
+describe('random edits on both sides', () => {
+  it.each(MODELS)('leave each value as the rule $rule says', async ({ rule, next }) => {
     const config = rooms({
       fields: { 'room.name': { from: (row) => row['tags'] as string[], ...rule }, 'room.seats': 'seats' },
     });

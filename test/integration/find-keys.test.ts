@@ -97,9 +97,9 @@ async function countScans(table: string, run: (mirror: Mirror) => Promise<void>)
   return (await scansOf(table)) - before;
 }
 
-describe('external ids', () => {
+describe('the search for rows by external ids', () => {
   it.each(Object.entries(VALUES))(
-    '%s: rows are found by the text that the mapping makes',
+    'finds rows in a column %s by the text that the mapping makes',
     async (type, values) => {
       const table = tableName();
       await sql.unsafe(`CREATE TABLE ${table} (id integer PRIMARY KEY, value ${type})`);
@@ -139,7 +139,7 @@ describe('external ids', () => {
     },
   );
 
-  it('are found by an index of their column, also beside texts that are no value of it', async () => {
+  it('uses an index of the column, even beside texts that are no value of its type', async () => {
     await sql`CREATE TABLE numbered AS SELECT i AS id, i AS number, 'c' || i AS code FROM generate_series(1, 20000) AS i`;
     await sql`CREATE INDEX ON numbered (number)`;
     await sql`CREATE INDEX ON numbered (code)`;
@@ -156,14 +156,14 @@ describe('external ids', () => {
     }
   });
 
-  it('that many rows give are answered with six of their keys', async () => {
+  it('answers an external id of many rows with six of their keys', async () => {
     await sql`CREATE TABLE repeated AS SELECT i AS id, 'x' AS code FROM generate_series(1, 3000) AS i`;
     const stream = streamOf({ from: 'repeated', key: 'id', externalId: 'r_{code}' });
     const found = await mirror.findKeysByExternalId(stream, ['r_x', 'r_y']);
     expect([...found]).toEqual([['r_x', ['1', '10', '100', '1000', '1001', '1002']]]);
   });
 
-  it('that the template cannot give are not asked for', async () => {
+  it('asks for no external id that the template cannot make', async () => {
     const stream = streamOf({ from: 'no_such_table', key: 'id', externalId: 'room_{id}' });
     expect(await mirror.findKeysByExternalId(stream, ['course_1', 'room_', 'room_\0'])).toEqual(new Map());
     await expect(mirror.findKeysByExternalId(stream, ['room_1'])).rejects.toMatchObject({
@@ -171,7 +171,7 @@ describe('external ids', () => {
     });
   });
 
-  it('are compared by their bytes, whatever the collation of their column', async () => {
+  it('compares bytes, whatever the collation of the column', async () => {
     await sql`CREATE COLLATION blurred (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`;
     await sql`CREATE TABLE blurs (id integer, code text COLLATE blurred)`;
     await sql`INSERT INTO blurs VALUES (1, 'a'), (2, 'A')`;
@@ -180,7 +180,7 @@ describe('external ids', () => {
   });
 });
 
-describe('references', () => {
+describe('the search for rows by references', () => {
   const referringBy = (from: string, column: string | string[], parentKey: string | string[] = 'id') => {
     const { child } = streamsOf({
       parent: { from: 'parents', key: parentKey },
@@ -196,7 +196,7 @@ describe('references', () => {
   };
 
   it.each(Object.entries(VALUES))(
-    'in a column %s are found as the mapping reads them',
+    'finds references in a column %s as the mapping reads them',
     async (type, values) => {
       const table = tableName();
       await sql.unsafe(`CREATE TABLE ${table} (id integer PRIMARY KEY, value ${type})`);
@@ -241,7 +241,7 @@ describe('references', () => {
     },
   );
 
-  it('are found by the index of their columns, those of every reference to that stream and of no other', async () => {
+  it('uses the indexes of all references to the stream, and finds no other reference', async () => {
     await sql`
       CREATE TABLE linked AS SELECT i AS id, i AS one, 'k' || i AS two, ARRAY[i, -i] AS three, i AS part FROM generate_series(1, 20000) AS i`;
     await sql`ALTER TABLE linked ADD PRIMARY KEY (id)`;

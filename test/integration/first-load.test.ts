@@ -31,16 +31,16 @@ function addOthers(world: World, count: number): void {
 }
 const finds = (world: World) => world.sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
 
-describe('first load: the finds of a plan', () => {
+describe('the finds of a plan', () => {
   it.each([
     { rows: 1000, there: 0, expected: 1, why: 'one list' },
     { rows: 5000, there: 0, expected: 2, why: 'a list, and a count of none' },
     { rows: 5000, there: 700, expected: 3, why: 'a list, the count, and one page' },
     { rows: 5000, there: 1500, expected: 5, why: 'two lists, the count, and two pages' },
     { rows: 2500, there: 4500, expected: 4, why: 'three lists, and the count' },
-    { rows: 5, there: 700, expected: 0, why: 'no more than are ever held' },
+    { rows: 5, there: 700, expected: 0, why: 'so few creates are never held' },
   ])(
-    '$rows rows, $there objects at the service: $expected ($why)',
+    'are $expected for $rows rows and $there objects at the service: $why',
     async ({ rows: count, there, expected }) => {
       const world = await open(rooms({ owns: 'object', batchSize: 1000 }));
       await addRows(world, count);
@@ -59,7 +59,7 @@ describe('first load: the finds of a plan', () => {
     },
   );
 
-  it('a service that does not count, or refuses to, is asked list by list', async () => {
+  it('go list by list to a service that does not count, or refuses to count', async () => {
     const world = await open(rooms());
     await addRows(world, 2500);
     const counting = { path: '/objects/find', fault: 'status' } as const;
@@ -80,7 +80,7 @@ describe('first load: the finds of a plan', () => {
     }
   });
 
-  it('a count of none is not believed where objects of the type were found', async () => {
+  it('go on after a count of 0 where objects of the type were found', async () => {
     const world = await open(rooms());
     await addRows(world, 2500);
     for (const code of codes(2500)) addObject(world, `room_${code}`, 'By hand');
@@ -91,7 +91,7 @@ describe('first load: the finds of a plan', () => {
     expect(counts).toMatchObject({ create: 2500, overwrite: 2500 });
   });
 
-  it('a reading that leaves out what was found by external id is not believed', async () => {
+  it('go on after a reading that leaves out an object found by its external id', async () => {
     const world = await open(rooms());
     await addRows(world, 2500);
     addObject(world, `room_${codeOf(0)}`, 'By hand', { active: false });
@@ -104,7 +104,7 @@ describe('first load: the finds of a plan', () => {
     expect(counts).toMatchObject({ create: 2500, overwrite: 3 });
   });
 
-  it('a type that the service does not know is named by its run', async () => {
+  it('report a type that the service does not know in the error of the run', async () => {
     const world = await open(rooms(), { sandbox: { schema: { types: [{ extId: 'lab' }], fields: [] } } });
     await addRows(world, 2500);
     const { run } = await world.sync();
@@ -149,7 +149,7 @@ function addKind(world: World, code: string, kind: Kind): void {
 }
 
 it.each([{ match: ['room.name'] }, {}])(
-  'first load: %o decides the same however it asks',
+  'a plan with %o decides the same however it asks about its creates',
   async (matching) => {
     await fc.assert(
       fc.asyncProperty(

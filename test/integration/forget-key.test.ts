@@ -22,7 +22,7 @@ async function openHalfDone(): Promise<{ world: World; runId: number; rest: numb
   return { world, runId, rest };
 }
 
-it('forget: a key that a run has sent is left until the run has ended, whose account is right', async () => {
+it('forget refuses a key that a run has sent until the run has ended', async () => {
   const { world, runId, rest } = await openHalfDone();
   expect(await forget(world, 'A')).toEqual({ refused: 'in_run', runId });
   const { run } = await world.finish(runId, rest);
@@ -31,7 +31,7 @@ it('forget: a key that a run has sent is left until the run has ended, whose acc
   expect(await forget(world, 'A')).toBeUndefined();
 });
 
-it('forget: beside a run that is cancelled, the changes it had not come to come back', async () => {
+it('forget leaves the unsent changes of a cancelled run to return to the inbox', async () => {
   const { world, runId } = await openHalfDone();
   await forget(world, 'A');
   await cancelRun(world.state.db, runId);
@@ -39,7 +39,7 @@ it('forget: beside a run that is cancelled, the changes it had not come to come 
   expect(changes).toEqual([{ local_key: 'B', run_id: null }]);
 });
 
-it('forget: a key is left while a run is planned that may have read its record', async () => {
+it('forget refuses a key while a run is planned that may have read its record', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B');
   await world.sync();
@@ -54,7 +54,7 @@ it('forget: a key is left while a run is planned that may have read its record',
   expect(await forget(world, 'B')).toMatchObject({ deleted: { records: 1 } });
 });
 
-it('forget: a key is left while a batch that was cancelled is writing its record', async () => {
+it('forget refuses a key while a cancelled batch writes its record', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
   const { runId, queue } = await world.plan();
@@ -68,7 +68,7 @@ it('forget: a key is left while a batch that was cancelled is writing its record
   expect(await forget(world, 'A')).toMatchObject({ deleted: { records: 1 }, externalIds: ['room_A'] });
 });
 
-it('forget: a key is left while a batch writes the object that its row gave, for another key', async () => {
+it('forget refuses a key while a batch writes the object of its row for another key', async () => {
   const world = await open(rooms({ key: 'number', externalId: 'room_{code}', from: 'shared' }));
   const { sql } = world;
   await sql`CREATE TABLE shared AS SELECT 'A' AS code, 'Room A' AS name, 1 AS seats, '1' AS number`;

@@ -38,8 +38,8 @@ const formerOf = async (world: World) =>
   (await listFormerObjects(world.state.db, 'rooms', ['A'])).map(({ externalId }) => externalId);
 const recordOf = async (world: World, key = 'A') => (await world.recordsOf('rooms'))[key];
 
-describe('former object: it', () => {
-  it('stays with its record until the retry, and is kept from there on', async () => {
+describe('a former object', () => {
+  it('belongs to its record until the retry, and to a record of its own afterwards', async () => {
     const world = await openWithRoom();
     expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_1' });
     const accepted = (await recordOf(world))?.object_hash;
@@ -72,7 +72,7 @@ describe('former object: it', () => {
   it.each([
     ['before the retry', false],
     ['after the retry', true],
-  ])('is no former one any more when the row has its external id again, %s', async (_, isRetried) => {
+  ])('is no former object any more when the row has its external id again, %s', async (_, isRetried) => {
     const world = await openRenumbered();
     if (isRetried) await retryA(world);
     await setNumber(world, 'A', '1');
@@ -81,7 +81,7 @@ describe('former object: it', () => {
     expect(await formerOf(world)).toEqual([]);
   });
 
-  it('is taken back when the row has its external id again after the new one was accepted, which is kept then', async () => {
+  it('is taken back by its row from the new object, which becomes the former one', async () => {
     const world = await openRenumbered();
     await retryRecords(world.state.db, { keys: [] });
     await world.sync();
@@ -92,37 +92,32 @@ describe('former object: it', () => {
   });
 
   it.each([
-    ['of a dead record', false],
-    ['of a record accepted under its new id', true],
-  ])(
-    '%s is retired by the next sync when an operator asks for it, and no other object is',
-    async (_, isAccepted) => {
-      const world = await openWithRoom();
-      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '7')`;
-      await setNumber(world, 'A', '2');
+    ['with a dead record', false],
+    ['with a record accepted under its new id', true],
+  ])('is retired alone by the next sync when an operator asks for it, %s', async (_, isAccepted) => {
+    const world = await openWithRoom();
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '7')`;
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    if (isAccepted) {
+      await retryA(world);
       await world.sync();
-      if (isAccepted) {
-        await retryA(world);
-        await world.sync();
-        expect(activeObjects(world)).toEqual(['room_1', 'room_7', 'room_2']);
-      }
-      expect(await retireFormerA(world)).toEqual([
-        { stream: 'rooms', localKey: 'A', externalIds: ['room_1'] },
-      ]);
-      expect(await retireFormerA(world)).toEqual([]);
-      const { run } = await world.sync();
-      expect(run.plan['rooms']).toMatchObject({ retire: 1 });
-      expect(activeObjects(world).toSorted()).toEqual(['room_2', 'room_7']);
-      expect(await world.recordsOf('rooms')).toMatchObject({
-        A: { status: 'synced', external_id: 'room_2' },
-        B: { status: 'synced' },
-        '#former room_1': { status: 'retired', external_id: 'room_1' },
-      });
-      await expectNothingToSend(world);
-    },
-  );
+      expect(activeObjects(world)).toEqual(['room_1', 'room_7', 'room_2']);
+    }
+    expect(await retireFormerA(world)).toEqual([{ stream: 'rooms', localKey: 'A', externalIds: ['room_1'] }]);
+    expect(await retireFormerA(world)).toEqual([]);
+    const { run } = await world.sync();
+    expect(run.plan['rooms']).toMatchObject({ retire: 1 });
+    expect(activeObjects(world).toSorted()).toEqual(['room_2', 'room_7']);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', external_id: 'room_2' },
+      B: { status: 'synced' },
+      '#former room_1': { status: 'retired', external_id: 'room_1' },
+    });
+    await expectNothingToSend(world);
+  });
 
-  it('is retired again when it was taken up and left once more', async () => {
+  it('is retired again when its record took it back and left it once more', async () => {
     const world = await openWithRoom();
     for (const number of ['2', '1', '2']) {
       await setNumber(world, 'A', number);
@@ -137,7 +132,7 @@ describe('former object: it', () => {
     });
   });
 
-  it('that bookings need is not retired before they are over', async () => {
+  it('is not retired before its bookings are over', async () => {
     const world = await openRenumbered();
     await retireFormerA(world);
     bookObject(world, 'room_1');
@@ -149,7 +144,7 @@ describe('former object: it', () => {
     expect(activeObjects(world).toSorted()).toEqual(['room_1', 'room_2']);
   });
 
-  it('counts towards the limits: many at once are held until they are approved', async () => {
+  it('counts towards the limit of deactivations, and many are held', async () => {
     const world = await open(BY_NUMBER);
     await world.sql`INSERT INTO rooms (code, name, number) SELECT 'c' || i, 'n', i::text FROM generate_series(1, 20) AS i`;
     await world.sync();
@@ -180,7 +175,7 @@ describe('former object: it', () => {
     expect(activeObjects(world)).toEqual(['room_3']);
   });
 
-  it('takes a pending look at the service with it, and the record keeps its own', async () => {
+  it('takes the pending check of its record with it', async () => {
     const world = await openRenumbered();
     const [{ at } = {}] = await world.sql`
       UPDATE slotsync.records SET check_after = now() + interval '1 minute', in_doubt = true
@@ -195,7 +190,7 @@ describe('former object: it', () => {
     ]);
   });
 
-  it('is left alone where a batch has claimed its record, or its record is of another stream', async () => {
+  it('is left alone while a batch has claimed its record, and by a request for another stream', async () => {
     const world = await openRenumbered();
     expect(await retireFormer(world.state.db, { streams: ['halls'], keys: [] })).toEqual([]);
     await world.sql`UPDATE slotsync.records SET claimed_by = 'b', claimed_until = now() + interval '1 minute'`;
@@ -203,7 +198,7 @@ describe('former object: it', () => {
     expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1' });
   });
 
-  it('is not forgotten where its record has neither a row nor an object of its own', async () => {
+  it('stays known when its record has neither a row nor an object of its own', async () => {
     const world = await openRenumbered();
     await retryA(world);
     await world.sql`DELETE FROM rooms`;
@@ -216,7 +211,7 @@ describe('former object: it', () => {
     expect(activeObjects(world)).toEqual(['room_7']);
   });
 
-  it('is not forgotten where another row has taken over the object of its record', async () => {
+  it('stays known when another row has taken over the object of its record', async () => {
     const world = await openRenumbered();
     await retryA(world);
     await world.sync();
@@ -230,7 +225,7 @@ describe('former object: it', () => {
     expect(activeObjects(world)).toEqual(['room_2']);
   });
 
-  it('that another row has taken over is not retired', async () => {
+  it('is not retired when another row has taken it over', async () => {
     const world = await openRenumbered();
     await retireFormerA(world);
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '1')`;
@@ -243,23 +238,20 @@ describe('former object: it', () => {
   });
 
   it.each([
-    ['after a retry', retryA],
-    ['and retired', retireFormerA],
-  ])(
-    'is let go of %s: the records that refer to it are sent again and refer to the new one',
-    async (_, letGo) => {
-      const world = await open({ streams: { ...BY_NUMBER.streams, courses: COURSES } });
-      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '7')`;
-      await world.sql`INSERT INTO courses VALUES ('c', 'C', 'A'), ('d', 'D', 'B')`;
-      await world.sync();
-      expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_1' });
-      await setNumber(world, 'A', '2');
-      await world.sync();
-      await letGo(world);
-      await world.sync();
-      await world.sync();
-      expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_2' });
-      expect(world.fieldsOf('course_d')).toMatchObject({ 'course.room': 'room_7' });
-    },
-  );
+    ['by a retry', retryA],
+    ['by its deactivation', retireFormerA],
+  ])('has the referring records sent again with the new object when it is released %s', async (_, letGo) => {
+    const world = await open({ streams: { ...BY_NUMBER.streams, courses: COURSES } });
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '7')`;
+    await world.sql`INSERT INTO courses VALUES ('c', 'C', 'A'), ('d', 'D', 'B')`;
+    await world.sync();
+    expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_1' });
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    await letGo(world);
+    await world.sync();
+    await world.sync();
+    expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_2' });
+    expect(world.fieldsOf('course_d')).toMatchObject({ 'course.room': 'room_7' });
+  });
 });

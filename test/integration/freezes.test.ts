@@ -55,8 +55,8 @@ async function workThawed(world: World) {
   return ended;
 }
 
-describe('freeze: while it lasts', () => {
-  it('a run plans as before and holds what it would send; other streams go on, and children wait for their parents', async () => {
+describe('a freeze', () => {
+  it('holds what a run would send, while other streams go on and children wait for their parents', async () => {
     const world = await open(roomsAndCourses());
     await addRooms(world, 'A', 'B');
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A'), ('D', 'Free', NULL)`;
@@ -85,7 +85,7 @@ describe('freeze: while it lasts', () => {
     ).toEqual(['course_C', 'course_D', 'room_A', 'room_B']);
   });
 
-  it('a batch that is queued already is not sent, and one in flight sends no further request', async () => {
+  it('keeps back queued batches, and further requests of a batch in flight', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     await addRooms(world, ...codes(6));
     const { runId, queue } = await world.plan();
@@ -109,7 +109,7 @@ describe('freeze: while it lasts', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('each whole run finds anew what the freeze keeps back', async () => {
+  it('has its held keys found anew by each whole run', async () => {
     const world = await open(rooms());
     await freeze(world, 'rooms');
     await addRooms(world, 'A');
@@ -123,7 +123,7 @@ describe('freeze: while it lasts', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('changes stay in the inbox, each once, and those of other streams are taken', async () => {
+  it('leaves the changes of its stream in the inbox, each once, while other streams are taken', async () => {
     const world = await open(roomsAndCourses());
     await addRooms(world, 'A');
     await world.sql`INSERT INTO courses VALUES ('D', 'Free', NULL)`;
@@ -140,8 +140,8 @@ describe('freeze: while it lasts', () => {
   });
 });
 
-describe('freeze: its end', () => {
-  it('records that waited go as the mirror is by then, under the limits as they are then', async () => {
+describe('the end of a freeze', () => {
+  it('sends the held records as the mirror and the limits are then', async () => {
     const world = await open(rooms({ limits: { update: { count: 5, percent: 10 } } }));
     const all = codes(20);
     await addRooms(world, ...all);
@@ -169,7 +169,7 @@ describe('freeze: its end', () => {
     });
   });
 
-  it('keys that an incremental run held are planned with their whole stream', async () => {
+  it('plans the keys that an incremental run held with their whole stream', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     const { runId, queue } = await world.planChanges('rooms', 'A');
@@ -190,7 +190,7 @@ describe('freezes of the configuration', () => {
     reason: 'exam weeks',
   });
 
-  it('are registered in place of former ones, and leave those of commands alone', async () => {
+  it('replace the former freezes of the configuration, and leave freezes by commands alone', async () => {
     const { state } = await open(rooms());
     await freezeStreams(state.db, { streams: ['rooms'], endsAt: inHours(1), reason: 'by hand', by: 'ada' });
     const registered = [declare('rooms', -1, 2), declare('courses', 5, 6)];

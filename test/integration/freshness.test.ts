@@ -35,7 +35,7 @@ async function loaded(world: World, hours: number): Promise<void> {
 const loadOf = async (world: World) => (await listLoads(world.state.db))[0];
 
 describe('a load that is too old', () => {
-  it('is held from the first filling on, until the mirror was loaded', async () => {
+  it('holds everything from the first sync on, until the mirror is loaded', async () => {
     const world = await openLoaded();
     await loaded(world, 50);
     const first = await world.sync();
@@ -49,7 +49,7 @@ describe('a load that is too old', () => {
     expect(await loadOf(world)).toMatchObject({ problem: null, holds: false });
   });
 
-  it('is sent when an operator approves exactly what is held', async () => {
+  it('lets through exactly what an operator approves', async () => {
     const world = await openLoaded();
     await loaded(world, 50);
     const { run } = await world.sync();
@@ -57,7 +57,7 @@ describe('a load that is too old', () => {
     expect(world.sandbox.objects()).toHaveLength(5);
   });
 
-  it('ends no run as succeeded, also where nothing differs', async () => {
+  it('leaves no run succeeded, even if nothing differs', async () => {
     const world = await openLoaded();
     await loaded(world, 1);
     await world.sync();
@@ -69,7 +69,7 @@ describe('a load that is too old', () => {
     });
   });
 
-  it('holds what comes by single keys, too', async () => {
+  it('holds single keys of an incremental run', async () => {
     const world = await openLoaded();
     await loaded(world, 1);
     await world.sync();
@@ -81,7 +81,7 @@ describe('a load that is too old', () => {
     expect(nameAtService(world, 'r001')).toBe('Room r001');
   });
 
-  it('with `warn` is sent, and no run counts as succeeded', async () => {
+  it('holds nothing with `warn`, and leaves no run succeeded', async () => {
     const world = await openLoaded({ query: QUERY, then: 'warn', maxHours: 8 });
     await loaded(world, 9);
     expect((await world.sync()).run).toMatchObject({
@@ -108,7 +108,7 @@ describe('a load that is too old', () => {
   });
 });
 
-it('a load that is older than the one before, within its hours, is held: a backup may have been restored', async () => {
+it('a load older than the one before is held within its hours: a backup may have been restored', async () => {
   const world = await openLoaded();
   await loaded(world, 1);
   await world.sync();
@@ -123,7 +123,7 @@ it('a load that is older than the one before, within its hours, is held: a backu
   expect((await world.sync()).run.status).toBe('succeeded');
 });
 
-it('a column of the stream tells the load: the latest of its values', async () => {
+it('the time of a load is the latest value of a column of the stream', async () => {
   const world = await open(rooms({ freshness: { column: 'loaded_at', maxHours: 5 } }));
   await world.sql`ALTER TABLE rooms ADD loaded_at timestamptz DEFAULT now() - interval '6 hours'`;
   await addRooms(world, 'A', 'B');
@@ -137,7 +137,7 @@ it('a column of the stream tells the load: the latest of its values', async () =
   expect(await loadOf(world)).toMatchObject({ problem: null, olderThan: expect.any(Date) });
 });
 
-it('load: a reading that a wrong clock has noted for a time to come is replaced', async () => {
+it('the reading of a load that a wrong clock dated into the future is replaced', async () => {
   const world = await openLoaded();
   await loaded(world, 1);
   await world.sync();
@@ -149,7 +149,7 @@ it('load: a reading that a wrong clock has noted for a time to come is replaced'
   expect(await loadOf(world)).toMatchObject({ problem: 'too_old' });
 });
 
-it('load: it is asked in the transaction of the reading, and behind its locks', async () => {
+it('the load is read in the transaction of the rows, and after their locks', async () => {
   const world = await openLoaded({ query: 'SELECT noted_load()' });
   await world.sql`CREATE OR REPLACE FUNCTION noted_load() RETURNS timestamptz LANGUAGE sql AS $$
     SELECT max(finished_at) FROM load_log
@@ -160,7 +160,7 @@ it('load: it is asked in the transaction of the reading, and behind its locks', 
   expect(run.status).toBe('succeeded');
 });
 
-describe('a question that has no answer', () => {
+describe('a query for the load without a valid answer', () => {
   it.each<[what: string, query: string, problem: string, says: string]>([
     [
       'nothing',
@@ -218,7 +218,7 @@ describe('a question that has no answer', () => {
       'unreadable',
       'the query failed: ',
     ],
-  ])('%s: nothing is sent unasked, and the reason says it', async (_, query, problem, says) => {
+  ])('holds everything, and the reason says why: %s', async (_, query, problem, says) => {
     const world = await openLoaded({ query });
     const { run } = await world.sync();
     expect(run.status).toBe('held');
@@ -237,7 +237,7 @@ describe('a question that has no answer', () => {
     ]);
   });
 
-  it('with `warn` everything is sent', async () => {
+  it('holds nothing with `warn`', async () => {
     const world = await openLoaded({ query: 'SELECT max(at) FROM no_log', then: 'warn' });
     expect((await world.sync()).run).toMatchObject({ status: 'partial', errorCode: 'source_stale' });
     expect(nameAtService(world, 'r001')).toBe('Room r001');
@@ -245,7 +245,7 @@ describe('a question that has no answer', () => {
 });
 
 describe('a nightly sync that waits for a load', () => {
-  it('starts when the load is newer than the one the last sync saw, and otherwise when the wait is over', async () => {
+  it('starts when the load is newer than at the last sync, or when the wait is over', async () => {
     const world = await openLoaded();
     await loaded(world, 10);
     await world.sync();

@@ -45,10 +45,10 @@ const FORMER = three.map((code) => `Room ${code}`);
 const NEW = three.map(() => 'new');
 const approveOf = (world: World, choice = {}) => approve(world.approving(), { runId: 2, ...choice });
 
-describe('answer to a gate that has opened', () => {
+describe('an answer to a gate that has changed', () => {
   it.each<[string, (world: World) => Promise<unknown>]>([
-    ['its keys are as they were accepted', async (world) => [await restore(world), await world.sync()]],
-    ['it was approved, and its keys were sent', (world) => world.approve(2)],
+    ['the held rows are as they were accepted', async (world) => [await restore(world), await world.sync()]],
+    ['the held keys were approved and sent', (world) => world.approve(2)],
   ])('is refused when %s', async (_, change) => {
     const world = await openHeld();
     await change(world);
@@ -61,9 +61,9 @@ describe('answer to a gate that has opened', () => {
 
   it.each<[string, (world: World) => Promise<unknown>]>([
     ['opened', async (world) => [await restore(world), await world.sync()]],
-    ['keeps other keys', async (world) => [await rename(world, 'r003', 'new'), await world.sync()]],
+    ['got other keys', async (world) => [await rename(world, 'r003', 'new'), await world.sync()]],
     ['was approved', (world) => approveOf(world)],
-  ])('is refused when the gate %s since it was shown, and nothing is changed', async (_, change) => {
+  ])('is refused without effect when the gate %s after it was shown', async (_, change) => {
     const world = await openHeld();
     const shown = await readGates(world.state.db);
     await change(world);
@@ -76,8 +76,8 @@ describe('answer to a gate that has opened', () => {
   });
 });
 
-describe('approval of exactly the keys that are held', () => {
-  it('sends them when they are the same, also as they are by then', async () => {
+describe('an approval of exactly the held keys', () => {
+  it('sends the keys with the rows as they are then', async () => {
     const world = await openHeld();
     await rename(world, 'r000', 'newer');
     expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
@@ -86,14 +86,14 @@ describe('approval of exactly the keys that are held', () => {
 });
 
 describe('an approval', () => {
-  it('that was given for another number than was shown is refused', async () => {
+  it('is refused if the gate holds another number than was shown', async () => {
     const world = await openHeld();
     await expect(approveOf(world, { shown: 2 })).rejects.toThrow(
       'run 2 holds 3 now, not 2; nothing was approved',
     );
   });
 
-  it('that has expired lets nothing go, and may be given again', async () => {
+  it('lets nothing through when it has expired, and may be given again', async () => {
     const world = await openHeld();
     const { run } = await approveOf(world);
     await world.sql`UPDATE slotsync.gates SET expires_at = now()`;
@@ -103,7 +103,7 @@ describe('an approval', () => {
     expect(namesOf(world, three)).toEqual(NEW);
   });
 
-  it('in any order: each operation is sent after its own', async () => {
+  it('sends its own operation, in whatever order operations are approved', async () => {
     for (const order of [
       ['create', 'update'],
       ['update', 'create'],
@@ -119,7 +119,7 @@ describe('an approval', () => {
   });
 });
 
-describe('answer before a freeze', () => {
+describe('a gate during a freeze', () => {
   /** Twenty rooms, frozen for an hour, in which a sync plans them; then what a worker does after the hour. */
   async function passFreeze(world: World, plan: () => Promise<unknown>): Promise<void> {
     await freeze(world, ['rooms'], 1);
@@ -129,7 +129,7 @@ describe('answer before a freeze', () => {
     await workDue(world);
   }
 
-  it('a rejection of the same keys stands after it', async () => {
+  it('keeps its rejection for the same keys after the freeze', async () => {
     const world = await openHeld();
     await reject(world, 2);
     await rename(world, 'r010', 'new');
@@ -141,7 +141,7 @@ describe('answer before a freeze', () => {
     expect(await gatesOf(world)).toEqual(['rooms update limit 4 rejected']);
   });
 
-  it('an approval whose run is planned in it is used after it', async () => {
+  it('keeps an approval whose run was planned during the freeze', async () => {
     const world = await openHeld();
     const { run } = await approveOf(world);
     await passFreeze(world, () => work(world, run.id));
@@ -149,7 +149,7 @@ describe('answer before a freeze', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('leaves what it and a gate keep back to be sent or held after it, each key once', async () => {
+  it('holds no key twice, and its keys are sent or held after the freeze', async () => {
     const world = await openHeld();
     await addRooms(world, 'x1');
     await passFreeze(world, async () => {
@@ -163,7 +163,7 @@ describe('answer before a freeze', () => {
   });
 });
 
-describe('freezes of the configuration', () => {
+describe('a freeze of the configuration', () => {
   const declared = (from: number, to: number, reason = 'exams') => ({
     stream: 'rooms',
     beginsAt: inHours(from),
@@ -171,14 +171,14 @@ describe('freezes of the configuration', () => {
     reason,
   });
 
-  it('stops nothing when it has ended in the past, or is to come', async () => {
+  it('stops nothing when it is over or in the future', async () => {
     const world = await openSynced({});
     await registerFreezes(world.state.db, [declared(-100, -1), declared(1, 2)]);
     await renameAll(world, three, 'new');
     expect((await world.sync()).run.status).toBe('succeeded');
   });
 
-  it('counts beside others that begin at the same time: the stream is frozen until the last ends', async () => {
+  it('freezes the stream until the last of several freezes ends', async () => {
     const world = await openSynced({});
     const { db } = world.state;
     await registerFreezes(db, [declared(-1, 4, 'long'), declared(-1, 2, 'short'), declared(-1, 2, 'short')]);
@@ -210,7 +210,7 @@ describe('a stream that left the configuration', () => {
     return { streams: { courses: { ...courses, references: {} } } };
   };
 
-  it('while it is held: no approval is noted, other streams go on, and it is held when it comes back', async () => {
+  it('gets no approval while keys are held, and holds the keys when it comes back', async () => {
     const world = await openHeld({}, limited());
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
     world.configure(withoutRooms());
@@ -228,7 +228,7 @@ describe('a stream that left the configuration', () => {
     expect(namesOf(world, three)).toEqual(FORMER);
   });
 
-  it('while it is frozen: its freeze can be ended, and nothing is started for it', async () => {
+  it('can be unfrozen, and no run is started for it', async () => {
     const world = await openSynced({}, limited());
     await freeze(world);
     await renameAll(world, three, 'new');
@@ -242,7 +242,7 @@ describe('a stream that left the configuration', () => {
     expect(namesOf(world, three)).toEqual(NEW);
   });
 
-  it('while it is due: no run is started for it, and status does not fail', async () => {
+  it('starts no run while it is due, and does not break status', async () => {
     const world = await openSynced({}, limited());
     await renameAll(world, three, 'new');
     await runOf(world, { range: { limit: 1 } });

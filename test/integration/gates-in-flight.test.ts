@@ -50,8 +50,8 @@ const forbidden = (operation: string, count: number) => ({
 });
 const change = ({ state }: World, stream: string, ...keys: string[]) => addChanges(state.db, stream, keys);
 
-describe('forbidden: writes of one type', () => {
-  it('the run ends and holds them, other streams are sent, and the next sync after the right is given sends them', async () => {
+describe('a forbidden write of one type', () => {
+  it('ends the run and holds the stream, while other streams go on, until the right is given', async () => {
     const world = await open(roomsAndCourses());
     const all = codes(6);
     await addRooms(world, ...all);
@@ -86,7 +86,7 @@ describe('forbidden: writes of one type', () => {
     expect(Object.values(await world.statusesOf('rooms'))).toEqual(all.map(() => 'synced'));
   });
 
-  it('holds one operation, and the others of the stream go on', async () => {
+  it('holds one operation, while other operations of the stream go on', async () => {
     const world = await open(rooms(), { synced: ['A', 'B'] });
     await rename(world, 'A', 'new');
     await addRooms(world, 'C');
@@ -101,7 +101,7 @@ describe('forbidden: writes of one type', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('is tried again by the sync after the right is given, also when an operator has rejected it', async () => {
+  it('is tried again by the sync after the right is given, even if an operator has rejected it', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     forbid(world, 'A');
@@ -113,7 +113,7 @@ describe('forbidden: writes of one type', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('batches that were not begun are not sent, one in flight ends, and a lost right costs few requests', async () => {
+  it('stops batches that were not begun, lets a batch in flight end, and costs few requests', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     const all = codes(10);
     await addRooms(world, ...all);
@@ -131,7 +131,7 @@ describe('forbidden: writes of one type', () => {
     expect(world.writes()).toHaveLength(3);
   });
 
-  it('changes of other streams go on, and those of this one wait without a request, however many they are', async () => {
+  it('lets changes of its stream wait without a request, while other streams go on', async () => {
     const world = await open(roomsAndCourses());
     const all = codes(8);
     await addRooms(world, ...all);
@@ -165,7 +165,7 @@ describe('forbidden: writes of one type', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('a change that meets it first closes the gate, and the run of the change ends', async () => {
+  it('closes the gate when a change meets it first, and the run of the change ends', async () => {
     const world = await open(rooms(), { synced: ['A', 'B'] });
     forbid(world, 'A');
     await rename(world, 'A', 'new');
@@ -181,7 +181,7 @@ describe('forbidden: writes of one type', () => {
   });
 });
 
-describe('forbidden: the question for bookings', () => {
+describe('a forbidden question for bookings', () => {
   async function openWithGone(): Promise<World> {
     const { courses, rooms: declared } = roomsAndCourses().streams;
     if (!courses || !declared) throw new Error('streams of the support');
@@ -204,7 +204,7 @@ describe('forbidden: the question for bookings', () => {
     return world;
   }
 
-  it('holds the retirements alone, and the next sync after the right is given sends them', async () => {
+  it('holds only the deactivations, until the right is given', async () => {
     const world = await openWithGone();
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 }, courses: { synced: 1 } } });
@@ -226,8 +226,8 @@ describe('forbidden: the question for bookings', () => {
   });
 });
 
-describe('forbidden: a token with which nothing is permitted', () => {
-  it('is no gate of a stream: the key is not accepted', async () => {
+describe('a token without any permission', () => {
+  it('closes no gate of a stream, because the key is not accepted', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     const { runId, queue } = await world.plan();

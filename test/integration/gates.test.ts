@@ -53,7 +53,7 @@ const changeOf = async (world: World, ...keys: string[]) => {
 };
 const three = codes(3);
 
-describe('polling: a row that a gate keeps back', () => {
+describe('a polled row that a gate keeps back', () => {
   const poll = (world: World) =>
     createPoll(
       { mirror: world.mirror, state: world.state, polling: { overlapSeconds: 0, lagSeconds: 0 } },
@@ -73,7 +73,7 @@ describe('polling: a row that a gate keeps back', () => {
     return world;
   }
 
-  it('is read again when its gate has opened, and its next change arrives', async () => {
+  it('is read again when its gate has opened and it changes', async () => {
     const world = await openHeld();
     // Two of the three are as they were: the third one is within the limit.
     await world.sql`
@@ -88,7 +88,7 @@ describe('polling: a row that a gate keeps back', () => {
     expect(nameAtService(world, 'r000')).toBe('later');
   });
 
-  it('is sent as it is by then when its gate is approved, and its next change arrives', async () => {
+  it('is sent as it is at the approval, and is read again when it changes', async () => {
     const world = await openHeld();
     await touch(world, ['r000'], 2, 'while held');
     await poll(world);
@@ -102,10 +102,10 @@ describe('polling: a row that a gate keeps back', () => {
   });
 });
 
-describe('forget: a key that a gate keeps back, or kept back once', () => {
+describe('a key that a gate keeps or kept back', () => {
   const forget = ({ state }: World, localKey: string) => forgetKey(state.db, { stream: 'rooms', localKey });
 
-  it('is forgotten with its hold, and the gate counts the rest', async () => {
+  it('is forgotten with its hold, and the gate counts the other keys', async () => {
     const world = await open(LIMITED);
     await addRooms(world, 'x1', 'x2', 'x3');
     await world.sync();
@@ -129,7 +129,7 @@ describe('forget: a key that a gate keeps back, or kept back once', () => {
         await world.sync();
       },
     ],
-  ])('is forgotten when it was %s', async (_, answer) => {
+  ])('is forgotten after it was %s', async (_, answer) => {
     const world = await open(LIMITED);
     await renameAll(world, three, 'new');
     await world.sync();
@@ -140,8 +140,8 @@ describe('forget: a key that a gate keeps back, or kept back once', () => {
   });
 });
 
-describe('retirement beside writes that are not sent', () => {
-  it('waits while the creates of its stream are held, also when an operator has rejected them', async () => {
+describe('a deactivation beside writes that are not sent', () => {
+  it('waits while creates are held, even if an operator has rejected them', async () => {
     const world = await open(LIMITED);
     await addRooms(world, 'x1', 'x2', 'x3');
     await remove(world, 'r000');
@@ -190,7 +190,7 @@ describe('retirement beside writes that are not sent', () => {
     expect(isActive(world, 'room_r000')).toBe(false);
   });
 
-  it('keeps the approval that could not be used, and is sent once nothing is in its way', async () => {
+  it('keeps its unused approval until nothing is in its way', async () => {
     const world = await open({ limits: { retire: FEW, create: FEW } });
     await remove(world, ...three);
     await addRooms(world, 'x1', 'x2', 'x3');
@@ -213,7 +213,7 @@ describe('retirement beside writes that are not sent', () => {
   });
 });
 
-describe('approved retirements that a failing create of the same run puts off', () => {
+describe('approved deactivations that a failing create of the same run postpones', () => {
   it('are sent by a later sync without another approval', async () => {
     const world = await open({ limits: { retire: FEW } }, { attempts: 1 });
     await remove(world, ...three);
@@ -237,11 +237,11 @@ describe('approved retirements that a failing create of the same run puts off', 
   });
 });
 
-describe('stream that has another name in the configuration', () => {
+describe('a stream under another name', () => {
   const renamed = { streams: { spaces: { ...rooms({ retire: 'deactivate' }).streams['rooms'] } } };
   const asSpaces = (world: World) => world.configure(renamed as ReturnType<typeof rooms>);
 
-  it('takes over no more objects than the limit allows, and its gate names the command', async () => {
+  it('takes over only as many objects as the limit allows, and its gate names a command', async () => {
     const world = await open();
     await world.sql`UPDATE rooms SET name = 'new'`;
     asSpaces(world);
@@ -269,7 +269,7 @@ describe('stream that has another name in the configuration', () => {
 });
 
 describe('updates that failed and whose rows changed again', () => {
-  it('count as updates: beyond the limit they are held', async () => {
+  it('count as updates, and are held beyond the limit', async () => {
     const world = await open({}, { attempts: 1 });
     await renameAll(world, codes(10), 'first');
     world.sandbox.failNext({
@@ -291,7 +291,7 @@ describe('updates that failed and whose rows changed again', () => {
 });
 
 describe('a key that an incremental run holds', () => {
-  it('waits for a person when the run is long gone, and can be approved', async () => {
+  it('waits for a person after its run was deleted, and can be approved', async () => {
     const world = await open(LIMITED);
     await renameAll(world, three, 'new');
     await changeOf(world, ...three);
@@ -304,7 +304,7 @@ describe('a key that an incremental run holds', () => {
     expect(namesOf(world, three)).toEqual(['new', 'new', 'new']);
   });
 
-  it('counts each key once, whatever runs meet it', async () => {
+  it('counts once in its gate, whatever runs meet it', async () => {
     const world = await open(LIMITED);
     await renameAll(world, three, 'new');
     await world.sync();
@@ -318,10 +318,10 @@ describe('a key that an incremental run holds', () => {
   });
 });
 
-describe('explain: the gate that keeps a record back', () => {
+describe('the gate that explain shows for a record', () => {
   const holderOf = ({ state }: World, localKey: string) =>
     readHoldingGate(state.db, { stream: 'rooms', localKey });
-  it('is named while it is closed, and not when it was answered long ago', async () => {
+  it('is shown while it is closed, and not after it was approved', async () => {
     const world = await open(LIMITED);
     await renameAll(world, three, 'new');
     const { run } = await world.sync();
@@ -332,7 +332,7 @@ describe('explain: the gate that keeps a record back', () => {
 });
 
 describe('the wish to send records again', () => {
-  it('outlives the syncs that come after the forced backfill that was held', async () => {
+  it('outlives the syncs after its forced backfill was held', async () => {
     const world = await open(LIMITED);
     const { run } = await backfill(world, { force: true });
     expect(run.status).toBe('held');
@@ -357,7 +357,7 @@ describe('the wish to send records again', () => {
     expect(world.writes()).toEqual([]);
   });
 
-  it('outlives an attempt that failed', async () => {
+  it('outlives a failed attempt', async () => {
     const world = await open();
     world.sandbox.refuseObject('room_r000', { status: 400, message: 'no' });
     await backfill(world, { force: true, keys: ['r000'] });
@@ -370,7 +370,7 @@ describe('the wish to send records again', () => {
     expect(world.writes().map(({ objects }) => objects)).toEqual([1]);
   });
 
-  it('stays when it is of a retry that is held, and the retry counts as an update', async () => {
+  it('stays with a held retry, which counts as an update', async () => {
     const world = await open();
     world.sandbox.refuseObject('room_r000', { status: 400, message: 'no' });
     await renameAll(world, three, 'new');
@@ -390,7 +390,7 @@ describe('the wish to send records again', () => {
 });
 
 describe('a rejection', () => {
-  it('leaves alone what a freeze keeps back when it is of one operation', async () => {
+  it('leaves alone what a freeze keeps back if it is of one operation', async () => {
     const world = await open({ limits: { update: FEW } });
     await renameAll(world, three, 'new');
     await addRooms(world, 'x1');
@@ -409,7 +409,7 @@ describe('a rejection', () => {
     expect(await dueOf(world)).toEqual({});
   });
 
-  it('keeps nothing back after a freeze when it is of all that a run holds', async () => {
+  it('keeps nothing back after a freeze if it is of all that a run holds', async () => {
     const world = await open();
     await freeze(world);
     await rename(world, 'r000', 'new');
@@ -421,7 +421,7 @@ describe('a rejection', () => {
     expect(nameAtService(world, 'r000')).toBe('new');
   });
 
-  it('ends when the held keys change, and not while they stay', async () => {
+  it('ends when the held keys change, and not before', async () => {
     const world = await open(LIMITED);
     await renameAll(world, three, 'new');
     const { run } = await world.sync();

@@ -7,8 +7,8 @@ import { until } from '../support/wait.js';
 
 const open = keepRoomWorlds();
 
-describe('halving: a request refused as a whole', () => {
-  it('is halved until those who spoil it stand alone: exactly the others are accepted', async () => {
+describe('a request refused as a whole', () => {
+  it('is halved until the refused objects are alone, and all other objects are accepted', async () => {
     const world = await open(rooms());
     const all = codes(24);
     const refusals = fc.record({
@@ -44,7 +44,7 @@ describe('halving: a request refused as a whole', () => {
     );
   });
 
-  it('and then interrupted keeps what was accepted', async () => {
+  it('keeps what was accepted when it is interrupted', async () => {
     const world = await open(rooms(), { sandbox: { maxObjects: 2 } });
     await addRooms(world, 'A', 'B', 'C', 'D');
     const { runId, queue } = await world.plan();

@@ -32,7 +32,7 @@ const shortWrites = async (world: World, key: string) =>
   (await writesOf(world, key)).map(({ operation, fields }) => [operation, ...fields]).toReversed();
 const rowsOf = async ({ sql }: World) => (await sql`SELECT FROM slotsync.history`).length;
 
-it('history: a write is noted with the fields that it changed, by whom and when', async () => {
+it('the history notes a write with its changed fields, its author and its time', async () => {
   const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'B'] });
   await world.sql`UPDATE rooms SET seats = 4 WHERE code = 'A'`;
   const { run } = await world.sync();
@@ -56,7 +56,7 @@ it('history: a write is noted with the fields that it changed, by whom and when'
   expect(latest?.at).toEqual(record?.at);
 });
 
-it('history: of a write without a reading the fields that it sends are noted', async () => {
+it('the history notes all sent fields of a write without a reading', async () => {
   const world = await open(rooms({ owns: 'object' }), { synced: ['A'] });
   await rename(world, 'A', 'Aula');
   await world.sync();
@@ -66,7 +66,7 @@ it('history: of a write without a reading the fields that it sends are noted', a
   ]);
 });
 
-it('history: what the service holds already is no write, nor is what it refuses', async () => {
+it('the history notes neither an equal object nor a refused write', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B');
   const fields = [{ fieldId: 'room.name', values: ['Room A'] }];
@@ -77,7 +77,7 @@ it('history: what the service holds already is no write, nor is what it refuses'
   expect(await rowsOf(world)).toBe(0);
 });
 
-it('history: values are kept where the configuration says so, those before only of objects that were read', async () => {
+it('the history keeps values where configured, old values only of objects that were read', async () => {
   const world = await open(keeping('values'), { synced: ['A'] });
   world.sandbox.changeObject('room_A', {
     fields: [{ fieldId: 'room.name', values: ['Old\0', 'x'.repeat(3000)] }],
@@ -91,7 +91,7 @@ it('history: values are kept where the configuration says so, those before only 
   ]);
 });
 
-it('history: a field whose name PostgreSQL does not store keeps no record from being settled', async () => {
+it('the history settles a record although PostgreSQL cannot store the name of a field', async () => {
   const retire = { deactivate: true, fields: { 'room.name': 'closed' } } as const;
   const world = await open(rooms({ owns: 'object', retire }), { synced: ['A', 'B'] });
   await world.sql`DELETE FROM rooms WHERE code = 'A'`;
@@ -103,12 +103,12 @@ it('history: a field whose name PostgreSQL does not store keeps no record from b
   expect(await world.statusesOf('rooms')).toMatchObject({ A: 'synced' });
 });
 
-it('history: none keeps nothing', async () => {
+it('the history stays empty with `none`', async () => {
   const world = await open(keeping('none'), { synced: ['A'] });
   expect(await rowsOf(world)).toBe(0);
 });
 
-it('history: a record whose claim was lost is noted by the batch that settles it, and only by that', async () => {
+it('the history notes a write after a lost claim only with the batch that settles the record', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B');
   const { runId, queue } = await world.plan();
@@ -127,7 +127,7 @@ it('history: a record whose claim was lost is noted by the batch that settles it
   expect(await rowsOf(world)).toBe(2);
 });
 
-it('history: kinds of writes are stored once', async () => {
+it('the history stores each kind of write once', async () => {
   const world = await open(rooms({ batchSize: 5 }), { synced: codes(20) });
   await world.sql`UPDATE rooms SET seats = 1`;
   await world.sync();
@@ -138,7 +138,7 @@ it('history: kinds of writes are stored once', async () => {
   ]);
 });
 
-it('history: it follows a renamed key', async () => {
+it('the history follows a renamed key', async () => {
   const world = await open(rooms(), { synced: ['A', 'C'] });
   await world.sql`UPDATE rooms SET code = 'B' WHERE code = 'A'`;
   await renameKey(world.deps(), world.stream('rooms'), { from: 'A', to: 'B' });
@@ -149,7 +149,7 @@ it('history: it follows a renamed key', async () => {
   expect(await shortWrites(world, 'C')).toHaveLength(1);
 });
 
-it('history: a key that is forgotten takes its writes along, and its values in those of other records', async () => {
+it('the history loses the writes of a forgotten key, and its values in writes of other records', async () => {
   const world = await open({ ...roomsAndCourses(), history: 'values' });
   await addRooms(world, 'A');
   await world.sql`INSERT INTO courses VALUES ('A', 'One', 'A'), ('c2', 'Two', NULL)`;
@@ -162,7 +162,7 @@ it('history: a key that is forgotten takes its writes along, and its values in t
   expect(await writesOf(world, 'c2', 'courses')).toMatchObject([{ fieldValues: [{ new: ['Two'] }] }]);
 });
 
-it('history: rows are deleted after `historyDays`', async () => {
+it('the history deletes rows after `historyDays`', async () => {
   const world = await open({ ...rooms(), historyDays: 30 }, { synced: ['A', 'B'] });
   const age = (days: number, key: string) =>
     world.sql`UPDATE slotsync.history SET at = now() - make_interval(days => ${days}) WHERE local_key = ${key}`;
@@ -175,7 +175,7 @@ it('history: rows are deleted after `historyDays`', async () => {
   ]);
 });
 
-it('history: more rows than one statement deletes are deleted', async () => {
+it('the history deletes more rows than one statement deletes', async () => {
   const world = await open(rooms());
   await world.sql`INSERT INTO slotsync.history (at, run_id, kind_id, local_key)
     SELECT now() - interval '91 days', 1, 1, n::text FROM generate_series(1, 45000) AS n`;
@@ -183,7 +183,7 @@ it('history: more rows than one statement deletes are deleted', async () => {
   expect(await rowsOf(world)).toBe(0);
 });
 
-it('history: values that are kept no longer are deleted by the next sync, and `check` says so until then', async () => {
+it('the history deletes values that are kept no longer at the next sync, as check announces', async () => {
   const world = await open(keeping('values'), { synced: ['A', 'B'] });
   const finding = async (history: 'names' | 'values') => {
     const found: unknown[] = [];
@@ -207,7 +207,7 @@ it('history: values that are kept no longer are deleted by the next sync, and `c
   expect(await rowsOf(world)).toBe(0);
 });
 
-it('history: the command and explain show the latest writes', async () => {
+it('the history is shown by its command, and the latest writes by explain', async () => {
   const world = await open(keeping('values'), { synced: ['A'] });
   for (let at = 1; at <= 6; at++) {
     await rename(world, 'A', `Aula ${at}`);

@@ -50,7 +50,7 @@ const get = (server: HttpServer, path: string, init?: RequestInit) =>
   fetch(`http://127.0.0.1:${server.port}${path}`, init);
 
 describe('the server', () => {
-  it('answers GET at its paths, whatever the query, and nothing else', async () => {
+  it('answers GET at its paths with any query, and nothing else', async () => {
     const server = await listen({ '/healthz': () => json(200, { alive: true }) });
     const answer = await get(server, '/healthz?from=probe');
     expect(answer.status).toBe(200);
@@ -66,7 +66,7 @@ describe('the server', () => {
     }
   });
 
-  it('answers 500 with a code and no message when an answer cannot be made', async () => {
+  it('answers 500 with a code and no message when a route fails', async () => {
     const server = await listen({
       '/metrics': () => Promise.reject(new Error('postgres://user:secret@host')),
     });
@@ -87,7 +87,7 @@ describe('the server', () => {
     });
   });
 
-  it('host: the server listens at that address alone, and names the setting of one that is not of this machine', async () => {
+  it('listens at one address only, and names the setting of an address of another machine', async () => {
     const { port } = await listen({});
     // The same port of another address is free, as it would not be under 0.0.0.0.
     servers.push(await startHttpServer({ host: '127.0.0.2', port, routes: {}, log }));
@@ -97,12 +97,12 @@ describe('the server', () => {
   });
 });
 
-describe('clients that are slow', () => {
+describe('a slow client', () => {
   const GET = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n';
   const POST = `POST /form HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\na=`;
   const BIG = 'x'.repeat(256 * 1024);
 
-  it('a connection that sends nothing, or half a request, is closed within seconds: others are answered again', async () => {
+  it('is closed within seconds if it sends nothing, or half a request', async () => {
     const server = await listen({
       '/healthz': () => json(200, { alive: true }),
       '/form': { POST: async (context) => json(200, { length: (await context.req.text()).length }) },
@@ -121,7 +121,7 @@ describe('clients that are slow', () => {
     await until(() => slow.every(({ closed }) => closed), { describe: 'the slow connections to be closed' });
   });
 
-  it('a client that does not read a page is closed after a while', async () => {
+  it('is closed after a while if it does not read a page', async () => {
     const gone = { isGone: false };
     const page: Routes = {
       '/': (context) => {
@@ -137,7 +137,7 @@ describe('clients that are slow', () => {
     expect(text.length).toBe(64 * BIG.length);
   });
 
-  it('closing ends every connection at once', async () => {
+  it('is closed at once when the server closes', async () => {
     let isAsked = false;
     const server = await listen({
       '/never': () => {
@@ -153,7 +153,7 @@ describe('clients that are slow', () => {
   });
 });
 
-describe('requests', () => {
+describe('a request', () => {
   const answerTo = async (server: HttpServer, text: string) => {
     const socket = await send(server, text);
     let answer = '';
@@ -163,14 +163,14 @@ describe('requests', () => {
     return answer;
   };
 
-  it('http: HTTP/1.0 without a name of the host is answered, as load balancers ask for health', async () => {
+  it('is answered in HTTP/1.0 without a host, as load balancers ask for health', async () => {
     const server = await listen({ '/healthz': () => json(200, { alive: true }) });
     expect(await answerTo(server, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatch(
       /^HTTP\/1\.1 200 OK[^]*{"alive":true}\n$/,
     );
   });
 
-  it('http: a form that is cut off is no error of the server', async () => {
+  it('is no error of the server if its form is cut off', async () => {
     let failure: unknown;
     const routes: Routes = {
       '/form': {
@@ -193,7 +193,7 @@ describe('requests', () => {
     expect(lines).toEqual([]);
   });
 
-  it('http: a request that cannot be read is 400, and no error of the server', async () => {
+  it('is answered with 400 if it cannot be read, and is no error of the server', async () => {
     const { server, lines } = await listenNoted({ '/:any': () => json(200, {}) });
     for (const text of [
       'GET /a HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n',
@@ -205,7 +205,7 @@ describe('requests', () => {
     expect(lines).toEqual([]);
   });
 
-  it('http: a failure is logged by the pattern of its path, which names no record', async () => {
+  it('is logged, if it fails, by the pattern of its path, which names no record', async () => {
     const { server, lines } = await listenNoted({
       '/records/:key': () => Promise.reject(new Error('of a secret')),
     });
@@ -214,7 +214,7 @@ describe('requests', () => {
     expect(lines.join('')).not.toMatch(/anna|secret/);
   });
 
-  it('http: a body is not taken for more than a request: the next one on the connection is answered', async () => {
+  it('leaves the next request on its connection intact if its body is large', async () => {
     const server = await listen({ '/healthz': () => json(200, { alive: true }) });
     const first = `POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n${'x'.repeat(50_000)}`;
     const second = 'GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
@@ -246,14 +246,14 @@ describe('health', () => {
       200,
     ],
     [
-      'names what does not answer, by its code alone',
+      'names the part that does not answer, only by its code',
       { checks: { state: gone, queue: fine } },
       { state: 'ECONNREFUSED' },
       200,
     ],
     ['takes a worker that is starting for not ready', ...worker('starting'), 200],
     ['takes a worker that is stopping for not ready', ...worker('stopping'), 200],
-    ['takes a worker that has ended for not ready, and for dead', ...worker('ended'), 503],
+    ['takes a worker that has ended for neither ready nor alive', ...worker('ended'), 503],
   ])('%s', async (_title, deps, notReady, alive) => {
     const health = createHealth({
       sendingStopped: () => null,
@@ -268,7 +268,7 @@ describe('health', () => {
     expect((await health.liveness()).status).toBe(alive);
   });
 
-  it('liveness: fails when the state was not reached for five minutes', async () => {
+  it('fails the liveness probe when the state was not reached for five minutes', async () => {
     let [minutes, isReached] = [0, true];
     const { liveness } = createHealth({
       sendingStopped: () => null,
@@ -290,7 +290,7 @@ describe('health', () => {
   });
 });
 
-describe('readings of the state', () => {
+describe('the reading of the state', () => {
   let database: TestDatabase;
   let sql: postgres.Sql;
   let state: State;
@@ -328,7 +328,7 @@ describe('readings of the state', () => {
     return row?.id ?? 0;
   }
 
-  it('is nothing when nothing ever ran', async () => {
+  it('is empty when nothing ever ran', async () => {
     expect(await read(['rooms'])).toEqual({
       now: expect.any(Date),
       binding: null,
@@ -350,7 +350,7 @@ describe('readings of the state', () => {
     });
   });
 
-  it('holds what waits in the inbox', async () => {
+  it('holds the changes that wait in the inbox', async () => {
     await sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at, run_id)
       VALUES ('rooms', 'A', now() - interval '1 minute', NULL), ('rooms', 'B', now(), NULL), ('rooms', 'C', now(), 1)`;
@@ -384,7 +384,7 @@ describe('readings of the state', () => {
     await sql`DELETE FROM slotsync.runs`;
   });
 
-  it('counts records, what is held, bookings, and the last success of each kind', async () => {
+  it('counts records, held keys, bookings, and the last success of each kind', async () => {
     await sql`DELETE FROM slotsync.runs`;
     await addRun({ streams: ['rooms'], kind: 'verify', status: 'failed', ago: 100, took: 0 });
     await sql.unsafe(holdRetirements('rooms'));
@@ -441,7 +441,7 @@ describe('readings of the state', () => {
     expect(silent).toMatchObject({ isAlive: false, stoppedSince: null });
   });
 
-  it('leaves out a table that cannot be counted in time, and reads the others', async () => {
+  it('leaves out a table that cannot be counted in time, and has all other tables', async () => {
     await sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.records`;
       expect(await count(['rooms'], 200)).toMatchObject({
@@ -452,7 +452,7 @@ describe('readings of the state', () => {
     });
   });
 
-  it('is read once for many scrapes at the same time, whatever they show', async () => {
+  it('is made once for many scrapes at the same time, whatever they show', async () => {
     let readingsBegun = 0;
     const { serve } = createWorkerHttp({
       host: '127.0.0.1',
@@ -481,7 +481,7 @@ describe('readings of the state', () => {
     expect(readingsBegun).toBe(3); // what is quick, what counts tables, and concerns
   });
 
-  it('fails in time while the tables are locked, and other statements do not wait for it', async () => {
+  it('fails in time while the tables are locked, and delays no other statement', async () => {
     await sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.runs`;
       const reading = read(['rooms'], 60_000);

@@ -68,7 +68,7 @@ const work = async (runId: number) => world.finish(runId, (await world.planRun(r
 describe('rows of other programs', () => {
   const writer = `slotsync_test_writer_${randomUUID().slice(0, 8)}`;
 
-  it('have a stream and a key, and nothing else that the documented right permits', async () => {
+  it('have a stream and a key, and no other column, by the documented right', async () => {
     const { sql } = world;
     await sql.begin(async (tx) => {
       await tx.unsafe(`CREATE ROLE ${writer}; GRANT USAGE ON SCHEMA slotsync TO ${writer};
@@ -97,7 +97,7 @@ describe('rows of other programs', () => {
     await expect(world.sql.unsafe(insert)).rejects.toMatchObject({ constraint_name: constraint });
   });
 
-  it('break neither reading nor taking, whatever they hold', async () => {
+  it('break neither reading nor taking, whatever text they hold', async () => {
     await world.sql`INSERT INTO rooms VALUES ('A', 'Room A'), ('B', 'Room B')`;
     const odd = ['\u001b]0;title\u0007\u001b[2J', 'a\u0001b', '', '%s\\|"', '🏫'.repeat(256)];
     await world.sql`
@@ -119,7 +119,7 @@ describe('rows of other programs', () => {
     await world.sql`DELETE FROM slotsync.changes`;
   });
 
-  it('inbox: of very many made-up names of streams, every surface shows ten and a number, and all that is configured', async () => {
+  it('show ten names and a number of very many made-up streams, beside all configured streams', async () => {
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at)
       SELECT 'made-up-' || i, k, now() - interval '2 hours' FROM generate_series(1, 20000) AS i, unnest(ARRAY['A', 'B']) AS k`;
@@ -159,8 +159,8 @@ describe('rows of other programs', () => {
   });
 });
 
-describe('taking', () => {
-  it('takes each key once, with every row of it, oldest first', async () => {
+describe('a take from the inbox', () => {
+  it('takes each key once with all its rows, oldest first', async () => {
     await add('A', 'B');
     await add('A');
     const run = await taken();
@@ -175,7 +175,7 @@ describe('taking', () => {
     expect(await take()).toBe('nothing');
   });
 
-  it('leaves a key that is being looked at until its run has ended, and then hears it once more', async () => {
+  it('leaves a key of an unfinished run, and takes its newer change after the run', async () => {
     await add('A');
     const first = await taken();
     await add('A', 'A', 'B');
@@ -194,7 +194,7 @@ describe('taking', () => {
     expect(await keysOf(await taken())).toEqual(['A']);
   });
 
-  it('leaves streams it does not know, and what is to be tried later', async () => {
+  it('leaves unknown streams, and changes that are due later', async () => {
     await addChanges(world.state.db, 'sheds', ['S']);
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key, not_before) VALUES ('rooms', 'A', now() + interval '1 minute')`;
@@ -209,7 +209,7 @@ describe('taking', () => {
     expect(await readStreams()).toMatchObject([{ stream: 'rooms', waiting: 0, inFlight: 1 }, {}]);
   });
 
-  it('is one process’s at a time, and never more than four runs', async () => {
+  it('is done by one process at a time, and starts at most four runs', async () => {
     await add('A');
     await world.sql.begin(async (tx) => {
       await tx`SELECT slotsync.take_lock('inbox', true)`;
@@ -227,8 +227,8 @@ describe('taking', () => {
   });
 });
 
-describe('a run that has ended', () => {
-  it('leaves nothing, and wakes workers only if other changes wait', async () => {
+describe('an incremental run that has ended', () => {
+  it('leaves no change behind, and wakes workers only if other changes wait', async () => {
     await world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
     const heard: string[] = [];
     await add('A', 'never was');
@@ -246,13 +246,13 @@ describe('a run that has ended', () => {
     await unlisten();
   });
 
-  it('returns what it could not look at, for later', async () => {
+  it('returns its keys for later when it failed', async () => {
     await add('A');
     await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
     expect(await readStreams()).toMatchObject([{ waiting: 1, later: 1 }]);
   });
 
-  it('returns, when it is cancelled, what it had not come to, and not what it had sent', async () => {
+  it('returns its unsent keys, and not the sent ones, when it is cancelled', async () => {
     world.configure({ streams: { rooms: { ...ROOMS, batchSize: 1 } } });
     await world.sql`INSERT INTO rooms VALUES ('A', 'Aula'), ('B', 'Byrå')`;
     await add('A', 'B');
@@ -265,7 +265,7 @@ describe('a run that has ended', () => {
     ).toEqual([{ local_key: 'B', run_id: null, later: true }]);
   });
 
-  it('returns everything when it is cancelled while it is planned', async () => {
+  it('returns all keys when it is cancelled while it is planned', async () => {
     await add('A', 'B');
     await cancelRun(world.state.db, await taken());
     expect(await readStreams()).toMatchObject([{ waiting: 2, later: 2 }]);
@@ -275,7 +275,7 @@ describe('a run that has ended', () => {
     ['just now', '0 minutes', 60],
     ['six minutes ago', '6 minutes', 3 * 60],
     ['a day ago', '1 day', 10 * 60],
-  ])('returns what was asked for %s for a while that grows with it', async (_, ago, seconds) => {
+  ])('returns a key asked for %s after a delay that grows with its age', async (_, ago, seconds) => {
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at) VALUES ('rooms', 'A', now() - ${ago}::text::interval)`;
     await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
@@ -295,11 +295,11 @@ describe('a run that has ended', () => {
   });
 });
 
-describe('a record that waits for another', () => {
+describe('a record that waits for another record', () => {
   const addCourse = () => world.sql`INSERT INTO courses VALUES ('C', 'Kurs', 'A')`;
   const addRoom = () => world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
 
-  it('is sent automatically when the other has arrived', async () => {
+  it('is sent when an incremental run accepts the other record', async () => {
     await addCourse();
     await addChanges(world.state.db, 'courses', ['C']);
     await work(await taken());
@@ -314,7 +314,7 @@ describe('a record that waits for another', () => {
     expect(await take()).toBe('nothing');
   });
 
-  it('goes also when the other arrives while it is being put off', async () => {
+  it('is sent when the other record arrives while the first is being deferred', async () => {
     await addCourse();
     await addChanges(world.state.db, 'courses', ['C']);
     const run = await taken();
@@ -339,7 +339,7 @@ describe('a record that waits for another', () => {
     ...(await world.sql`SELECT stream, local_key FROM slotsync.changes WHERE run_id IS NULL`),
   ];
 
-  it('is sent automatically when the other has arrived by a sync that did not send it as well', async () => {
+  it('is sent when a sync of only the other stream accepts the other record', async () => {
     await addCourse();
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
@@ -353,7 +353,7 @@ describe('a record that waits for another', () => {
     expect(world.fieldsOf('course_C')).toMatchObject({ 'course.room': 'room_A' });
   });
 
-  it('goes also when a run that is not over has looked at it before the other arrived by a sync', async () => {
+  it('is sent when an unfinished run checked it before a sync accepts the other record', async () => {
     world.configure({ streams: { rooms: ROOMS, courses: { ...COURSES, batchSize: 1 } } });
     await addCourse();
     await world.sql`INSERT INTO courses VALUES ('D', 'Kurs', NULL)`;
@@ -368,7 +368,7 @@ describe('a record that waits for another', () => {
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced', D: 'synced' });
   });
 
-  it('goes also when it was given up before the other arrived by a sync', async () => {
+  it('is sent when it was given up before a sync accepts the other record', async () => {
     await addCourse();
     await world.sync();
     world.passDays(15);
@@ -384,7 +384,7 @@ describe('a record that waits for another', () => {
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
   });
 
-  it('is not checked over and over while the other does not arrive', async () => {
+  it('is not checked over and over while the other record does not arrive', async () => {
     await addCourse();
     await world.sync();
     await world.sync('rooms');
@@ -396,9 +396,9 @@ describe('a record that waits for another', () => {
   });
 });
 
-describe('listening', () => {
+describe('the listener of the inbox', () => {
   // Nothing polls here, so that only the notification can have been heard.
-  it('hears of a change also after its connection was lost', async () => {
+  it('hears of a change after its connection was lost', async () => {
     let heard = 0;
     const listener = listenForChanges(database.url, () => heard++);
     try {

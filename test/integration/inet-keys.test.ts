@@ -8,7 +8,7 @@ const openWorld = keepWorlds();
 const host = { from: 'hosts', type: 'host', externalId: 'host_{address}', fields: { 'host.name': 'name' } };
 const NOTHING = { count: 0, percent: 0 };
 
-it('inet: rows that are loaded again under new keys keep their objects', async () => {
+it('rows with an inet column that are loaded again under new keys keep their objects', async () => {
   const limits = { retire: { count: 100, percent: 100 }, create: NOTHING };
   const world = await openWorld({
     streams: { hosts: { ...host, key: 'id', retire: 'deactivate', limits } },
@@ -23,7 +23,7 @@ it('inet: rows that are loaded again under new keys keep their objects', async (
   await expectNothingToSend(world);
 });
 
-it('inet: references to such a key arrive', async () => {
+it('references to an inet key arrive', async () => {
   const world = await openWorld({
     streams: {
       hosts: { ...host, key: 'address', externalId: 'host_{name}' },

@@ -83,7 +83,7 @@ const withoutNames = ({ types, fields }: SandboxSchema): SandboxSchema => ({
   fields: fields.map(({ extId }) => ({ extId })),
 });
 
-describe.skipIf(isForMirrorAlone())('init: the sample university', () => {
+describe.skipIf(isForMirrorAlone())('init of the sample university', () => {
   const { streams: expected } = checkConfiguration(universityConfig);
 
   it.each([
@@ -106,7 +106,7 @@ describe.skipIf(isForMirrorAlone())('init: the sample university', () => {
     }
   });
 
-  it('makes external ids as those that are at the service', async () => {
+  it('makes external ids like those at the service', async () => {
     await loadUniversity(world.sql, { seed: 7 });
     world.sandbox.defineSchema(universitySchema);
     for (const number of [1001, 1002, 1010])
@@ -128,7 +128,7 @@ describe.skipIf(isForMirrorAlone())('init: the sample university', () => {
     });
   });
 
-  it('adds what the chosen tables refer to', async () => {
+  it('adds the tables that the chosen tables refer to', async () => {
     await loadUniversity(world.sql, { seed: 7 });
     world.sandbox.defineSchema(universitySchema);
     const { streams } = await propose('courses');
@@ -136,8 +136,8 @@ describe.skipIf(isForMirrorAlone())('init: the sample university', () => {
   });
 });
 
-describe('init: objects that are at the service', () => {
-  it('finds the column that makes their external ids, though all values of it begin alike', async () => {
+describe('init beside objects at the service', () => {
+  it('finds the column that makes their external ids, although all its values begin alike', async () => {
     await world.sql.unsafe(`
       CREATE TABLE persons (id int PRIMARY KEY, hsa_id text, name text);
       INSERT INTO persons SELECT i, 'SE2321-' || i + 1000, 'P' || i FROM generate_series(1, 2000) AS i`);
@@ -147,7 +147,7 @@ describe('init: objects that are at the service', () => {
     expect((await propose()).streams[0]?.externalId).toEqual({ template: 'person_{hsa_id}' });
   });
 
-  it('takes the table that makes their external ids, though the name and the rows of another fit better', async () => {
+  it('takes the table that makes their external ids, although another table fits better', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name text);
       CREATE TABLE room_info (nr int PRIMARY KEY, name text);
@@ -183,8 +183,8 @@ describe('init: objects that are at the service', () => {
   });
 });
 
-describe('init: tables as they come', () => {
-  it('takes references from foreign keys, of several columns and in any order', async () => {
+describe('init of tables of any design', () => {
+  it('takes references from foreign keys of several columns, in any order', async () => {
     await world.sql.unsafe(`
       CREATE TABLE programmes (year int, code text, title text, PRIMARY KEY (code, year));
       CREATE TABLE courses (id int PRIMARY KEY, name text, p_year int, p_code text,
@@ -199,7 +199,7 @@ describe('init: tables as they come', () => {
     ]);
   });
 
-  it('says which foreign keys name something else than the key', async () => {
+  it('names foreign keys that refer to something else than the key', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (id int PRIMARY KEY, code text NOT NULL UNIQUE);
       CREATE TABLE courses (id int PRIMARY KEY, room text REFERENCES rooms (code));`);
@@ -248,13 +248,13 @@ describe('init: tables as they come', () => {
     expect(await readStreams(text)).toHaveLength(1);
   });
 
-  it('takes a unique index that is not null for the key of a table without one', async () => {
+  it('takes a unique index that is not null as the key of a table without a key', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (name text UNIQUE, nr int NOT NULL UNIQUE, id int);`);
     expect((await propose()).streams[0]?.key).toEqual({ columns: ['nr'] });
   });
 
-  it('leaves out a reference that would make a cycle, but for one of a table to itself', async () => {
+  it('leaves out a reference that would make a cycle, except from a table to itself', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, part_of text REFERENCES rooms);
       CREATE TABLE courses (code text PRIMARY KEY, room text REFERENCES rooms);
@@ -278,7 +278,7 @@ describe('init: tables as they come', () => {
     expect(text).toMatch(/unsure: \w+ refers to \w+; as a reference it would make a cycle/);
   });
 
-  it('does not take amounts for keys that are counted up', async () => {
+  it('does not take amounts for references to keys that are counted up', async () => {
     await world.sql.unsafe(`
       CREATE TABLE buildings (id int PRIMARY KEY, name text);
       CREATE TABLE rooms (code text PRIMARY KEY, seats int, name text);
@@ -292,7 +292,7 @@ describe('init: tables as they come', () => {
     expect([rooms?.references, rooms?.fields.get('room.seats')]).toEqual([[], 'seats']);
   });
 
-  it('does not take small numbers for keys', async () => {
+  it('does not take small numbers for references', async () => {
     await world.sql.unsafe(`
       CREATE TABLE buildings (id int PRIMARY KEY, name text);
       CREATE TABLE rooms (code text PRIMARY KEY, floor int, name text);
@@ -306,7 +306,7 @@ describe('init: tables as they come', () => {
     expect([rooms?.references, rooms?.fields.get('room.floor')]).toEqual([[], 'floor']);
   });
 
-  it('leaves columns alone that no field can be filled from, and lists what it did not use', async () => {
+  it('leaves out columns that no field can be filled from, and lists the unused columns', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name json, floor int);`);
     const { streams, text } = await propose();
@@ -317,7 +317,7 @@ describe('init: tables as they come', () => {
     expect(text).toContain('// columns that fill nothing: name, floor');
   });
 
-  it('refers to the own table by a foreign key, and fills no field with that key', async () => {
+  it('refers from a table to itself by a foreign key, and fills no field with that key', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name text, parent_code text REFERENCES rooms);`);
     world.sandbox.defineSchema({
@@ -332,7 +332,7 @@ describe('init: tables as they come', () => {
     expect(text).toContain("// no column is like 'room.colour'");
   });
 
-  it('offers a column for a field that any type may have, and says once what no column is like', async () => {
+  it('offers a column for a field of any type, and names a field without a column once', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name text, comment text);
       CREATE TABLE courses (code text PRIMARY KEY, name text, comment text);`);
@@ -357,7 +357,7 @@ describe('init: tables as they come', () => {
     ]);
   });
 
-  it('reads only the columns that a stream needs, and leaves out secrets, even for a field of that name', async () => {
+  it('reads only columns that a stream needs, and no secrets, even for a field of that name', async () => {
     await world.sql.unsafe(`
       CREATE TABLE persons ("Id" int PRIMARY KEY, name text, ssn text, "passwordHash" text, shoe_size int, updated_at timestamptz)`);
     world.sandbox.defineSchema({
@@ -379,7 +379,7 @@ describe('init: tables as they come', () => {
   it.each([
     ['a foreign key', 'CREATE TABLE teachers (id int PRIMARY KEY REFERENCES persons, title text)', 'id'],
     ['a key of the same name', 'CREATE TABLE teachers (person_id int PRIMARY KEY, title text)', 'person_id'],
-  ])('offers a join with the table that shares the key by %s, for the name', async (_, teachers, key) => {
+  ])('offers a join with the table that shares the key by %s, to fill the name', async (_, teachers, key) => {
     await world.sql.unsafe(`
       CREATE TABLE persons (person_id int PRIMARY KEY, title text, given_name text, family_name text);
       CREATE TABLE buildings (id int PRIMARY KEY, name text);
@@ -396,7 +396,7 @@ describe('init: tables as they come', () => {
     expect((await readStreams(text))[0]?.fields.size).toBe(0);
   });
 
-  it('takes the only text column beside the key for the name', async () => {
+  it('takes the only text column beside the key as the name', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, designation text, seats int, comment text);
       CREATE TABLE courses (code text PRIMARY KEY, designation text, remark text);`);
@@ -426,7 +426,7 @@ describe('init: tables as they come', () => {
     expect(await world.sql.unsafe(`SELECT code FROM rooms WHERE ${where}`)).toEqual([{ code: 'now' }]);
   });
 
-  it('says of a key with a time that rows do not keep it, and takes another where there is one', async () => {
+  it('warns of a key with a time, and takes another key where there is one', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (since timestamptz, building text, name text, PRIMARY KEY (since, building));`);
     world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] });
@@ -437,7 +437,7 @@ describe('init: tables as they come', () => {
     expect((await propose()).streams[0]?.key).toEqual({ columns: ['nr'] });
   });
 
-  it('takes no table for a type whose rows are those of another one too, unless it is named', async () => {
+  it('takes no table whose rows belong to another table too, unless it is named', async () => {
     await world.sql.unsafe(`
       CREATE TABLE people (id int PRIMARY KEY, name text);
       CREATE TABLE students (PRIMARY KEY (id)) INHERITS (people);`);
@@ -448,7 +448,7 @@ describe('init: tables as they come', () => {
     expect(await tablesOf('students')).toEqual(['students']);
   });
 
-  it('takes the table that others refer to, then the one with more rows, where two are as much like a type', async () => {
+  it('takes the table with references, then the one with more rows, if two fit a type alike', async () => {
     await world.sql.unsafe(`
       CREATE SCHEMA archive; CREATE SCHEMA campus;
       CREATE TABLE archive.rooms (code text PRIMARY KEY);
@@ -467,7 +467,7 @@ describe('init: tables as they come', () => {
     }
   });
 
-  it('shows no table of its own', async () => {
+  it('shows no table of slotsync', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY);
       CREATE SCHEMA IF NOT EXISTS slotsync_queue; CREATE TABLE slotsync_queue.rooms (code text);`);
@@ -475,7 +475,7 @@ describe('init: tables as they come', () => {
     expect(tables.map(({ schema, name }) => `${schema}.${name}`)).toEqual(['public.rooms']);
   });
 
-  it('finds a table whose words are joined, and takes a table of any name as the type that is stated', async () => {
+  it('finds a table by joined words, and takes a table of any name as the stated type', async () => {
     await world.sql.unsafe(`
       CREATE TABLE meetingroominfo (id int PRIMARY KEY, name text); CREATE TABLE lokaler (id int PRIMARY KEY);
       CREATE TABLE meetingroombookings (id int PRIMARY KEY);`);
@@ -491,7 +491,7 @@ describe('init: tables as they come', () => {
     ]);
   });
 
-  it('says which tables and types have no counterpart', async () => {
+  it('names the tables and types that have no counterpart', async () => {
     await world.sql.unsafe(`CREATE TABLE rooms (code text PRIMARY KEY); CREATE TABLE invoices (id int);`);
     world.sandbox.defineSchema({ types: [{ extId: 'room' }, { extId: 'vehicle' }], fields: [] });
     const { text, leftOut } = await propose('rooms', 'invoices');

@@ -34,8 +34,8 @@ async function work(world: World) {
   return world.finish(taken.runId, queue);
 }
 
-describe('key: one of 4 800 random characters', () => {
-  it('is given up with its reason, the others arrive, and the run ends', async () => {
+describe('a key of 4 800 random characters', () => {
+  it('is given up with its reason, while all other rows are sent and the run ends', async () => {
     const world = await openWithLongKeys(rooms());
     for (const code of ['A', LONG, 'z']) await addRoom(world, code);
     const { run, errors } = await world.sync();
@@ -53,7 +53,7 @@ describe('key: one of 4 800 random characters', () => {
     expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_A', 'room_z']);
   });
 
-  it('is counted by the next plan, which changes and sends nothing; a change of its row is noted', async () => {
+  it('is counted by the next plan, which sends nothing; a change of its row is noted', async () => {
     const world = await openWithLongKeys(rooms());
     for (const code of ['A', LONG]) await addRoom(world, code);
     await world.sync();
@@ -71,7 +71,7 @@ describe('key: one of 4 800 random characters', () => {
     expect(world.writes()).toEqual([]);
   });
 
-  it('ends with its row', async () => {
+  it('is deleted with its row', async () => {
     const world = await openWithLongKeys(rooms());
     await addRoom(world, LONG);
     await world.sync();
@@ -81,7 +81,7 @@ describe('key: one of 4 800 random characters', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
   });
 
-  it('is shown by a preview, and costs it no request', async () => {
+  it('is shown by a preview, at no request', async () => {
     const world = await openWithLongKeys(rooms());
     await addRoom(world, LONG);
     expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({
@@ -92,7 +92,7 @@ describe('key: one of 4 800 random characters', () => {
     });
   });
 
-  it('is found through the inbox by the name it has in the state, and stays dead', async () => {
+  it('is found through the inbox by its name in the state, and stays dead', async () => {
     const world = await openWithLongKeys(rooms());
     for (const code of ['A', LONG, EMOJI]) await addRoom(world, code);
     expect(await findUnknownKeys(world.deps(), world.stream('rooms'), [LONG, EMOJI, 'x'])).toEqual(['x']);
@@ -107,7 +107,7 @@ describe('key: one of 4 800 random characters', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', [SHORT]: 'dead' });
   });
 
-  it('is left by polling to the next sync, and does not keep the watermark', async () => {
+  it('is left to the next sync by polling, and does not hold back the watermark', async () => {
     const config = rooms({ cursor: 'seats' });
     const world = await openWithLongKeys(config);
     await addRoom(world, 'A');
@@ -123,7 +123,7 @@ describe('key: one of 4 800 random characters', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', [SHORT]: 'dead' });
   });
 
-  it('a key of several columns is given up alone, too', async () => {
+  it('is given up alone if it has several columns', async () => {
     const world = await openWithLongKeys(
       rooms({ key: ['code', 'number'], externalId: 'room_{code}_{number}' }),
     );
@@ -144,15 +144,15 @@ it.each([
   ['1 024 bytes is sent', 'a'.repeat(1024), 'synced'],
   ['1 024 characters of two bytes is given up', 'å'.repeat(1024), 'dead'],
   ['512 characters of two bytes is sent', 'å'.repeat(512), 'synced'],
-])('key: one of %s', async (_, code, status) => {
+])('a key of %s', async (_, code, status) => {
   const world = await openWithLongKeys(rooms({ externalId: 'room_{number}' }));
   await addRoom(world, code, 'Room', '1');
   await world.sync();
   expect(Object.values(await world.statusesOf('rooms'))).toEqual([status]);
 });
 
-describe('external id: one of 4 800 random characters', () => {
-  it('is given up with its reason, the others arrive, and nothing is sent for it again', async () => {
+describe('an external id of 4 800 random characters', () => {
+  it('is given up with its reason, while all other rows are sent, and is not sent again', async () => {
     const world = await open(rooms({ externalId: 'room_{number}' }));
     await addRoom(world, 'A', 'Room', '1');
     await addRoom(world, 'B', 'Room', LONG);
@@ -170,7 +170,7 @@ describe('external id: one of 4 800 random characters', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
   });
 
-  it('is not noted with a record either, where it is made of the key', async () => {
+  it('made of the key is not noted with its record', async () => {
     const world = await open(rooms({ externalId: `${'r'.repeat(100)}{code}` }));
     await addRoom(world, 'k'.repeat(1000));
     await world.sync();
@@ -180,7 +180,7 @@ describe('external id: one of 4 800 random characters', () => {
   });
 });
 
-it('reference: one to a key of 4 800 random characters is given up with its reason, and the others arrive', async () => {
+it('a reference to a key of 4 800 random characters is given up, while all other rows are sent', async () => {
   const world = await open(roomsAndCourses());
   await addRoom(world, 'A');
   await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', ${LONG})`;

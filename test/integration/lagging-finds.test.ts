@@ -14,8 +14,8 @@ function lagging(world: World, findObjects: ApplyDeps['destination']['findObject
   return { ...deps, destination: { ...deps.destination, findLagSeconds: 60, findObjects } };
 }
 
-describe('find that lags: a record accepted a moment ago', () => {
-  it('is written when its row is back as it was, although the object seems to be so still', async () => {
+describe('a record accepted before a lagging find', () => {
+  it('is written when its row is as before, although a find still shows the former object', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -33,7 +33,7 @@ describe('find that lags: a record accepted a moment ago', () => {
     expect(nameAtService(world, 'A')).toBe('Room A');
   });
 
-  it('is not forgotten when its row is gone and the object seems to be: it is asked for once more, and retired', async () => {
+  it('is retired when its row is gone, although a find does not show its object yet', async () => {
     const world = await open(rooms({ retire: 'deactivate' }));
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -51,8 +51,8 @@ describe('find that lags: a record accepted a moment ago', () => {
   });
 });
 
-describe('create where the mapping owns whole objects', () => {
-  it('does not replace an object of another type: the record says so, and others go', async () => {
+describe('a create of a whole object', () => {
+  it('does not replace an object of another type, and its record names the reason', async () => {
     const world = await open(rooms({ owns: 'object' }));
     await addRooms(world, 'A', 'B');
     const fields = [{ fieldId: 'person.name', values: ['Ada'] }];

@@ -91,12 +91,12 @@ async function rowsLookedAt(work: (tx: Queries) => Promise<unknown>): Promise<nu
   return rows;
 }
 
-describe('each row costs the same, although the planner expects none', () => {
+describe('the cost of a row in a large inbox', () => {
   const COUNT = 4000;
   /** At one row for each pair of keys it would be millions. */
   const MOST = 100 * COUNT;
 
-  it('when it is taken beside a run that has the same keys', async () => {
+  it('stays the same when the row is taken beside a run with the same keys', async () => {
     await addMany(COUNT);
     await takeRun();
     await addMany(COUNT);
@@ -105,7 +105,7 @@ describe('each row costs the same, although the planner expects none', () => {
     expect(await rowsLookedAt((tx) => takeChanges(tx, STREAMS))).toBeLessThan(MOST);
   });
 
-  it('when its run is cancelled', async () => {
+  it('stays the same when the run of the row is cancelled', async () => {
     await world.sql`ANALYZE slotsync.batches`;
     await addMany(COUNT);
     const { runId } = await takeRun();
@@ -121,7 +121,7 @@ describe('each row costs the same, although the planner expects none', () => {
   });
 });
 
-it('a row whose key is in flight is looked at once, and taken when its run has ended', async () => {
+it('a change whose key is in flight is checked once, and taken when its run has ended', async () => {
   await addMany(3000);
   const { runId } = await takeRun();
   await addMany(3000);
@@ -133,7 +133,7 @@ it('a row whose key is in flight is looked at once, and taken when its run has e
   expect(taken).toMatchObject({ lane: 'sync' });
 });
 
-it('many keys are one run in the lane of a sync, in batches of a sync', async () => {
+it('many changed keys make one run in the lane of a sync, in batches of a sync', async () => {
   await world.sql`INSERT INTO rooms (code, name) SELECT 'R' || i, 'Room' FROM generate_series(1, 2500) AS i`;
   await addMany(2500);
   const { runId, lane } = await takeRun();
@@ -143,15 +143,15 @@ it('many keys are one run in the lane of a sync, in batches of a sync', async ()
   expect(batches.map(({ keys }) => Number(keys))).toEqual([1000, 1000, 500]);
 });
 
-describe('a single change', () => {
-  it('is taken while runs over very many others are under way', async () => {
+describe('a single change beside very many changes', () => {
+  it('is taken while runs over the many changes are under way', async () => {
     await addMany(50_000);
     expect((await takeAll()).map(({ lane }) => lane)).toEqual(Array.from({ length: 5 }, () => 'sync'));
     await addChanges(world.state.db, 'courses', ['C']);
     expect(await takeRun()).toMatchObject({ lane: 'incremental', keys: { courses: ['C'] } });
   });
 
-  it('is taken before the rest of very many others', async () => {
+  it('is taken before the rest of the many changes', async () => {
     await addMany(20_000);
     await addChanges(world.state.db, 'courses', ['C']);
     expect(await takeRun()).toMatchObject({ lane: 'sync', isFull: true });

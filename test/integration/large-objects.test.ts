@@ -7,7 +7,7 @@ const open = keepRoomWorlds();
 /** It has more values than an answer is parsed with. */
 const TOO_LARGE = { results: [], more: Array.from({ length: 4_000_001 }, () => 0) };
 
-it('large object: it fails with its reason, nothing is written over it, and the others of its batch arrive', async () => {
+it('an object too large to read fails, is not overwritten, and does not stop its batch', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B', 'C');
   world.sandbox.putObject({ extId: 'room_B', typeId: 'room', fields: [] });
@@ -37,7 +37,7 @@ it('large object: it fails with its reason, nothing is written over it, and the 
   expect(['A', 'B'].map((code) => nameAtService(world, code))).toEqual(['new', 'Room B']);
 });
 
-it('large object: where its row may match another one, it is not made a second time', async () => {
+it('an object too large to read is not created again where its row may match another object', async () => {
   const world = await open(rooms({ match: ['room.name'] }));
   await addRooms(world, 'A', 'B');
   world.sandbox.putObject({ extId: 'room_B', typeId: 'room', fields: [] });

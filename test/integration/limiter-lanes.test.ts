@@ -91,7 +91,7 @@ describe.each([
     };
   }
 
-  test('go in their order, within one in that of arrival, and now and then to the oldest of all', async () => {
+  test('are served in order, by arrival within a lane, and now and then by arrival over all lanes', async () => {
     const { register, take } = await openStage(20, { anyLaneEvery: 4 });
     const waiters: [string, Lane][] = [
       ['b1', 'backfill'],
@@ -114,7 +114,7 @@ describe.each([
     expect(order).toEqual(['i1', 'i2', 'i3', 'b1', 'n1', 'n2', 'b2', 'v1']);
   });
 
-  test('give one who wants several as many at once as he would get one after the other, while nobody else waits', async () => {
+  test('grant a waiter who is alone as many slots at once as one after another', async () => {
     const { register, take, opened } = await openStage(20);
     expect(await take('n1', 'sync', 3)).toBe(3);
     await register('n1', 'sync');
@@ -128,7 +128,7 @@ describe.each([
     expect(await take('n1', 'sync', 2)).toBe(2);
   });
 
-  test('give no more ahead at once than one after the other', async () => {
+  test('grant no more slots ahead at once than one after another', async () => {
     const rules = { bootGuardMs: 0, paceMs: 1000, aheadMs: 0, bookAheadMs: 4500, pollMs: 60_000 };
     const store = (await connect())(randomUUID(), 20, rules);
     const { grants, askMs = 0 } = await store.take({ id: 'a', lane: 'sync', wanted: 20 }, LEASE_MS);
@@ -137,7 +137,7 @@ describe.each([
     expect(askMs).toBeGreaterThan(0);
   });
 
-  test('tell each when his turn comes', async () => {
+  test('announce to each waiter when to ask again', async () => {
     const { register } = await openStage(20, {
       bootGuardMs: 10_000,
       paceMs: 2_000,
@@ -163,7 +163,7 @@ describe.each([
     expect(told).toEqual([0, 0, 1, 0, 3, 5, 6]);
   });
 
-  test('pass over who does not ask when it is his turn, and keep his place', async () => {
+  test('pass over a waiter who does not ask in time, and keep his place', async () => {
     const { register, take } = await openStage(20, { bootGuardMs: 3_000, paceMs: 5_000, lateMs: 100 });
     await register('dead', 'incremental');
     await register('b1', 'backfill');
@@ -174,7 +174,7 @@ describe.each([
     expect(await granted('dead', 'incremental')).toBe(true);
   });
 
-  test('forget who has not asked for long', async () => {
+  test('forget a waiter who has not asked for long', async () => {
     const { register, take, opened } = await openStage(20, { pollMs: 1_000, lateMs: 50, forgetMs: 100 });
     await register('dead', 'sync');
     expect((await opened.usage()).waiting.sync).toBe(1);
@@ -188,7 +188,7 @@ describe.each([
     expect(await take('n2', 'sync')).toBe(1);
   });
 
-  test('do not hold a slot for one who will ask too late for it', async () => {
+  test('hold no slot for a waiter who will ask too late for it', async () => {
     const { register, take, opened } = await openStage(20, { bootGuardMs: 5_000, paceMs: 1_000 });
     for (const id of ['i1', 'i2', 'i3']) await register(id, 'incremental');
     await opened.withdraw('i1');
@@ -197,7 +197,7 @@ describe.each([
     expect(await take('b1', 'backfill')).toBe(1);
   });
 
-  test('let a live waiter of a worse lane go as soon as the better ones have withdrawn', async () => {
+  test('serve a waiter of a worse lane as soon as the waiters of better lanes have withdrawn', async () => {
     const { register, take, opened } = await openStage(20);
     await register('i1', 'incremental');
     await register('n1', 'sync');
@@ -215,7 +215,7 @@ describe.each([
     });
   });
 
-  test('let an incremental request beside a saturating backfill wait little', async () => {
+  test('let an incremental request wait little beside a saturating backfill', async () => {
     const { limiters } = await openLimiters(
       Array.from({ length: 8 }, () => 'backfill'),
       20,
@@ -238,7 +238,7 @@ describe.each([
     expect(overtaken.at(-2)).toBeLessThan(10);
   });
 
-  test('leave the worst lane a fifteenth of what a saturating best one takes', async () => {
+  test('leave the worst lane a fifteenth of the slots of a saturating best lane', async () => {
     const granted = await countStagedGrants(
       await openStage(1000),
       ['incremental', 'incremental', 'verify'],
@@ -248,13 +248,13 @@ describe.each([
     expect(granted[2]).toBeLessThanOrEqual(240 / 10);
   });
 
-  test('starve none of several worse lanes', async () => {
+  test('starve no worse lane beside a saturating one', async () => {
     const granted = await countStagedGrants(await openStage(1000), LANES, 240);
     for (const count of granted.slice(1)) expect(count).toBeGreaterThanOrEqual(3);
     expect(granted[0]).toBeGreaterThan(240 * 0.8);
   });
 
-  test('are shared equally by the processes in one, who do not all poll', async () => {
+  test('are shared equally by the processes in one lane, with few calls of the store', async () => {
     const { limiters, asked } = await openLimiters(
       Array.from({ length: 8 }, () => 'backfill'),
       60,
@@ -265,7 +265,7 @@ describe.each([
     expect(asked.takes).toBeLessThan(4 * 240);
   });
 
-  test('end with the wait: an abort stops one from counting at once', async () => {
+  test('stop counting a waiter at once when the waiter aborts', async () => {
     const { limiters, store } = await openLimiters(['incremental'], 20, SHUT);
     const leave = new AbortController();
     const take = limiters[0]?.limiter.take('incremental', leave.signal);
@@ -280,7 +280,7 @@ describe.each([
     });
   });
 
-  test('never let more than N through in a second, whoever waits, leaves or dies', async () => {
+  test('let at most N requests through in a second, whoever waits, leaves or dies', async () => {
     const lanes = [...LANES, ...LANES];
     const { limiters, store } = await openLimiters(lanes, 20, { bootGuardMs: 1_500 });
     const judged: number[] = [];

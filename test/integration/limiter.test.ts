@@ -89,7 +89,7 @@ describe.each([
   }
 
   // How much of the quota is used, the bench measures, where nothing else uses the machine.
-  test('never has more than N judged in any second', async () => {
+  test('never has more than N requests judged in any second', async () => {
     const { key, limiterOf } = await setup(20, {});
     const limiters = await Promise.all([1, 2, 3, 4].map(async () => limiterOf(key, await connect())));
     const judged = await saturate(limiters, 120, () => 20 + 280 * Math.random() ** 3);
@@ -111,7 +111,7 @@ describe.each([
     expect(mostInAnySecond(judged)).toBeLessThanOrEqual(20);
   });
 
-  test('goes by a rate that became less from the next request on', async () => {
+  test('follows a lowered rate from the next request on', async () => {
     const [key, client] = [randomUUID(), await connect()];
     let rate = 20;
     const limiter = createLimiter({ store: client.store(key, () => rate, SHORT_GUARD) });
@@ -124,7 +124,7 @@ describe.each([
     expect(await limiter.usage()).toMatchObject({ rate: 3, allowed: 3, usedByOthers: 0 });
   });
 
-  test('waits before the first grant when it knows nothing', async () => {
+  test('waits before the first grant when the store knows nothing', async () => {
     const { limiterOf } = await setup(20, {});
     const began = performance.now();
     await Promise.all([limiterOf().take('sync'), limiterOf().take('verify')]);
@@ -132,7 +132,7 @@ describe.each([
     expect(performance.now() - began).toBeGreaterThanOrEqual(1_500 - 5);
   });
 
-  test('lets nobody send for a second when it knows nothing, whatever the machine does meanwhile', async () => {
+  test('grants nothing for a second when the store knows nothing, however busy the machine is', async () => {
     const { key, client } = await setup(20, {});
     // The store's first answer, without a look in between: a busy machine neither hides nor feigns a short guard.
     const store = client.store(key, 20, { pollMs: 60_000 });
@@ -160,7 +160,7 @@ describe.each([
     expect(Math.max(...times) - began).toBeGreaterThan(15 * 50 * 0.8);
   });
 
-  test('runs ahead of its pace once, by no more than it may', async () => {
+  test('runs ahead of its pace once, by no more than its allowance', async () => {
     const { key, client } = await setup(20);
     const store = client.store(key, 20, { ...SHORT_GUARD, paceMs: 500, aheadMs: 250 });
     /** When the store first says that the waiter's turn comes, and when it came: a busy machine only delays that. */
@@ -182,7 +182,7 @@ describe.each([
     expect(third.at - began).toBeGreaterThanOrEqual(250 + 500 - 5);
   });
 
-  test('returns the slot of a holder who died, and ignores his late release', async () => {
+  test('returns the slot of a holder that died, and ignores its late release', async () => {
     const { limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 2_000 });
     const limiter = limiterOf();
     const began = performance.now();
@@ -195,7 +195,7 @@ describe.each([
     expect(await limiter.usage()).toMatchObject({ held: 0, cooling: 1, free: 0, lanes: { backfill: 0 } });
   });
 
-  test('is shared by clients of one key and by nobody else', async () => {
+  test('is shared by clients of one key only', async () => {
     const { key, limiterOf } = await setup(4, { ...SHORT_GUARD, paceMs: 5 });
     const [here, there, elsewhere] = [limiterOf(), limiterOf(key, await connect()), limiterOf(randomUUID())];
     await Promise.all([here.take('sync'), here.take('sync'), there.take('verify'), there.take('verify')]);
@@ -208,7 +208,7 @@ describe.each([
     expect(await elsewhere.usage()).toMatchObject({ held: 1, free: 3 });
   });
 
-  test('pauses everyone after a 429, lowers N and raises it again', async () => {
+  test('pauses every client after a 429, lowers N, and raises N again', async () => {
     const times = { pauseDefaultMs: 300, pauseExtraMs: 50, reduceEveryMs: 600, recoverEveryMs: 2_500 };
     const { key, limiterOf } = await setup(3, { ...SHORT_GUARD, ...times });
     const [one, two] = [limiterOf(), limiterOf(key, await connect())];
@@ -231,7 +231,7 @@ describe.each([
     expect(performance.now() - began).toBeGreaterThanOrEqual(750 + 950 + 2 * 2_500 - 5);
   });
 
-  test('counts every 429 of a burst, lowers N once for it and pauses for the longest', async () => {
+  test('counts every 429 of a burst, lowers N once, and pauses for the longest delay', async () => {
     const times = { pauseExtraMs: 50, reduceEveryMs: 20_000, recoverEveryMs: 60_000 };
     const { key, limiterOf } = await setup(20, { ...SHORT_GUARD, ...times });
     const [one, two] = [limiterOf(), limiterOf(key, await connect())];
@@ -244,7 +244,7 @@ describe.each([
     expect(usage.pausedMs).toBeLessThanOrEqual(20_050);
   });
 
-  test('pauses for ten minutes at most, whatever a 429 asks for', async () => {
+  test('pauses for at most ten minutes, whatever a 429 asks for', async () => {
     const { limiterOf } = await setup(20);
     const limiter = limiterOf();
     await limiter.throttled(1e9 * 1_000);
@@ -261,7 +261,7 @@ describe.each([
     await limiter.take('sync');
   });
 
-  test('makes everyone wait for an answer to what was sent before it forgot', async () => {
+  test('waits for the answers to requests that were sent before the store forgot', async () => {
     const { key, client, limiterOf } = await setup(5);
     const limiter = limiterOf();
     const before = await limiter.take('sync');
@@ -273,7 +273,7 @@ describe.each([
     expect(performance.now() - answered).toBeGreaterThanOrEqual(1_000);
   });
 
-  test('survives a clock that jumps back, without granting early', async () => {
+  test('grants nothing early when the clock jumps back', async () => {
     const { key, client, limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 200 });
     const limiter = limiterOf();
     const began = performance.now();
@@ -285,7 +285,7 @@ describe.each([
 });
 
 describe.skipIf(!(await isRedisInstalled()))('a Redis that comes back with an older copy', () => {
-  it('counts as one that knows nothing', async () => {
+  it('counts as a store that knows nothing', async () => {
     const first = await startRedisServer();
     const redis = new Redis(first.url, { retryStrategy: () => 50 });
     redis.on('error', () => {});

@@ -20,7 +20,7 @@ const link = (localKey: string, externalId: string, more: Partial<NewLink> = {})
 });
 
 describe('linkRecords', () => {
-  it('links keys that have no record, and notes the object with a record that was never accepted', async () => {
+  it('links keys without a record, and keys whose record was never accepted', async () => {
     const world = await open(rooms());
     await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status) VALUES
       ('rooms', 'B', 'room_B', 'failed')`;
@@ -55,7 +55,7 @@ describe('linkRecords', () => {
     expect(await world.sql`SELECT FROM slotsync.links`).toHaveLength(1);
   });
 
-  it('a link made while a batch claims its records, so that neither sees the other, is not written over', async () => {
+  it('protects a link that is made while a batch claims the same records', async () => {
     const world = await open(rooms());
     await addRooms(world, '1');
     const CLAIMING = 4711;
@@ -78,7 +78,7 @@ describe('linkRecords', () => {
     expect(world.sandbox.objects()).toEqual([]);
   });
 
-  it('two at once for one object make at most one', async () => {
+  it('makes at most one of several simultaneous links to one object', async () => {
     const world = await open(rooms());
     const made = await Promise.all(
       ['A', 'B', 'C'].map((key) => linkRecords(world.state, [link(key, 'old')])),
@@ -109,7 +109,7 @@ describe('a link to an object without an external id', () => {
 });
 
 describe('a link that is made or undone', () => {
-  it('lets a record be sent again that was given up for want of it', async () => {
+  it('has a record sent again that was given up without the link', async () => {
     const world = await open(rooms({ match: ['room.name'] }));
     await addRooms(world, 'A');
     for (const extId of ['one', 'two'])

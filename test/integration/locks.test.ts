@@ -57,7 +57,7 @@ const LIMIT = 'SHOW idle_in_transaction_session_timeout';
 const take = (lock: Lock, waiting: Waiting) => state.db.transaction((tx) => takeLock(tx, lock, waiting));
 
 describe('a transaction that holds a lock', () => {
-  it('is ended by the server when it rests for a minute: a host that lost its power says nothing', async () => {
+  it('is ended by the server after it rested for a minute, as after a power loss of its host', async () => {
     const limit = await state.db.transaction(async (tx) => {
       await tryLock(tx, 'inbox');
       return tx.execute(LIMIT);
@@ -66,7 +66,7 @@ describe('a transaction that holds a lock', () => {
     expect(await sql.unsafe(LIMIT)).toMatchObject([{ idle_in_transaction_session_timeout: '0' }]);
   });
 
-  it('is not while its work goes on, however long it rests', async () => {
+  it('is kept while its work goes on, however long it rests', async () => {
     await state.db.transaction(async (tx) => {
       await tryLock(tx, 'verify');
       await tx.execute(`SET LOCAL idle_in_transaction_session_timeout = '3s'`);
@@ -76,9 +76,9 @@ describe('a transaction that holds a lock', () => {
   });
 });
 
-describe('lock', () => {
+describe('a lock', () => {
   it.each(LOCKS)(
-    '%s: one session’s at a time, until its transaction ends, and no advisory one',
+    'is held by one session until its transaction ends, and is no advisory lock: %s',
     async (lock) => {
       await state.db.transaction(async (tx) => {
         expect(await tryLock(tx, lock)).toBe(true);
@@ -97,7 +97,7 @@ describe('lock', () => {
     },
   );
 
-  it('rights: a role that may connect, or only read, can take none', async () => {
+  it('cannot be taken by a role that may only connect or read', async () => {
     const role = `stranger_${randomBytes(4).toString('hex')}`;
     await sql.unsafe(`CREATE ROLE ${role}`);
     const asStranger = (statement: string) =>
@@ -122,7 +122,7 @@ describe('lock', () => {
     }
   });
 
-  it('waiting: says for whom, and takes the lock when it is free', async () => {
+  it('is waited for with the name of its holder, and is taken when it is free', async () => {
     const heard: string[] = [];
     await whileHeld(`SELECT slotsync.take_lock('run_start', false)`, async (release) => {
       const taken = take('run_start', { onWait: (sentence) => heard.push(sentence) });
@@ -136,7 +136,7 @@ describe('lock', () => {
     );
   });
 
-  it('waiting: ends when it is interrupted, and when it takes too long', async () => {
+  it('is waited for until an interruption or the time limit', async () => {
     await whileHeld(`SELECT slotsync.take_lock('run_start', false)`, async () => {
       const stop = new AbortController();
       const interrupted = take('run_start', {
@@ -152,8 +152,8 @@ describe('lock', () => {
   });
 });
 
-describe('queue', () => {
-  it('advisory locks of other sessions hold no job up', async () => {
+describe('the queue in PostgreSQL', () => {
+  it('is not delayed by advisory locks of other sessions', async () => {
     const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
     const queue = bullmq.queue(QUEUES.changes);
     const worked: string[] = [];
@@ -181,7 +181,7 @@ describe('queue', () => {
     }
   });
 
-  it('keys of jobs that other programs name are no more rows than there are groups of keys', async () => {
+  it('has no more rows for keys of foreign jobs than there are groups of keys', async () => {
     const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
     const queue = bullmq.queue(QUEUES.changes);
     try {
@@ -202,7 +202,7 @@ describe('queue', () => {
     }
   });
 
-  it('a key is locked by one session, or shared by several, until their transactions end', async () => {
+  it('locks a key for one session, or for several that share it, until their transactions end', async () => {
     const isFree = (key: number) =>
       sql.begin(async (tx) => {
         await tx`SET LOCAL lock_timeout = '1ms'`;
@@ -228,7 +228,7 @@ describe('queue', () => {
 });
 
 describe('migrate', () => {
-  it('waiting: names the session that is in its way, and nothing is changed when it waited too long', async () => {
+  it('names the session that blocks it, and changes nothing when it has waited too long', async () => {
     const { url, drop } = await createEmptyDatabase();
     const other = postgres(url, {
       max: 1,
@@ -260,7 +260,7 @@ describe('migrate', () => {
     }
   });
 
-  it('advisory locks of other sessions hold nothing up', async () => {
+  it('is not delayed by advisory locks of other sessions', async () => {
     const { url, drop } = await createEmptyDatabase();
     const stranger = postgres(url, { max: 1, onnotice: () => undefined });
     try {

@@ -34,7 +34,7 @@ async function open(config = CONFIG): Promise<World> {
 }
 const groupThere = (world: World, code: string) => world.fieldsOf(`room_${code}`)?.['room.group'];
 
-it('lookup table: codes are translated, and the next run sends what a changed content changes', async () => {
+it('a lookup table translates codes, and the next run sends what a changed content changes', async () => {
   const world = await open();
   expect((await world.sync()).run.status).toBe('succeeded');
   expect(['A', 'B', 'C'].map((code) => groupThere(world, code))).toEqual([
@@ -56,7 +56,7 @@ it('lookup table: codes are translated, and the next run sends what a changed co
   expect((await world.sync()).run.plan['rooms']).toMatchObject({ unchanged: 3 });
 });
 
-it('lookup table: what was applied with an older content is checked again', async () => {
+it('a lookup table that changed after the plan has its rows checked again', async () => {
   const world = await open();
   const { queue } = await world.plan('rooms');
   await world.sql`UPDATE groups SET name = 'Care' WHERE code = 2`;
@@ -66,7 +66,7 @@ it('lookup table: what was applied with an older content is checked again', asyn
   expect(groupThere(world, 'B')).toBe('Care');
 });
 
-it('lookup table: a code that it does not have makes its row dead, and a new code sends it', async () => {
+it('a lookup table that lacks a code makes the row dead until the code is added', async () => {
   const world = await open();
   await world.sql`UPDATE rooms SET group_code = 77 WHERE code = 'A'`;
   await world.sync();
@@ -100,7 +100,7 @@ it.each([
     `UPDATE groups SET name = repeat('x', 9 * 1024 * 1024) WHERE code < 3`,
     /^lookups\.group\.from: its codes and values are larger than 16 MB, too large for a lookup/,
   ],
-])('lookup table: one that %s fails the streams that use it, and no others', async (_, statement, fault) => {
+])('a lookup table that %s fails only the streams that use it', async (_, statement, fault) => {
   const world = await open();
   await world.sql.unsafe(statement);
   const { run } = await world.sync();
@@ -112,7 +112,7 @@ it.each([
   expect(await world.recordsOf('rooms')).toEqual({});
 });
 
-it('lookup table: a poll compares with its present content', async () => {
+it('a lookup table is compared by a poll with its present content', async () => {
   const world = await open();
   await world.sync();
   const { mirror, state } = world;
@@ -126,7 +126,7 @@ it('lookup table: a poll compares with its present content', async () => {
   expect(await poll()).toMatchObject({ put: 0 });
 });
 
-it('lookup table: fields of bookings are compared with what it translates', async () => {
+it('a lookup table translates the fields of bookings that are compared', async () => {
   const world = await open({
     ...CONFIG,
     reservations: {

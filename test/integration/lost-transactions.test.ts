@@ -61,7 +61,7 @@ describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
       await expect(done).rejects.toMatchObject(LOST);
     }));
 
-  it('fails in the statement after the one that failed, where its work goes on', () =>
+  it('fails in the statement after the failed one, if its work goes on', () =>
     overHop(async (client, hop) => {
       const codes: unknown[] = [];
       const note = ({ code }: NodeJS.ErrnoException) => void codes.push(code);
@@ -76,7 +76,7 @@ describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
     }));
 });
 
-it('a transaction that rests while its connection is reset fails, and what it would still send is refused', () =>
+it('a resting transaction whose connection is reset fails, and its next statement is refused', () =>
   overHop(async (client, hop) => {
     let over: Promise<unknown> = Promise.resolve();
     const done = inTransaction(client, async (tx) => {
@@ -89,7 +89,7 @@ it('a transaction that rests while its connection is reset fails, and what it wo
     await over;
   }));
 
-it('a transaction that hears of another connection, which was lost with its own, does not spoil the next one', () =>
+it('a transaction that hears of another lost connection does not spoil the next transaction', () =>
   overHop(
     async (client, hop) => {
       await Promise.all([1, 2].map(() => client`SELECT pg_sleep(0.1)`));

@@ -30,27 +30,24 @@ async function outlive(world: World, change: () => Promise<string[]>): Promise<v
 /** A value that a lost write has left at the service is no person's, whatever the rule of its field keeps. */
 const RULES = [['always'], ['changed']] as const;
 
-describe.each(RULES)('lost write: of a process that died (write: %s)', (write) => {
+describe.each(RULES)('a lost write of a process that died (write: %s)', (write) => {
   it.each([
     ['its key', 'y_{id}', 'y_1'],
     ['another column', 'y_{code}', 'y_A'],
-  ])(
-    'does not stay over what was written for the key since (external id from %s)',
-    async (_, externalId, extId) => {
-      const world = await open({ externalId, write });
-      await outlive(world, async () => {
-        await rename(world, 1, 'newer');
-        return ['1'];
-      });
-      expect(nameOf(world, extId)).toBe('older');
-      await world.passLateWrites();
-      await world.drainInbox();
-      expect(nameOf(world, extId)).toBe('newer');
-      expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
-    },
-  );
+  ])('does not stay over a newer write for its key (external id from %s)', async (_, externalId, extId) => {
+    const world = await open({ externalId, write });
+    await outlive(world, async () => {
+      await rename(world, 1, 'newer');
+      return ['1'];
+    });
+    expect(nameOf(world, extId)).toBe('older');
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect(nameOf(world, extId)).toBe('newer');
+    expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
+  });
 
-  it('does not stay over what was written for another key since, and no sync is needed for it', async () => {
+  it('does not stay over a newer write for another key, without a sync', async () => {
     const world = await open({ write });
     await outlive(world, async () => {
       await replace(world, 'A', 2, 'newer');
@@ -64,8 +61,8 @@ describe.each(RULES)('lost write: of a process that died (write: %s)', (write) =
   });
 });
 
-describe.each(RULES)('lost write: one that the service carried out (write: %s)', (write) => {
-  it('and answered with 500: the row as it was before is sent again', async () => {
+describe.each(RULES)('a lost write that the service carried out (write: %s)', (write) => {
+  it('is replaced by the row as it was before, after an answer of 500', async () => {
     const world = await open({ externalId: 'y_{id}', write });
     await insert(world, 1, 'A', 'first');
     await world.sync();
@@ -82,12 +79,12 @@ describe.each(RULES)('lost write: one that the service carried out (write: %s)',
   });
 });
 
-describe('lost write: a create that lands after its row has gone', () => {
+describe('a lost create that lands after its row has gone', () => {
   it.each([
     ['its key', 'y_{id}', 'y_1'],
     ['another column', 'y_{code}', 'y_A'],
   ])(
-    'is retired then, although nothing was there when the row went (external id from %s)',
+    'is retired then, although no object was there before (external id from %s)',
     async (_, externalId, extId) => {
       const world = await open({ externalId });
       await insert(world, 9, 'Z', 'other');
@@ -109,8 +106,8 @@ describe('lost write: a create that lands after its row has gone', () => {
   );
 });
 
-describe('lost write: one that is refused when it is sent again', () => {
-  it('is followed up when it can no longer land, and not when the refusal is checked again', async () => {
+describe('a lost write whose repetition is refused', () => {
+  it('is followed up when it can no longer land, not when its refusal is checked again', async () => {
     const world = await open({ externalId: 'y_{id}' });
     await insert(world, 1, 'A', 'first');
     await world.sync();

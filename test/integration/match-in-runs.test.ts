@@ -49,8 +49,8 @@ const linksOf = (world: World) =>
     SELECT * FROM slotsync.links ORDER BY stream, local_key`;
 const objectNames = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
 
-describe('match: a row', () => {
-  it('is not created when the service fails to look for its values, and others are linked', async () => {
+describe('a row with `match`', () => {
+  it('is not created when the search for its values fails, and other rows are linked', async () => {
     const isBroken = { now: true };
     let finds = 0;
     const speech: NonNullable<WorldOptions['sandbox']>['speech'] = (native) => (request) => {
@@ -80,7 +80,7 @@ describe('match: a row', () => {
     });
   });
 
-  it('is linked to the one object with its values, updates it, and creates no other', async () => {
+  it('is linked to the one object with its values, which it updates', async () => {
     const world = await open(matching());
     const { id } = addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A', 'B');
@@ -109,7 +109,7 @@ describe('match: a row', () => {
     expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
   });
 
-  it('is not looked for where an object with its own external id stands there', async () => {
+  it('is not matched when an object with its own external id exists', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     addObject(world, 'other', 'room_A');
@@ -119,7 +119,7 @@ describe('match: a row', () => {
     expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Room A' });
   });
 
-  it('without a value in one of the fields is created', async () => {
+  it('is created if it has no value in one of the fields', async () => {
     const world = await open(matching({ match: ['room.name', 'room.seats'] }));
     addObject(world, 'Room A', 'hand_7');
     addObject(world, 'Room B', 'hand_8', { seats: '4' });
@@ -129,7 +129,7 @@ describe('match: a row', () => {
     expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_A']);
   });
 
-  it('that several objects match is given up and names them; made unique and retried, it is linked', async () => {
+  it('is given up if it matches several objects, and linked once unique and retried', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     addObject(world, 'Room A', 'hand_8', { active: false });
@@ -156,7 +156,7 @@ describe('match: a row', () => {
     ['in one batch', 100],
     ['in two batches', 1],
   ])(
-    'that shares its object with another one %s is given up, and nothing is created',
+    'is given up if it shares its object with another row %s, and nothing is created',
     async (_, batchSize) => {
       const world = await open(matching({ batchSize }));
       addObject(world, 'Twin', 'hand_7');
@@ -192,7 +192,7 @@ describe('match: a row', () => {
     expect(objectNames(world)).toEqual(['hall_accepted', 'hall_new', 'room_A', 'room_B']);
   });
 
-  it('two streams that match one object at the same moment link it once', async () => {
+  it('is linked in only one of two streams that match its object at once', async () => {
     const world = await open({
       streams: { rooms: MATCHED, halls: { ...MATCHED, externalId: 'hall_{code}' } },
     });
@@ -215,7 +215,7 @@ describe('match: a row', () => {
     expect(records.map(({ status }) => status).toSorted()).not.toEqual(['synced', 'synced']);
   });
 
-  it('waits for approval with others when more objects than the limit would be overwritten', async () => {
+  it('is held with other rows when more objects than the limit would be overwritten', async () => {
     const world = await open(matching());
     const keys = codes(12);
     for (const code of keys) addObject(world, `Room ${code}`, `hand_${code}`);
@@ -236,7 +236,7 @@ describe('match: a row', () => {
     expect(world.writes()).toEqual([]);
   });
 
-  it('is previewed as the object that it means, and why it means none for certain', async () => {
+  it('is previewed with its object, or with the reason why it has no certain object', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     for (const extId of ['twin_1', 'twin_2']) addObject(world, 'Room B', extId);
@@ -280,7 +280,7 @@ describe('match: a row', () => {
     expect(await linksOf(world)).toMatchObject([{ local_key: '1', external_id: 'hand_B' }]);
   });
 
-  it('is compared here: a service that cannot search, or answers too much, is as good', async () => {
+  it('is compared by slotsync, so that the service need not search', async () => {
     const world = await open(matching({}, { service: { searchByFields: false } }), {
       sandbox: { searchesFields: false },
     });
@@ -291,7 +291,7 @@ describe('match: a row', () => {
     expect(await linksOf(world)).toMatchObject([{ local_key: 'A', external_id: 'hand_7' }]);
   });
 
-  it('a record whose worker dies between the link and the write goes on with the linked object', async () => {
+  it('goes on with the linked object when its worker dies between the link and the write', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A');
@@ -308,7 +308,7 @@ describe('match: a row', () => {
     expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '3' });
   });
 
-  it('a record whose worker died before the link is still matched, once nothing can be carried out late', async () => {
+  it('is matched after its worker died before the link, once no late write can land', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A');
@@ -322,7 +322,7 @@ describe('match: a row', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
   });
 
-  it('that lets go of a former object is created anew, and not linked to that one', async () => {
+  it('is created anew when it lets go of its former object, and is not linked to that object', async () => {
     const world = await open(matching({ externalId: 'room_{number}' }));
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
     await world.sync();
@@ -334,7 +334,7 @@ describe('match: a row', () => {
   });
 });
 
-describe('match: an object without an external id', () => {
+describe('a matched object without an external id', () => {
   const assigning: WorldOptions = { sandbox: { assignsExternalIds: true } };
   const assigned = (changes: Partial<typeof MATCHED> = {}) =>
     matching(changes, { service: { assignExternalIds: true } });
@@ -348,7 +348,7 @@ describe('match: an object without an external id', () => {
     expect(world.sandbox.unnamedObjects()).toEqual([]);
   }
 
-  it('is not touched unless it may be given one', async () => {
+  it('is left alone unless slotsync may assign external ids', async () => {
     const world = await open(matching(), assigning);
     const { id } = addObject(world, 'Room A', null);
     await addRooms(world, 'A');
@@ -364,7 +364,7 @@ describe('match: an object without an external id', () => {
   });
 
   it.each(['fields', 'object'] as const)(
-    'is given the external id of its row, with its number, when the mapping owns %s',
+    'gets the external id of its row by its number when the mapping owns %s',
     async (owns) => {
       const world = await open(assigned({ owns }), assigning);
       const { id } = addObject(world, 'Room A', null, { seats: '9' });
@@ -382,7 +382,7 @@ describe('match: an object without an external id', () => {
     },
   );
 
-  it('that had it when it was accepted gets it back with the next change of its row', async () => {
+  it('gets a lost external id back with the next change of its row', async () => {
     const world = await open(assigned(), { ...assigning, synced: ['A'] });
     const { id } = world.sandbox.changeObject('room_A', { extId: null });
     await expectChangeArrives(world, id);
@@ -393,7 +393,7 @@ describe('match: an object without an external id', () => {
     ['without an external id', { extId: null }],
     ['with another external id', { extId: 'by_hand' }],
     ['of another type', { extId: null, typeId: 'hall' }],
-  ])('made by hand %s, with the number of ours since a restore: is never written', async (_, given) => {
+  ])('made by hand %s, with a number of ours after a restore, is never written', async (_, given) => {
     const world = await open(assigned({ retire: 'deactivate' }), assigning);
     world.sandbox.defineSchema({
       types: [{ extId: 'room' }, { extId: 'hall' }],
@@ -424,7 +424,7 @@ describe('match: an object without an external id', () => {
     ]);
   });
 
-  it('that got it by a write whose answer was lost is not named by its number again', async () => {
+  it('is not written by its number again after a lost answer to the write of its id', async () => {
     const world = await open(assigned(), assigning);
     const { id } = addObject(world, 'Room A', null);
     await addRooms(world, 'A');
@@ -445,24 +445,27 @@ describe('match: an object without an external id', () => {
   });
 });
 
-describe('link: an object that is not at the service any more', () => {
-  it.each(['fields', 'object'] as const)('is not made again when the mapping owns %s', async (owns) => {
-    const world = await open(matching({ owns }));
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    world.sandbox.removeObject('hand_7');
-    world.sandbox.removeObject('room_B');
-    await world.sql`UPDATE rooms SET seats = 5`;
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'dead', error_code: 'link_broken', error_message: expect.stringContaining("'hand_7'") },
-      B: { status: 'synced' },
-    });
-    expect(objectNames(world)).toEqual(['room_B']);
-  });
+describe('a linked object', () => {
+  it.each(['fields', 'object'] as const)(
+    'is not created again after its deletion when the mapping owns %s',
+    async (owns) => {
+      const world = await open(matching({ owns }));
+      addObject(world, 'Room A', 'hand_7');
+      await addRooms(world, 'A', 'B');
+      await world.sync();
+      world.sandbox.removeObject('hand_7');
+      world.sandbox.removeObject('room_B');
+      await world.sql`UPDATE rooms SET seats = 5`;
+      await world.sync();
+      expect(await world.recordsOf('rooms')).toMatchObject({
+        A: { status: 'dead', error_code: 'link_broken', error_message: expect.stringContaining("'hand_7'") },
+        B: { status: 'synced' },
+      });
+      expect(objectNames(world)).toEqual(['room_B']);
+    },
+  );
 
-  it('is written again when it is back, and made anew when the link is undone', async () => {
+  it('is written again when it is back, and created anew when its link is undone', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     addObject(world, 'Room B', 'hand_8');
@@ -484,7 +487,7 @@ describe('link: an object that is not at the service any more', () => {
     expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '5' });
   });
 
-  it('is retired as any other when its row goes, and no row has its template', async () => {
+  it('is retired when its row goes', async () => {
     const world = await open(matching({ retire: 'deactivate' }));
     addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A', 'B');
@@ -499,36 +502,39 @@ describe('link: an object that is not at the service any more', () => {
   });
 });
 
-describe('link: an external id that the template of another row makes', () => {
+describe('an external id that two rows could have', () => {
   const byKey = { streams: { rooms: MATCHED } };
   const byNumber = { streams: { rooms: { ...MATCHED, externalId: 'room_{number}' } } };
 
   it.each([
     ['its key', byKey],
     ['another column', byNumber],
-  ])('from %s is refused to it, and the linked row keeps its object', async (_, config) => {
-    const world = await open(config);
-    addObject(world, 'Room A', 'room_1');
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '9')`;
-    await world.sync();
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('1', 'other', '1')`;
-    await world.sql`UPDATE rooms SET seats = 5 WHERE code = 'A'`;
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'synced', external_id: 'room_1' },
-      1: {
-        status: 'failed',
-        error_code: 'external_id_shared',
-        error_message: expect.stringMatching(/is linked to rooms 'A'; .*slotsync rename/),
-      },
-    });
-    expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'Room A', 'room.seats': '5' });
-  });
+  ])(
+    'stays with the linked row, and is refused to the row of the template, made from %s',
+    async (_, config) => {
+      const world = await open(config);
+      addObject(world, 'Room A', 'room_1');
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '9')`;
+      await world.sync();
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('1', 'other', '1')`;
+      await world.sql`UPDATE rooms SET seats = 5 WHERE code = 'A'`;
+      await world.sync();
+      expect(await world.recordsOf('rooms')).toMatchObject({
+        A: { status: 'synced', external_id: 'room_1' },
+        1: {
+          status: 'failed',
+          error_code: 'external_id_shared',
+          error_message: expect.stringMatching(/is linked to rooms 'A'; .*slotsync rename/),
+        },
+      });
+      expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'Room A', 'room.seats': '5' });
+    },
+  );
 
   it.each([
     ['its key', byKey],
     ['another column', byNumber],
-  ])('from %s is refused to it also when both are new in one batch', async (_, config) => {
+  ])('stays with the linked row, even if both rows are new in one batch, made from %s', async (_, config) => {
     const world = await open(config);
     addObject(world, 'Room A', 'room_1');
     await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'A', 'room_1', 'match')`;
@@ -543,7 +549,7 @@ describe('link: an external id that the template of another row makes', () => {
     expect(world.fieldsOf('room_1')).toMatchObject({ 'room.name': 'linked' });
   });
 
-  it('is not shared by a linked row, which does not use its own', async () => {
+  it('belongs to the second row when the first row is linked to another object', async () => {
     const world = await open(byNumber);
     addObject(world, 'Room A', 'hand_7');
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
@@ -562,7 +568,7 @@ describe('link: an external id that the template of another row makes', () => {
   });
 });
 
-describe('match: a field that the service derives', () => {
+describe('a match by a field that the service derives', () => {
   const derived = { fields: [{ extId: 'room.name', derived: true }, { extId: 'room.seats' }] };
   const schema = { types: [{ extId: 'room' }], ...derived };
 
@@ -571,12 +577,15 @@ describe('match: a field that the service derives', () => {
     [true, false, ['hand_7']],
     [false, true, ['hand_7', 'room_A']],
     [false, false, ['hand_7', 'room_A']],
-  ])('names an object where it is asked for: %s; searched: %s', async (asks, searches, expected) => {
-    const service = { derivedFields: asks, searchByFields: searches };
-    const world = await open(matching({}, { service }), { sandbox: { schema } });
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A');
-    await world.sync();
-    expect(objectNames(world)).toEqual(expected);
-  });
+  ])(
+    'finds the object if derived fields are asked for: %s; searched: %s',
+    async (asks, searches, expected) => {
+      const service = { derivedFields: asks, searchByFields: searches };
+      const world = await open(matching({}, { service }), { sandbox: { schema } });
+      addObject(world, 'Room A', 'hand_7');
+      await addRooms(world, 'A');
+      await world.sync();
+      expect(objectNames(world)).toEqual(expected);
+    },
+  );
 });

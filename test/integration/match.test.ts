@@ -77,7 +77,7 @@ async function refused(world: World, rows: CsvRow[]): Promise<readonly string[]>
   return error?.faults ?? ['it was linked'];
 }
 
-describe('match: rows and objects', () => {
+describe('rows and objects in match', () => {
   it('are sorted by external id, then by values, and each counts once', async () => {
     const world = await campus({ A: 'Aula', B: 'Bio', C: 'Chem', D: 'Twin', E: 'Twin', F: 'Far', G: null });
     room(world, 'room_A', 'Aula');
@@ -106,7 +106,7 @@ describe('match: rows and objects', () => {
     ]);
   });
 
-  it('without fields are compared by external id alone', async () => {
+  it('are compared by external id only if there are no fields', async () => {
     const world = await campus({ A: 'Aula' });
     room(world, 'hand', 'Aula');
     const { stream, type } = await find(world, { by: undefined });
@@ -114,7 +114,7 @@ describe('match: rows and objects', () => {
     expect(type.nobodys).toMatchObject({ only_there: 1 });
   });
 
-  it('go by the stream’s own fields unless others are named', async () => {
+  it('are compared by the fields of the stream unless other fields are named', async () => {
     const world = await campus(
       { A: 'Aula' },
       {
@@ -129,14 +129,14 @@ describe('match: rows and objects', () => {
     });
   });
 
-  it('an empty mirror and service have neither', async () => {
+  it('are not listed when the mirror and the service are empty', async () => {
     const { stream, type, lines } = await find(await campus({}));
     expect(stream).toMatchObject({ rows: 0, counts: { equal: 0, only_here: 0 } });
     expect(type).toMatchObject({ objects: 0, samples: [] });
     expect(lines).toEqual([]);
   });
 
-  it('two streams that match one object are ambiguous, whichever stream was asked for', async () => {
+  it('are ambiguous when two streams match one object, whichever stream was asked for', async () => {
     const both: SlotsyncConfig = {
       streams: {
         rooms: { ...ROOMS, match: ['room.name'] },
@@ -160,7 +160,7 @@ describe('match: rows and objects', () => {
     expect(halls.stream.counts).toMatchObject({ equal: 1, ambiguous: 1 });
   });
 
-  it('that have the same values too often are listed alone, not as pairs', async () => {
+  it('are listed alone, and not as pairs, if they have the same values too often', async () => {
     const many = Array.from({ length: 11 }, (_, i) => `R${10 + i}`);
     const world = await campus(Object.fromEntries(many.map((code) => [code, 'Same'])));
     for (let i = 0; i < 11; i++) room(world, null, 'Same');
@@ -170,7 +170,7 @@ describe('match: rows and objects', () => {
     expect(lines).toHaveLength(22);
   });
 
-  it('records whose row is gone, and rows that cannot be mapped, are named', async () => {
+  it('include records whose row is gone, and rows that cannot be mapped', async () => {
     const broken: SlotsyncConfig = {
       streams: {
         rooms: {
@@ -199,7 +199,7 @@ describe('match: rows and objects', () => {
     ]);
   });
 
-  it('that refer to what is not at the service yet are compared in everything else', async () => {
+  it('are compared without references to objects that do not exist yet', async () => {
     const world = await campus({ A: 'Aula' });
     await world.sql`INSERT INTO courses VALUES ('K', 'Kurs', 'A'), ('L', 'Lab', NULL)`;
     const fields = [{ fieldId: 'course.name', values: ['Kurs'] }];
@@ -215,7 +215,7 @@ describe('match: rows and objects', () => {
     expect(byReference.stream.counts).toMatchObject({ equal: 1, match: 0, only_here: 1 });
   });
 
-  it('are read again when the service moves them meanwhile, and counted once', async () => {
+  it('are read again when the service moves its pages, and are counted once', async () => {
     const world = await campus({ A: 'Aula' }, { ...CONFIG, service: { pageSize: 1 } });
     room(world, 'x', 'X');
     room(world, 'room_A', 'Aula');
@@ -229,7 +229,7 @@ describe('match: rows and objects', () => {
     expect(type).toMatchObject({ objects: 4, nobodys: { only_there: 3 } });
   });
 
-  it('rows with a composite key and a template of several columns are found and linked like others', async () => {
+  it('are found and linked with a composite key and a template of several columns', async () => {
     const world = await open({
       streams: {
         rooms: {
@@ -256,7 +256,7 @@ describe('match: rows and objects', () => {
     expect((await find(world)).stream.counts).toMatchObject({ equal: 2, match: 0, only_here: 1 });
   });
 
-  it('there are no results when the service has fewer pages than it promised', async () => {
+  it('have no results when the service has fewer pages than it promised', async () => {
     const world = await campus({ A: 'Aula' }, { ...CONFIG, service: { pageSize: 1 } });
     for (const extId of ['a', 'b', 'c']) room(world, extId, extId);
     world.sandbox.setMissingPages(1);
@@ -266,7 +266,7 @@ describe('match: rows and objects', () => {
     });
   });
 
-  it('with keys of any text come back from the file as they are', async () => {
+  it('come back from the file unchanged with keys of any text', async () => {
     const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
     const world = await campus(Object.fromEntries(keys.map((key) => [key, `name ${key}`])));
     for (const key of keys) room(world, null, `name ${key}`);
@@ -283,7 +283,7 @@ describe('match: rows and objects', () => {
   });
 });
 
-it('match: objects with external ids that the state cannot hold are listed as others', async () => {
+it('match lists an object whose external id the state cannot hold', async () => {
   const world = await campus({ A: 'Room A' });
   room(world, 'room_\0', 'Room A');
   room(world, 'room_\uD800', 'Room B');
@@ -293,7 +293,7 @@ it('match: objects with external ids that the state cannot hold are listed as ot
   ]);
 });
 
-describe('match: a file that is applied', () => {
+describe('a file of links that is applied', () => {
   it('links rows to objects with and without an external id, once', async () => {
     const world = await campus({ A: 'Aula', B: 'Bio' });
     const [a, b] = [room(world, 'hand', 'Aula'), room(world, null, 'Bio')];
@@ -318,14 +318,14 @@ describe('match: a file that is applied', () => {
     expect(world.writes()).toHaveLength(0);
   });
 
-  it('names an object by its external id alone', async () => {
+  it('finds an object by its external id only', async () => {
     const world = await campus({ A: 'Aula' });
     const { id } = room(world, 'hand', 'x');
     await applyLinks(world.deps(), csv({ key: 'A', external_id: 'hand', number: '' }));
     expect(await world.sql`SELECT destination_id::int AS id FROM slotsync.links`).toEqual([{ id }]);
   });
 
-  it('links nothing when one line has a fault, and names each by its line', async () => {
+  it('links nothing when one line has a fault, and names each faulty line', async () => {
     const world = await campus({ A: 'Aula', B: 'Bio', C: 'Chem', D: 'Den' });
     await world.sync('rooms');
     await world.sql`INSERT INTO rooms VALUES ('E', 'Ed'), ('F', 'Far')`;
@@ -385,7 +385,7 @@ describe('match: a file that is applied', () => {
     ]);
   });
 
-  it('makes a link again that was undone, also after a run has seen that', async () => {
+  it('makes a link again that was undone, even after a run has seen that', async () => {
     const world = await campus({ A: 'Room A' });
     const { id } = room(world, 'hand', 'Room A');
     const file = csv({ key: 'A', number: id });
@@ -410,7 +410,7 @@ describe('match: a file that is applied', () => {
     expect(await refused(world, rows)).toEqual([`line 3: object ${id} is in line 2 already`]);
   });
 
-  it('assigns no external id when that is switched off, or another object has it', async () => {
+  it('assigns no external id when that is switched off, or when another object has the id', async () => {
     const world = await campus({ A: 'Aula', B: 'Bio' });
     const { id } = room(world, null, 'Aula');
     room(world, 'room_B', 'Bio');
@@ -440,11 +440,11 @@ describe('match: a file that is applied', () => {
   });
 });
 
-describe('match of rows and objects by a field that the service derives', () => {
+describe('match by a field that the service derives', () => {
   it.each([
     [true, 1],
     [false, 0],
-  ])('finds them where it is asked for: %s', async (derivedFields, matches) => {
+  ])('finds rows and objects if derived fields are asked for: %s', async (derivedFields, matches) => {
     const schema = {
       types: [{ extId: 'room' }, { extId: 'course' }],
       fields: [{ extId: 'room.name', derived: true }, { extId: 'course.name' }, { extId: 'course.room' }],

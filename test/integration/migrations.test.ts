@@ -40,7 +40,7 @@ async function tablesOf(sql: postgres.Sql): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-it('brings an empty database up to date, and then finds nothing to do', async () => {
+it('migrate brings an empty database up to date, and then finds nothing to do', async () => {
   const { url, state, sql } = await open(createEmptyDatabase);
   const { applied } = await migrate(url);
   expect(applied).toBeGreaterThan(0);
@@ -49,7 +49,7 @@ it('brings an empty database up to date, and then finds nothing to do', async ()
   expect(await migrate(url)).toMatchObject({ applied: 0 });
 });
 
-it('leaves what lies beside it and what is in it alone', async () => {
+it('migrate leaves other schemas, and the rows of its own schema, alone', async () => {
   const { url, sql } = await open(createEmptyDatabase);
   await sql`CREATE TABLE public.records (id integer)`;
   await migrate(url);
@@ -59,7 +59,7 @@ it('leaves what lies beside it and what is in it alone', async () => {
   expect(await sql`SELECT * FROM public.records`).toEqual([]);
 });
 
-it('schema: one that another role has made is not read, also by a superuser', async () => {
+it('migrate does not read a schema that another role has made, even as a superuser', async () => {
   const { url, sql } = await open(createEmptyDatabase);
   const role = `planter_${randomBytes(4).toString('hex')}`;
   await sql.unsafe(`
@@ -80,7 +80,7 @@ it('schema: one that another role has made is not read, also by a superuser', as
   }
 });
 
-it('is done once when several begin at once', async () => {
+it('migrate is done once when several processes begin at once', async () => {
   const { url, state } = await open(createEmptyDatabase);
   const results = await Promise.all([migrate(url), migrate(url), migrate(url)]);
   const done = results.map(({ applied }) => applied).filter((applied) => applied > 0);
@@ -88,7 +88,7 @@ it('is done once when several begin at once', async () => {
   await expect(requireMigrated(state)).resolves.toBeUndefined();
 });
 
-it('is asked for while the schema is missing', async () => {
+it('a missing schema is reported with the command migrate', async () => {
   const { state } = await open(createEmptyDatabase);
   await expect(requireMigrated(state)).rejects.toMatchObject({
     message: expect.stringContaining('no slotsync schema'),
@@ -96,7 +96,7 @@ it('is asked for while the schema is missing', async () => {
   });
 });
 
-it('is asked for where the schema is older', async () => {
+it('an older schema is reported with the command migrate', async () => {
   const { state, sql } = await open(createDatabase);
   await sql`UPDATE slotsync.migrations SET created_at = created_at - 1`;
   await expect(requireMigrated(state)).rejects.toMatchObject({
@@ -105,7 +105,7 @@ it('is asked for where the schema is older', async () => {
   });
 });
 
-it('is refused where the schema is newer than the program', async () => {
+it('a schema newer than the program is refused', async () => {
   const { state, sql } = await open(createDatabase);
   await sql`INSERT INTO slotsync.migrations (hash, created_at) SELECT 'x', max(created_at) + 1 FROM slotsync.migrations`;
   await expect(requireMigrated(state)).rejects.toMatchObject({
@@ -120,7 +120,7 @@ describe('a schema of an unreleased program', () => {
     remedy: 'Start anew: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
   };
 
-  it('is refused by migrate and by every other command, with the way out', async () => {
+  it('is refused by migrate and by every other command, with a remedy', async () => {
     const { url, state, sql } = await open(createDatabase);
     await sql.unsafe(MAKE_SCHEMA_EARLIER);
     await expect(requireMigrated(state)).rejects.toMatchObject(REFUSAL);
@@ -128,14 +128,14 @@ describe('a schema of an unreleased program', () => {
     expect(await tablesOf(sql)).not.toContain('gates');
   });
 
-  it('is refused also where it has the newest migration of this program beside others', async () => {
+  it('is refused even if it has the newest migration of this program beside unknown ones', async () => {
     const { url, state, sql } = await open(createDatabase);
     await sql`INSERT INTO slotsync.migrations (hash, created_at) SELECT 'x', created_at - 1 FROM slotsync.migrations`;
     await expect(requireMigrated(state)).rejects.toMatchObject(REFUSAL);
     await expect(migrate(url)).rejects.toMatchObject(REFUSAL);
   });
 
-  it('is removed by reset, which counts what the schema has, unless a process works with it', async () => {
+  it('is removed by reset, which counts its rows, unless a process works with it', async () => {
     const { url, state, sql } = await open(createDatabase);
     const stateId = await bindDestination(state, TEST);
     await sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'pending')`;
@@ -164,7 +164,7 @@ describe('a schema of an unreleased program', () => {
   });
 });
 
-it('applies functions again when they differ from the program’s, and asks for it until then', async () => {
+it('migrate applies functions that differ from the program’s, and commands ask for it until then', async () => {
   const { url, state, sql } = await open(createDatabase);
   await sql`UPDATE slotsync.repeatable_migrations SET checksum = 'of another version' WHERE name = 'quota.sql'`;
   await sql`DROP FUNCTION slotsync.quota_usage`;
@@ -186,7 +186,7 @@ it('applies functions again when they differ from the program’s, and asks for 
   expect(await migrate(url)).toMatchObject({ applied: 0 });
 });
 
-it('leaves the functions of a newer schema alone', async () => {
+it('migrate leaves the functions of a newer schema alone', async () => {
   const { url, sql } = await open(createDatabase);
   await sql`INSERT INTO slotsync.migrations (hash, created_at) SELECT 'x', max(created_at) + 1 FROM slotsync.migrations`;
   await sql`UPDATE slotsync.repeatable_migrations SET checksum = 'of a newer version'`;
@@ -196,7 +196,7 @@ it('leaves the functions of a newer schema alone', async () => {
   ]);
 });
 
-it('says when the database cannot be reached or refuses', async () => {
+it('a state that cannot be reached, or refuses, is reported with a remedy', async () => {
   const { url, state } = await open(createDatabase);
   await expect(migrate('postgres://nobody:wrong@127.0.0.1:1/none')).rejects.toMatchObject({
     code: 'state_unreachable',
@@ -210,7 +210,7 @@ it('says when the database cannot be reached or refuses', async () => {
 
 const TEST = { baseUrl: 'https://api.test', organizationId: 'uni', region: 'EU_EES' };
 
-it('destination: the first one of which the state knows something is bound, and no other is taken', async () => {
+it('the first destination is bound to the state, and every other destination is refused', async () => {
   const { state, sql } = await open(createDatabase);
   expect(await readBinding(state)).toBeUndefined();
   expect(await confirmDestination(state, TEST)).toBeUndefined();

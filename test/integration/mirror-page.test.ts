@@ -14,7 +14,7 @@ const [table = '', load = ''] = blocks;
 
 const ROWS = Array.from({ length: 20 }, (_, at) => `R${at},Room ${at},${at * 10},North`);
 
-describe.skipIf(!(await isOnPath('psql')))('mirror page: the load of a file', () => {
+describe.skipIf(!(await isOnPath('psql')))('the load of a file in docs/mirror.md', () => {
   let folder: string;
   let database: TestDatabase;
   let sql: postgres.Sql;
@@ -44,7 +44,7 @@ describe.skipIf(!(await isOnPath('psql')))('mirror page: the load of a file', ()
   const read = () => sql<{ room_code: string; xmin: string }[]>`
     SELECT room_code, name, seats, building, updated_at::text, xmin::text FROM campus.rooms ORDER BY room_code`;
 
-  it('writes the rows that differ and no other', async () => {
+  it('writes only the rows that differ', async () => {
     expect(loadRows(ROWS)).toEqual({ status: 0, stderr: '' });
     const before = await read();
     expect(before).toHaveLength(20);

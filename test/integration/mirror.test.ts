@@ -91,7 +91,7 @@ async function expectKeys(stream: Stream, keys: readonly string[]): Promise<void
 
 const byBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
 
-describe('keys', () => {
+describe('the keys of a source', () => {
   it('come in the order of their bytes, in any script', async () => {
     const keys = [
       'a',
@@ -118,7 +118,7 @@ describe('keys', () => {
     await expectKeys(streamOf({ from: 'scripts', key: 'code' }), keys);
   });
 
-  it('hold what COPY escapes and what arrays quote', async () => {
+  it('keep the characters that COPY escapes and arrays quote', async () => {
     const keys = [
       '\\N',
       '\\',
@@ -156,14 +156,14 @@ describe('keys', () => {
     ['timestamptz', ['2026-03-29 01:30:00.000001+00']],
     ['boolean', ['false', 'true']],
     ['inet', ['10.0.0.1', '10.0.0.0/8']],
-  ])('may be %s', async (type, keys) => {
+  ])('may have the type %s', async (type, keys) => {
     const table = `typed_${randomUUID().slice(0, 8)}`;
     await sql.unsafe(`CREATE TABLE ${table} (code ${type} PRIMARY KEY, name text)`);
     await sql.unsafe(`INSERT INTO ${table} SELECT k::${type}, 'x' FROM unnest($1::text[]) AS k`, [keys]);
     await expectKeys(streamOf({ from: table, key: 'code' }), keys);
   });
 
-  it('may be of a type of one’s own, in a schema of its own', async () => {
+  it('may have an enum and a domain of another schema as types', async () => {
     await sql`CREATE SCHEMA own`;
     await sql`CREATE TYPE own."Kind of room" AS ENUM ('lab', 'Big hall')`;
     await sql`CREATE DOMAIN own.code AS text CHECK (value <> '')`;
@@ -172,7 +172,7 @@ describe('keys', () => {
     await expectKeys(streamOf({ from: 'own.kinds', key: ['kind', 'code'] }), ['lab|a', 'Big hall|a']);
   });
 
-  it('may be composite, whatever the parts hold', async () => {
+  it('may be composite, whatever characters their parts hold', async () => {
     await sql`CREATE TABLE parts (a text, b text, c integer, PRIMARY KEY (a, b, c))`;
     const stream = streamOf({ from: 'parts', key: ['a', 'b', 'c'] });
     const part = fc.array(fc.constantFrom('|', '\\', 'a', 'é', ' ', '\t', "'"), { maxLength: 4 });
@@ -209,7 +209,7 @@ describe('keys', () => {
     expect(rows.get('A')?.row).toEqual({ 'Room Code': 'A', naMe: 'Aula' });
   });
 
-  it('that repeat or are null refuse the stream, and are named', async () => {
+  it('make the stream fail if they repeat or are null, and are named', async () => {
     await sql`CREATE TABLE repeated (code text, part text)`;
     await sql`INSERT INTO repeated VALUES ('A', '1'), ('A', '2'), ('B', '1'), ('C', '1'), ('C', '2'), (NULL, '1')`;
     await expect(planAll(streamOf({ from: 'repeated', key: 'code' }))).rejects.toMatchObject({
@@ -224,7 +224,7 @@ describe('keys', () => {
     });
   });
 
-  it('that stand in the text \\N are not null', async () => {
+  it('are not null with the text \\N', async () => {
     const source = { query: String.raw`SELECT '\N'::text AS code` };
     expect(await planAll(streamOf({ from: source, key: 'code' }))).toEqual([
       { operation: 'create', key: String.raw`\N` },
@@ -232,8 +232,8 @@ describe('keys', () => {
   });
 });
 
-describe('rows', () => {
-  it('arrive as the mapping is promised: dates as text, big numbers as text, nulls, arrays and booleans', async () => {
+describe('the rows of a source', () => {
+  it('arrive as the mapping expects: dates and big numbers as text, nulls, arrays and booleans', async () => {
     await sql`
       CREATE TABLE many AS SELECT 1 AS id, '2026-03-29'::date AS day, '2026-03-29 02:30:00.123456'::timestamp AS moment,
         '2026-03-29 02:30:00.123456+02'::timestamptz AS instant, '08:15'::time AS clock, '1 day 2 hours'::interval AS span,
@@ -271,7 +271,7 @@ describe('rows', () => {
     expect(rows.get('1')?.row).toEqual({ id: 1, list: ['a', null, 'NULL'], numbers: [1, null] });
   });
 
-  it('hash the same whatever the database’s own settings for dates and numbers are', async () => {
+  it('have the same hash under all settings of the database for dates and numbers', async () => {
     await sql`CREATE TABLE settings AS SELECT 1 AS id, now() AS at, 0.1::float8 + 0.2 AS share, '1 day'::interval AS span`;
     const stream = streamOf({ from: 'settings', key: 'id' });
     const before = await readAll(stream);
@@ -285,7 +285,7 @@ describe('rows', () => {
     await sql.unsafe(`ALTER DATABASE ${name} RESET ALL`);
   });
 
-  it('hash differently when any column or the declaration changes', async () => {
+  it('have another hash when any column or the declaration changes', async () => {
     await sql`CREATE TABLE changing (id integer PRIMARY KEY, name text, note text)`;
     await sql`INSERT INTO changing VALUES (1, 'a', NULL)`;
     const hashOf = async (fields: Declaration['fields']) =>
@@ -332,7 +332,7 @@ describe('rows', () => {
     return row?.scans ?? 0;
   }
 
-  it('are found beside keys that do not read as the key’s type, or are not there', async () => {
+  it('are found beside keys that are missing or do not fit the type of the key', async () => {
     await sql`CREATE TABLE numbered (id integer PRIMARY KEY, copy integer GENERATED ALWAYS AS (id) STORED)`;
     await sql`INSERT INTO numbered VALUES (1), (2)`;
     const stream = streamOf({ from: 'numbered', key: 'id' });
@@ -356,7 +356,7 @@ describe('rows that cannot be read', () => {
       RETURN id;
     END $$`;
 
-  it('stand alone with their reason, and all others are read', async () => {
+  it('are reported alone with their reason, and all other rows are read', async () => {
     await sql.unsafe(raising);
     await sql`CREATE TABLE checked AS SELECT i AS id FROM generate_series(1, 100) AS i`;
     const stream = streamOf({
@@ -372,7 +372,7 @@ describe('rows that cannot be read', () => {
     ]);
   });
 
-  it('are those whose statement takes longer than the mirror’s role may', async () => {
+  it('include rows whose statement exceeds the timeout of the role', async () => {
     const slow =
       'SELECT i AS id, CASE WHEN i = 3 THEN pg_sleep(5)::text END AS x FROM generate_series(1, 4) AS i';
     const name = new URL(database.url).pathname.slice(1);
@@ -385,7 +385,7 @@ describe('rows that cannot be read', () => {
     await sql.unsafe(`ALTER DATABASE ${name} RESET ALL`);
   });
 
-  it('are no rows at all when none can be read: that is the source', async () => {
+  it('fail the source if no row can be read', async () => {
     const stream = streamOf({ from: { query: 'SELECT id, id / 0 AS x FROM numbered_twenty' }, key: 'id' });
     await sql`CREATE TABLE numbered_twenty AS SELECT i AS id FROM generate_series(1, 100) AS i`;
     await expect(mirror.readRows(stream, ids)).rejects.toMatchObject({ code: 'mirror_source' });
@@ -393,7 +393,7 @@ describe('rows that cannot be read', () => {
     expect([...alone.unreadable.keys()]).toEqual(['1']);
   });
 
-  it('are not asked for one by one when the mirror cannot be reached', async () => {
+  it('are not searched one by one when the mirror cannot be reached', async () => {
     const away = createMirror({ url: database.url.replace(/\/[^/]*$/, '/no_such_database') });
     await expect(away.readRows(streamOf({ from: 'checked', key: 'id' }), ids)).rejects.toMatchObject({
       code: 'mirror_refused',
@@ -402,7 +402,7 @@ describe('rows that cannot be read', () => {
   });
 });
 
-describe('the source', () => {
+describe('a source', () => {
   it('may be a query, with a comment and a semicolon at its end', async () => {
     await sql`CREATE TABLE base (id integer PRIMARY KEY, gone boolean)`;
     await sql`INSERT INTO base VALUES (1, false), (2, true)`;
@@ -416,7 +416,7 @@ describe('the source', () => {
     ]);
   });
 
-  it('is planned for as a whole where it is read as a whole, and for its index where rows are asked for by key', async () => {
+  it('is planned for a full scan when it is read whole, and for its index when read by key', async () => {
     const stream = streamOf({
       from: { query: "SELECT current_setting('random_page_cost') AS cost" },
       key: 'cost',
@@ -426,7 +426,7 @@ describe('the source', () => {
     expect([...(await readRows(mirror, stream, ['1.1'])).keys()]).toEqual(['1.1']);
   });
 
-  it('that is not there, or lacks a column, is reported with the nearest name', async () => {
+  it('is reported with the nearest name if it is missing or lacks a column', async () => {
     await sql`CREATE SCHEMA campus`;
     await sql`CREATE TABLE campus.rooms (room_code text PRIMARY KEY, name text)`;
     const check = (declaration: Partial<Declaration>) =>
@@ -471,7 +471,7 @@ describe('the source', () => {
     ]);
   });
 
-  it('that is a query with two columns of one name is refused, whether the key or a mapped column is meant', async () => {
+  it('is refused with two columns of one name, for the key and for a mapped column', async () => {
     await sql`CREATE TABLE halls (id int PRIMARY KEY, name text)`;
     await sql`INSERT INTO halls VALUES (1, 'Aula')`;
     for (const [query, repeated] of [
@@ -490,7 +490,7 @@ describe('the source', () => {
   it.each([
     ['is a materialized view without data', 'unfilled', 'mirror_failed'],
     ['takes locks', { query: 'SELECT code FROM filled FOR SHARE' }, 'mirror_read_only'],
-  ])('that %s has its columns, and fails alone when it is read', async (_, from, code) => {
+  ])('has its columns, and fails only when it is read, if it %s', async (_, from, code) => {
     await sql`CREATE TABLE IF NOT EXISTS filled (code text PRIMARY KEY)`;
     await sql`CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled AS SELECT code FROM filled WITH NO DATA`;
     const stream = streamOf({ from, key: 'code' });
@@ -498,7 +498,7 @@ describe('the source', () => {
     await expect(readAll(stream)).rejects.toMatchObject({ code });
   });
 
-  it('that fails in its middle fails as a whole', async () => {
+  it('fails as a whole when it fails in its middle', async () => {
     const query = 'SELECT i AS id, 1 / (200000 - i) AS x FROM generate_series(1, 200000) AS i';
     await expect(planAll(streamOf({ from: { query }, key: 'id' }))).rejects.toMatchObject({
       code: 'mirror_source',
@@ -507,7 +507,7 @@ describe('the source', () => {
     });
   });
 
-  it('that breaks off in its middle is not taken for complete', async () => {
+  it('is not taken for complete when its connection breaks off', async () => {
     const query = "SELECT i AS id, repeat('x', 200) AS x FROM generate_series(1, 300000) AS i";
     const stream = streamOf({ from: { query }, key: 'id' });
     const reading = mirror.readHashes(stream);
@@ -538,7 +538,7 @@ describe('the source', () => {
     await expect.poll(async () => (await open()).length).toBe(0);
   });
 
-  it('is held in memory by no more than a few blocks', async () => {
+  it('takes the memory of only a few blocks while it is read', async () => {
     const query = "SELECT rpad(i::text, 300, 'x') AS code FROM generate_series(1, 200000) AS i";
     const before = process.memoryUsage();
     let most = 0;
@@ -555,7 +555,7 @@ describe('the source', () => {
   });
 });
 
-describe('writing', () => {
+describe('the read-only session of a mirror', () => {
   beforeAll(async () => {
     await sql`CREATE TABLE touched (at timestamptz)`;
     await sql`CREATE SEQUENCE counted`;
@@ -571,7 +571,7 @@ describe('writing', () => {
     ['in its midst', 'mirror_source', 'WITH t AS (DELETE FROM touched RETURNING 1 AS id) SELECT id FROM t'],
   ];
 
-  it('no answer is used of a statement whose BEGIN the server ended early: it was in no transaction', async () => {
+  it('discards the answer of a statement whose BEGIN the server ended early', async () => {
     const hop = await startHop(database.url);
     const sessions = openReadOnlySessions(hop.through(database.url));
     const statement = "SELECT current_setting('transaction_read_only') AS it";
@@ -587,7 +587,7 @@ describe('writing', () => {
     }
   });
 
-  it('a session can be closed amid a statement while the server takes no further connection, by which it would be cancelled', async () => {
+  it('closes amid a statement while the server takes no connection to cancel it', async () => {
     const hop = await startHop(database.url);
     const sessions = openReadOnlySessions(hop.through(database.url));
     const failures: unknown[] = [];
@@ -611,14 +611,14 @@ describe('writing', () => {
     }
   });
 
-  it.each(sources)('is refused to the rows of a query that does so %s', async (_, code, query = '') => {
+  it.each(sources)('refuses the rows of a query that writes %s', async (_, code, query = '') => {
     const stream = streamOf({ from: { query }, key: 'id' });
     await expect(readRows(mirror, stream, ['1'])).rejects.toMatchObject({ code, disposition: 'dead' });
     await expectUntouched();
   });
 
   // The first row fails already, while the reading is being handed over: nothing may escape as an uncaught error.
-  it.each(sources)('is refused to the hashes of a query that does so %s', async (_, code, query = '') => {
+  it.each(sources)('refuses the hashes of a query that writes %s', async (_, code, query = '') => {
     const stream = streamOf({ from: { query }, key: 'id' });
     await expect(planAll(stream)).rejects.toMatchObject({ code, disposition: 'dead' });
     await expectUntouched();
@@ -633,7 +633,7 @@ describe('writing', () => {
     'SET transaction_read_only = off',
     'SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE',
     'SET default_transaction_read_only = off',
-  ])('is refused after a function has run %s', async (statement) => {
+  ])('stays read-only after a function has run %s', async (statement) => {
     const other = createMirror({ url: database.url });
     const keys = ['1'];
     const switching = streamOf({ from: { query: execute(statement) }, key: 'id' });
@@ -672,7 +672,7 @@ describe('writing', () => {
     await listening.end();
   });
 
-  it('is refused to a second statement behind a query or a condition', async () => {
+  it('refuses a second statement behind a query or a condition', async () => {
     const query = 'SELECT 1 AS id) AS x; COMMIT; DELETE FROM kept; SELECT 1 FROM (SELECT 1 AS id';
     const stream = streamOf({ from: { query }, key: 'id' });
     await sql`CREATE TABLE kept AS SELECT 1 AS id`;
@@ -687,7 +687,7 @@ describe('writing', () => {
 
   const execute = (statement: string) => `SELECT run('${statement.replaceAll("'", "''")}') AS id`;
 
-  it('is impossible in every session, whoever is asked', async () => {
+  it('is read-only for every question to the mirror', async () => {
     const query =
       "SELECT current_setting('transaction_read_only') AS mode, current_setting('application_name') AS who";
     const stream = streamOf({ from: { query }, key: 'mode' });
@@ -703,7 +703,7 @@ describe('writing', () => {
 });
 
 // Guarantee 6
-describe('a load under way', () => {
+describe('a load that is under way', () => {
   it.each([
     ['truncates the table', 'TRUNCATE loaded; INSERT INTO loaded SELECT generate_series(1, 3)'],
     [
@@ -711,7 +711,7 @@ describe('a load under way', () => {
       `CREATE TABLE new_loaded AS SELECT generate_series(1, 3) AS id; DROP TABLE loaded;
        ALTER TABLE new_loaded RENAME TO loaded`,
     ],
-  ])('that %s: a reading waits for its end and finds the new rows', async (_, load) => {
+  ])('makes a reading wait, which then finds the new rows, when it %s', async (_, load) => {
     await sql.unsafe('DROP TABLE IF EXISTS loaded; CREATE TABLE loaded AS SELECT 1 AS id');
     const stream = streamOf({ from: 'loaded', key: 'id' });
     expect(await readAll(stream)).toHaveLength(1);
@@ -733,12 +733,12 @@ describe('a load under way', () => {
   });
 });
 
-describe('connections', () => {
+describe('the connections of a mirror', () => {
   const connectionsOfMirrors = () => sql<{ pid: number }[]>`
     SELECT pid FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'slotsync mirror'`;
 
-  it('are two at most, of which a reading of a whole source holds one until it ends', async () => {
+  it('are at most two, of which a reading of a whole source holds one until its end', async () => {
     const query = 'SELECT i AS id FROM generate_series(1, 300000) AS i';
     const stream = streamOf({ from: { query }, key: 'id' });
     const known = (await connectionsOfMirrors()).map(({ pid }) => pid);
@@ -757,7 +757,7 @@ describe('connections', () => {
     await other.close();
   });
 
-  it.skipIf(isForMirrorAlone())('that are closed while they are idle are opened again', async () => {
+  it.skipIf(isForMirrorAlone())('are opened again when they were closed while they were idle', async () => {
     const stream = streamOf({ from: { query: 'SELECT pg_backend_pid() AS id' }, key: 'id' });
     const other = createMirror({ url: database.url });
     const pids = new Set<string>();
@@ -772,8 +772,8 @@ describe('connections', () => {
   });
 });
 
-describe('the role', () => {
-  it('reads a source of some columns with a right to these columns alone, by the statement that check proposes', async () => {
+describe('the role of a mirror', () => {
+  it('reads a source with a right to its columns only, by the statement that check proposes', async () => {
     const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
     await sql.unsafe(`
       CREATE TABLE persons (id integer PRIMARY KEY, name text, ssn text, seen_at timestamptz DEFAULT now());
@@ -805,7 +805,7 @@ describe('the role', () => {
     }
   });
 
-  it('is said to read alone, or what else it may do', async () => {
+  it('is reported to read only, or with what else it may do', async () => {
     const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
     await sql.unsafe(`
       REVOKE CREATE ON SCHEMA public FROM PUBLIC;
@@ -855,7 +855,7 @@ describe('the catalogue', () => {
   const TABLES = ['pg_class', 'pg_namespace', 'pg_type', 'pg_attribute', 'pg_roles', 'pg_database'];
   const OPERATORS = ['= (oid, oid)', '= (name, name)', '<> (name, name)', '< (interval, interval)'];
 
-  it('is read by what PostgreSQL brings along, whatever the search path of the role finds first', async () => {
+  it('is read with functions of PostgreSQL, whatever the search path of the role finds first', async () => {
     const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
     const raise = "LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END'";
     await sql.unsafe(`
@@ -899,7 +899,7 @@ describe('the catalogue', () => {
   });
 });
 
-describe('row-level security', () => {
+describe('a table with row-level security', () => {
   const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
   let as: Mirror;
   beforeAll(async () => {
@@ -972,7 +972,7 @@ describe('row-level security', () => {
     return { seen, check: () => as.checkStream(stream), checkBookings: () => as.bookings.check(bookings) };
   };
 
-  it('refuses every reading from which a policy would hide rows, and names the table and the ways out', async () => {
+  it('is refused by every reading from which a policy would hide rows, with remedies', async () => {
     const { seen, check, checkBookings } = readings();
     for (const [name, read] of Object.entries(seen)) {
       if (name === 'lookup') continue;
@@ -997,7 +997,7 @@ describe('row-level security', () => {
     expect([await check(), await checkBookings()]).toEqual([[], []]);
   });
 
-  it('is read past by a view of its owner, and by a role that bypasses policies', async () => {
+  it('is read whole through a view of its owner, and by a role that bypasses policies', async () => {
     expect(await readAllOf(as, streamOf({ from: 'policed.of_owner', key: 'code' }))).toHaveLength(4);
     await sql.unsafe(`ALTER ROLE ${role} BYPASSRLS`);
     expect(describeExcess(await as.roleRights())).toBeUndefined();
@@ -1007,7 +1007,7 @@ describe('row-level security', () => {
 });
 
 describe('shared external ids', () => {
-  it('are found with the keys of their rows, when the template does not rule them out', async () => {
+  it('are found with the keys of their rows, unless the template rules them out', async () => {
     await sql`CREATE TABLE staff (id integer PRIMARY KEY, number text, branch text)`;
     await sql`
       INSERT INTO staff VALUES (1, 'a', 'x'), (2, 'b', 'x'), (10, 'a', 'x'), (3, 'a', 'y'), (4, NULL, 'x'), (5, NULL, 'x')`;
@@ -1020,7 +1020,7 @@ describe('shared external ids', () => {
     expect(await find('p_{number}')).toEqual([{ externalId: 'p_a', count: 3, keys: ['1', '10', '3'] }]);
   });
 
-  it('in great number refuse the stream', async () => {
+  it('make the stream fail if they are many', async () => {
     const query = 'SELECT i AS id, i / 2 AS number FROM generate_series(1, 3000) AS i';
     const stream = streamOf({ from: { query }, key: 'id', externalId: 'p_{number}' });
     await expect(mirror.findSharedExternalIds(stream)).rejects.toMatchObject({

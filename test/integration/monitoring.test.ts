@@ -40,7 +40,7 @@ const SEED = `
   INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, seen_at)
     VALUES ('x', 'worker', 'other', 1, now() - interval '1 hour', 'unauthorized', now() + interval '1 hour');`;
 
-describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
+describe.skipIf(!(await isPrometheusInstalled()))('the files of examples/monitoring', () => {
   let world: Rehearsal;
   let app: App;
   let stopWorkers: () => Promise<void>;
@@ -98,7 +98,7 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
     await world?.close();
   });
 
-  it('the rules and the scrape configuration are valid, and the rules pass their tests', async () => {
+  it('have valid rules that pass their tests, and a valid scrape configuration', async () => {
     const [config, tests] = await Promise.all([
       promtool(['check', 'config', 'prometheus.yml'], FOLDER),
       promtool(['test', 'rules', 'alerts.test.yml'], FOLDER),
@@ -109,7 +109,7 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
     for (const { name } of rules) expect(tested).toContain(name);
   });
 
-  it('every query of the dashboard has an answer from a worker', async () => {
+  it('have a dashboard of which a worker answers every query', async () => {
     const queries = dashboardQueries();
     expect(queries.length).toBeGreaterThan(30);
     for (const { title, query } of queries) {
@@ -120,7 +120,7 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
     }
   });
 
-  it('every alert can be evaluated, names metrics that a worker has, and fires on what it is for', async () => {
+  it('have alerts that can be evaluated, use metrics of a worker, and fire on their cause', async () => {
     expect(rules.filter(({ health }) => health !== 'ok')).toEqual([]);
     for (const { name, query } of rules)
       for (const metric of new Set(query.match(/\bslotsync_\w+/g)))
@@ -138,7 +138,7 @@ describe.skipIf(!(await isPrometheusInstalled()))('monitoring', () => {
     );
   });
 
-  it('every alert names a command to run, and none that does not exist', () => {
+  it('have alerts that each name an existing command', () => {
     const commands = new Set(
       readdirSync(COMMANDS).flatMap((file) =>
         [...readFileSync(path.join(COMMANDS, file), 'utf8').matchAll(/\.command\('([\w-]+)'\)/g)].map(

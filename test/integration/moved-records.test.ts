@@ -37,8 +37,8 @@ async function work(world: World) {
   return world.finish(taken.runId, queue);
 }
 
-describe('moved: rows that get new keys', () => {
-  it('are sent while creates are held, no object is switched off, and the former records go', async () => {
+describe('rows that get new keys', () => {
+  it('are moved while creates are held, without a deactivation, and their former records go', async () => {
     const world = await openSynced(byNumber());
     await giveNewKeys(world, 6);
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('other', 'Room', '99')`;
@@ -62,7 +62,7 @@ describe('moved: rows that get new keys', () => {
     });
   });
 
-  it('are moved by the inbox, too', async () => {
+  it('are moved by changes of the former and the new key', async () => {
     const world = await openSynced(byNumber());
     await giveNewKeys(world, 1);
     await addChanges(world.state.db, 'rooms', ['k1', 'new1']);
@@ -74,7 +74,7 @@ describe('moved: rows that get new keys', () => {
     expect(await keysOf(world)).not.toContain('k1');
   });
 
-  it('are moved by the inbox that has only the former key, and the record stays until the other is accepted', async () => {
+  it('are moved by a change of only the former key, and the record stays until then', async () => {
     const world = await openSynced(byNumber());
     await giveNewKeys(world, 1);
     await addChanges(world.state.db, 'rooms', ['k1']);
@@ -85,7 +85,7 @@ describe('moved: rows that get new keys', () => {
     expect(await keysOf(world)).not.toContain('k1');
   });
 
-  it('are not held either where nothing is retired', async () => {
+  it('are not held in a stream that retires nothing', async () => {
     const world = await openSynced(byNumber({ retire: 'keep' }));
     await giveNewKeys(world, 6);
     const { run } = await world.sync();
@@ -98,7 +98,7 @@ describe('moved: rows that get new keys', () => {
     expect(keys).toContain('new6');
   });
 
-  it('are each counted once, also when their records are in doubt', async () => {
+  it('count once each, even if their records are in doubt', async () => {
     const world = await openSynced(byNumber({ retire: 'keep', limits: {} }));
     await giveNewKeys(world, 2);
     await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = 'k1'`;
@@ -107,11 +107,11 @@ describe('moved: rows that get new keys', () => {
   });
 });
 
-describe('moved: a stream that gets another key column', () => {
+describe('a stream that gets another key column', () => {
   it.each([
     ['that the external id is made of', 'code', 'number'],
-    ['that it is not made of', 'number', 'code'],
-  ])('%s sends nothing and holds nothing', async (_, before, after) => {
+    ['that the external id is not made of', 'number', 'code'],
+  ])('sends nothing and holds nothing if it is a column %s', async (_, before, after) => {
     const world = await openSynced(byNumber({ key: before }));
     world.configure(byNumber({ key: after }));
     const { run } = await world.sync();
@@ -129,12 +129,12 @@ describe('moved: a stream that gets another key column', () => {
   });
 });
 
-describe('moved: rows with new keys and new values', () => {
+describe('rows with new keys and new values', () => {
   const limited = byNumber({ limits: { ...STRICT, update: { count: 5, percent: 10 } } });
   const nameOf = ({ sandbox }: World, number: number) =>
     sandbox.object(`room_${number}`)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values;
 
-  it('are updates: beyond their limit they are held, and those with equal objects are moved', async () => {
+  it('are held as updates beyond the limit, while rows with equal objects are moved', async () => {
     const world = await openSynced(limited);
     await giveNewKeys(world, 20);
     await world.sql`UPDATE rooms SET name = 'other ' || name WHERE number::int <= 12`;
@@ -158,7 +158,7 @@ describe('moved: rows with new keys and new values', () => {
     expect((await world.sync()).run).toMatchObject({ plan: { rooms: { unchanged: 20, moved: 0 } } });
   });
 
-  it('are counted by the inbox too, and within a day', async () => {
+  it('count as updates in incremental runs, within a day', async () => {
     const world = await openSynced(limited);
     await giveNewKeys(world, 10);
     await world.sql`UPDATE rooms SET name = 'other ' || name WHERE number::int <= 10`;
@@ -178,7 +178,7 @@ describe('moved: rows with new keys and new values', () => {
     expect(inactive(world)).toEqual([]);
   });
 
-  it('are no updates because the rows that they refer to have new keys as well', async () => {
+  it('are no updates because the rows that they refer to have new keys', async () => {
     const halls = {
       ...ROOMS,
       from: 'halls',
@@ -205,7 +205,7 @@ describe('moved: rows with new keys and new values', () => {
   });
 });
 
-it('moved: a row that goes to another stream with the same template is neither retired nor created', async () => {
+it('a row that goes to another stream with the same template is neither retired nor created', async () => {
   const halls = {
     ...ROOMS,
     from: 'courses',
@@ -234,7 +234,7 @@ it('moved: a row that goes to another stream with the same template is neither r
   expect([await keysOf(world), await keysOf(world, 'halls')]).toEqual([['k2'], ['h1', 'h9']]);
 });
 
-it('moved: where an external id follows from the key alone, nothing is asked of the mirror for it', async () => {
+it('a stream whose external id follows from the key does not ask the mirror for moved rows', async () => {
   const world = await openSynced(rooms({ retire: 'deactivate' }));
   await world.sql`DELETE FROM rooms WHERE code IN ('k1', 'k2')`;
   const asked: string[][] = [];

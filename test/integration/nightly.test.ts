@@ -54,8 +54,8 @@ const said = (message: string) =>
     .map((line) => JSON.parse(line) as Record<string, unknown>)
     .filter(({ msg }) => String(msg).startsWith(message));
 
-describe('a night', () => {
-  it('is started once by many who notice it, at the moment and not before', async () => {
+describe('an occurrence of a schedule', () => {
+  it('is started once by several processes, at its moment and not before', async () => {
     await registerThen();
     expect(await startScheduled(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
     const started = await Promise.all(
@@ -69,7 +69,7 @@ describe('a night', () => {
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
   });
 
-  it('occurrence: it belongs to one of two processes that read the schedule before either started it', async () => {
+  it('belongs to one of two processes that read the schedule before either started it', async () => {
     await registerThen();
     const schedule = await readSchedule(world.state.db, 'nightly');
     if (!schedule) throw new Error('the schedule was registered');
@@ -81,7 +81,7 @@ describe('a night', () => {
     expect(await claim(night(3))).toBe(true);
   });
 
-  it('occurrence: one whose run could not be started is still due', async () => {
+  it('stays due if its run could not be started', async () => {
     await registerThen();
     await world.sql`ALTER TABLE slotsync.runs ADD CONSTRAINT refuses CHECK (kind <> 'sync')`;
     try {
@@ -93,14 +93,14 @@ describe('a night', () => {
     expect(await startScheduled(world.deps(), night(2))).toHaveLength(1);
   });
 
-  it('makes up for several that were missed by one', async () => {
+  it('is started once for several that were missed', async () => {
     await registerThen();
     expect(await startScheduled(world.deps(), night(9))).toHaveLength(1);
     expect(await startScheduled(world.deps(), night(9))).toEqual([]);
     expect(await runs()).toHaveLength(1);
   });
 
-  it('that was missed is passed over when the configuration says so; one that is due just now is not', async () => {
+  it('is skipped if it was missed and the configuration says so, but not if it is due just now', async () => {
     await registerThen();
     await skipMissedOccurrences(world.deps(), new Date(night(3).getTime() + 30_000));
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
@@ -108,7 +108,7 @@ describe('a night', () => {
     expect(await startScheduled(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
   });
 
-  it('is not missed by a schedule that was registered, or replaced, just now', async () => {
+  it('is not missed by a schedule that was registered or replaced just now', async () => {
     await register();
     expect(await startScheduled(world.deps())).toEqual([]);
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
@@ -119,7 +119,7 @@ describe('a night', () => {
     expect(await startScheduled(world.deps())).toHaveLength(1);
   });
 
-  it('occurrence: none that is to come is started by a clock that is ahead, or claimed', async () => {
+  it('is neither started by a fast clock nor claimed if it is in the future', async () => {
     await register();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + DAY });
     onTestFinished(() => void vi.useRealTimers());
@@ -130,7 +130,7 @@ describe('a night', () => {
   });
 
   it.each(['last_due', 'registered_at'])(
-    'schedule: %s in the future is corrected, and said',
+    'is corrected if its %s is in the future, and the log says so',
     async (column) => {
       await register({ ...AT_TWO, pattern: '* * * * *' });
       const { sql } = world;
@@ -146,7 +146,7 @@ describe('a night', () => {
     },
   );
 
-  it('leaves streams to the runs that cover them, and says to which', async () => {
+  it('leaves streams to the runs that cover them, and the log names these runs', async () => {
     await registerThen();
     const { run } = await startRun(world.state.db, {
       kind: 'backfill',
@@ -173,7 +173,7 @@ describe('a night', () => {
 });
 
 describe('schedules of streams', () => {
-  it('each starts its own streams, once, and the nightly one the rest', async () => {
+  it('start their own streams once, and the nightly schedule starts the rest', async () => {
     await registerThen();
     const { db } = world.state;
     await registerSchedule(db, 'nightly', { ...AT_TWO, streams: ['rooms'] });
@@ -194,14 +194,14 @@ describe('schedules of streams', () => {
     expect(schedules).toMatchObject([{ streams: ['halls'], lastDue: sunday, nextDue: expect.any(Date) }]);
   });
 
-  it('a schedule of streams that this process does not have is left to the one that has them', async () => {
+  it('are left to the process that has their streams', async () => {
     await registerSchedule(world.state.db, '* * * * *', { ...AT_TWO, streams: ['others'] });
     await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
     expect(await startScheduled(world.deps(), night(2))).toEqual([]);
     expect(await readSchedule(world.state.db, '* * * * *')).toMatchObject({ lastDue: null });
   });
 
-  it('no success: each schedule says itself when its streams are late', async () => {
+  it('report separately when their streams are late', async () => {
     await register({ ...AT_TWO, pattern: '0 2 1 1 *' });
     await registerSchedule(world.state.db, '0 * * * *', {
       pattern: '0 * * * *',
@@ -218,7 +218,7 @@ describe('schedules of streams', () => {
     expect(await late()).toEqual([]);
   });
 
-  it('no success: where every stream has a schedule of its own, no sync of all of them is expected', async () => {
+  it('make a sync of all streams unnecessary if they cover every stream', async () => {
     const { db } = world.state;
     for (const [pattern, name] of [
       ['0 2 1 1 *', 'rooms'],
@@ -244,8 +244,8 @@ const stores = [
   { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
 ];
 
-describe.each(stores)('with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('the queue', () => {
+describe.each(stores)('the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('shared by several workers', () => {
     const stateId = randomUUID();
     let bullmq: Bullmq;
     let producer: ReturnType<typeof createProducer>;
@@ -260,7 +260,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       await bullmq.close();
     });
 
-    it('scheduler: several workers register one schedule and start one run of what is due', async () => {
+    it('has one run started of a schedule that is due', async () => {
       const start = (schedules: Parameters<typeof startScheduler>[1]) =>
         startScheduler({ ...world.deps(), producer }, schedules);
       const rest = { timezone: 'UTC', catchUp: true, streams: [], waitMinutes: 0 };
@@ -280,7 +280,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       for (const scheduler of [first, ...others, last]) await scheduler.close();
     });
 
-    it('scheduler: several workers start one run of streams that are new', async () => {
+    it('has one run started of streams that are new', async () => {
       const start = () => startScheduler({ ...world.deps(), producer }, []);
       const schedulers = await Promise.all([start(), start(), start()]);
       expect(await runs()).toMatchObject([
@@ -289,7 +289,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       for (const scheduler of schedulers) await scheduler.close();
     });
 
-    it('does not end a reconcile, and takes the step that a dead process left undone', async () => {
+    it('ends no reconcile, and takes the step that a dead process left undone', async () => {
       const { db } = world.state;
       await world.sql`
         INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
@@ -309,7 +309,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       expect(statuses.map(({ status }) => status as string)).toEqual(['running', 'succeeded']);
     });
 
-    it('does not change that a better lane is taken first, whoever came first', async () => {
+    it('has a better lane taken first, whatever came first', async () => {
       // Incremental batches have a queue, and places in work, of their own.
       await producer.enqueueBatches([{ id: 6, lane: 'verify' }]);
       await producer.enqueueBatches([1, 2, 3].map((id) => ({ id, lane: 'backfill' })));

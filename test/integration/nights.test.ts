@@ -8,8 +8,8 @@ import { keepWorlds } from '../support/worlds.js';
 const open = keepWorlds();
 const ZONE = 'Europe/Stockholm';
 
-describe('nights', () => {
-  it('a run is of the day by the clock of the zone, and ends for each stream in its own way', async () => {
+describe('the nights of streams', () => {
+  it('date a run by the clock of the zone, and end for each stream in its own way', async () => {
     const world = await open({ streams: { rooms: ROOMS } });
     const insert = (row: Record<string, unknown>) => {
       const { at, ...given } = row;

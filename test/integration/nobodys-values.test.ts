@@ -25,8 +25,8 @@ const edit = (world: World, name: string) =>
 const passLag = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour', synced_at = now() - interval '1 hour'`;
 
-describe('write that was carried out and not accepted', () => {
-  it('leaves no value for a person’s when the row is back as it was', async () => {
+describe('a write that was carried out and not accepted', () => {
+  it('leaves no value that counts as a person’s when the row is as before', async () => {
     let isContradicting = false;
     const world = await open(ruled(), {
       dialect: (base) => ({
@@ -54,8 +54,8 @@ describe('write that was carried out and not accepted', () => {
   });
 });
 
-describe('state that was restored', () => {
-  it('a value that was sent since the backup is nobody’s', async () => {
+describe('a state that was restored', () => {
+  it('counts a value sent since the backup as drift, and not as a person’s', async () => {
     const database = await createSharedDatabase();
     onTestFinished(() => database.drop());
     const world = await openWorld(ruled(), { database, synced: ['A'] });
@@ -69,8 +69,8 @@ describe('state that was restored', () => {
   });
 });
 
-describe('write that lands late', () => {
-  it('leaves no value for a person’s when its record was settled because its row was gone', async () => {
+describe('a write that lands late', () => {
+  it('leaves no value that counts as a person’s after its record was settled without a row', async () => {
     const world = await open();
     await world.sql`UPDATE slotsync.records SET check_after = now() - interval '1 second'`;
     edit(world, 'landed late');
@@ -83,8 +83,8 @@ describe('write that lands late', () => {
   });
 });
 
-describe('service that was restored', () => {
-  it('a stream without the rule, for one repair, gets the values of the mirror back', async () => {
+describe('a service that was restored', () => {
+  it('gets the values of the mirror back by one repair of a stream without the rule', async () => {
     const world = await open();
     edit(world, 'from a backup');
     await passLag(world);
@@ -107,11 +107,11 @@ describe('service that was restored', () => {
   });
 });
 
-describe('add', () => {
+describe('a field with `add`', () => {
   const LISTED = rooms({
     fields: { 'room.name': { from: (row) => row['tags'] as string[] | null, add: true, ifNull: 'keep' } },
   });
-  it('with a null that keeps the field: its values stay known as added', async () => {
+  it('knows its values as added while a null keeps the field', async () => {
     const world = await openWorld(LISTED);
     await world.sql`ALTER TABLE rooms ADD tags text[]`;
     await world.sql`INSERT INTO rooms (code, tags) VALUES ('A', '{a}')`;
@@ -126,7 +126,7 @@ describe('add', () => {
   });
 });
 
-describe('find that lags behind the acceptance of a moment ago', () => {
+describe('a find that lags behind a recent acceptance', () => {
   /** The find answers as it would have before the last write, and `later` as it is. */
   async function seatsBesideLag(world: World): Promise<void> {
     const before = await world.destination.findObjects(['room_A'], 'room', { lane: 'sync' });
@@ -144,15 +144,15 @@ describe('find that lags behind the acceptance of a moment ago', () => {
     await world.finish(runId, []);
   }
 
-  it('does not bring back the value before', async () => {
+  it('does not bring back the value of before', async () => {
     const world = await open();
     await seatsBesideLag(world);
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula', 'room.seats': '40' });
   });
 });
 
-describe('object that lost its external id', () => {
-  it('gets it back although it keeps a value that a person entered', async () => {
+describe('an object that lost its external id', () => {
+  it('gets the id back although it keeps a value that a person entered', async () => {
     const world = await open(
       { ...ruled(), service: { assignExternalIds: true } },
       { sandbox: { assignsExternalIds: true } },

@@ -28,8 +28,8 @@ const SECOND = 1000;
 const second = (ago: number) => new Date(Math.floor(Date.now() / SECOND) * SECOND - ago * SECOND);
 const nothing = { latest: undefined, success: undefined };
 
-describe('requests by the second', () => {
-  it('requests of several processes add up, and the fastest second is known', async () => {
+describe('noted requests by the second', () => {
+  it('add up over several processes, with the fastest second', async () => {
     const { db } = world.state;
     const [early, late] = [second(70), second(69)];
     await noteRequests(db, { seconds: [{ second: early, requests: 12, throttled: 0 }], ...nothing });
@@ -54,7 +54,7 @@ describe('requests by the second', () => {
     expect(minutes.reduce((sum, { requests }) => sum + requests, 0)).toBe(23);
   });
 
-  it('are deleted after a week, and so are processes that were killed, also while no run is planned', async () => {
+  it('are deleted after a week, and so are killed processes, even if no run is planned', async () => {
     const { db } = world.state;
     const week = 7 * 24 * 60 * 60;
     const seconds = [week + 60, week - 60].map((ago) => ({ second: second(ago), requests: 1, throttled: 0 }));
@@ -72,7 +72,7 @@ describe('requests by the second', () => {
     expect(await listProcesses(db)).toEqual([]);
   });
 
-  it('the last answer is the latest of all processes, whoever notes it last', async () => {
+  it('keep the latest answer of all processes, whoever notes it last', async () => {
     const { db } = world.state;
     await bindDestination(world.state, { baseUrl: 'http://s', organizationId: 'o', region: 'r' });
     const note = (answer: string, ago: number, successAgo?: number) =>
@@ -108,10 +108,10 @@ describe('requests by the second', () => {
   });
 });
 
-describe('processes', () => {
+describe('noted processes', () => {
   const worker = { command: 'worker', host: 'north', pid: 7 };
 
-  it('a process that stopped sending keeps since when, until it sends again', async () => {
+  it('keep the time when they stopped sending until they send again', async () => {
     const { db } = world.state;
     await notePresence(db, { id: 'a', ...worker }, null);
     expect(await listProcesses(db)).toMatchObject([{ id: 'a', isAlive: true, stoppedSince: null }]);
@@ -128,7 +128,7 @@ describe('processes', () => {
     expect(await listProcesses(db)).toEqual([]);
   });
 
-  it('claims are orphaned when their process is not heard of any more, and until they expire', async () => {
+  it('have orphaned claims from their silence on, until the claims expire', async () => {
     const { db } = world.state;
     await notePresence(db, { id: 'alive', ...worker }, null);
     await notePresence(db, { id: 'killed', ...worker }, null);
@@ -149,7 +149,7 @@ describe('processes', () => {
     expect(until?.getTime()).toBeGreaterThan(Date.now() + 60 * SECOND);
   });
 
-  it('records are read for orphaned claims only within minutes after a process was killed', async () => {
+  it('have records read for orphaned claims only within minutes after their kill', async () => {
     const { db } = world.state;
     /** The server still counts the readings of this connection's last second. */
     const readings = () =>
@@ -173,7 +173,7 @@ describe('processes', () => {
 
   const status = () => statusOf(world.state);
 
-  it('status: a second worker that is silent is named for a day, and is no failure', async () => {
+  it('are named by status for a day, as no failure, if they are silent beside a worker', async () => {
     const { db } = world.state;
     await notePresence(db, { id: 'alive', ...worker }, null);
     for (const pid of [11, 12, 13, 14]) await notePresence(db, { id: `${pid}`, ...worker, pid }, null);
@@ -189,7 +189,7 @@ describe('processes', () => {
     expect(said).not.toMatch(/process 14|process 7|process 9|process 25|Not seen since/);
   });
 
-  it('status: an unfinished run is called left while no process is alive', async () => {
+  it('make status report an unfinished run while no process is alive', async () => {
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
       VALUES ('sync', 'sync', 'command', 'running', '{rooms}')`;

@@ -36,9 +36,9 @@ async function expectInSync(world: World): Promise<void> {
   expect(await world.sql`SELECT FROM slotsync.object_claims`).toHaveLength(0);
 }
 
-describe('object: a row that comes back under another key', () => {
+describe('an object whose row comes back under another key', () => {
   it.each(['fields', 'object'] as const)(
-    'is written after what is under way for the former key (owns: %s)',
+    'is written after the write under way for the former key (owns: %s)',
     async (owns) => {
       const world = await openPlaces({ owns });
       const { runId, queue } = await planOlder(world);
@@ -77,7 +77,7 @@ describe('object: a row that comes back under another key', () => {
     expect(await world.statusesOf('places')).toEqual({ 2: 'synced', 9: 'synced' });
   });
 
-  it('in another stream with the same template is one object too', async () => {
+  it('is the same object if the other key is in another stream', async () => {
     const world = await openPlaces({}, { halls: HALLS });
     await syncPlaces(world, [1, 'A', 'first'], [9, 'Z', 'other']);
     await rename(world, 1, 'older');
@@ -96,7 +96,7 @@ describe('object: a row that comes back under another key', () => {
     expect(await world.statusesOf('halls')).toEqual({ 1: 'synced' });
   });
 
-  it('is not written from what its row was before its object could be had', async () => {
+  it('is not written from a row that changed its external id before the claim', async () => {
     const world = await openPlaces();
     await insert(world, 1, 'A', 'a');
     const { runId, queue } = await world.plan();
@@ -118,7 +118,7 @@ describe('object: a row that comes back under another key', () => {
     await expectInSync(world);
   });
 
-  it('takes the place of a batch that died while it wrote the object: what that had sent cannot stay', async () => {
+  it('keeps no older value of a batch that died while it wrote the object', async () => {
     const world = await openPlaces();
     const end = await dieWhileWriting(world, await planOlder(world));
     await replace(world, 'A', 2, 'newer');
@@ -133,14 +133,14 @@ describe('object: a row that comes back under another key', () => {
   });
 });
 
-describe('object: a write whose answer was lost and that is carried out late', () => {
+describe('a late write whose answer was lost', () => {
   it.each([
     ['its key', 'y_{id}', 'fields'],
     ['its key', 'y_{id}', 'object'],
     ['another column', 'y_{code}', 'fields'],
     ['another column', 'y_{code}', 'object'],
   ] as const)(
-    'does not stay over a newer one (external id from %s: %s, owns: %s)',
+    'does not stay over a newer write (external id from %s: %s, owns: %s)',
     async (_, externalId, owns) => {
       const world = await openPlaces({ externalId, owns });
       const extId = externalId === 'y_{id}' ? 'y_1' : 'y_A';
@@ -164,7 +164,7 @@ describe('object: a write whose answer was lost and that is carried out late', (
     },
   );
 
-  it('costs one look, and no write, when it never came', async () => {
+  it('costs one check, and no write, when it never landed', async () => {
     const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
     await insert(world, 1, 'A', 'first');
     world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'loseAnswer' });
@@ -208,7 +208,7 @@ describe('object: a write whose answer was lost and that is carried out late', (
     expect(nameOf(world, 'y_A')).toBe('newer');
   });
 
-  it('does not bring a retired object back', async () => {
+  it('does not reactivate a retired object', async () => {
     const world = await openPlaces();
     const run = await planOlder(world);
     await loseAnswer(world, run);
@@ -224,7 +224,7 @@ describe('object: a write whose answer was lost and that is carried out late', (
   });
 });
 
-describe('object: one that was retired and is in doubt', () => {
+describe('a retired object that is in doubt', () => {
   it('is checked again without a second approval', async () => {
     const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
     for (const id of [1, 2, 3]) await insert(world, id, `A${id}`, 'first');
@@ -237,8 +237,8 @@ describe('object: one that was retired and is in doubt', () => {
   });
 });
 
-describe('object: a parent that gets another external id', () => {
-  it('is followed by the records that refer to it', async () => {
+describe('a parent that gets another external id', () => {
+  it('has the records that refer to it sent again', async () => {
     const world = await openPlaces({}, { desks: DESKS });
     await insert(world, 1, 'A', 'a');
     await insert(world, 2, 'B', 'b');
@@ -255,7 +255,7 @@ describe('object: a parent that gets another external id', () => {
     expect(await world.statusesOf('desks')).toEqual({ 1: 'synced', 2: 'synced' });
   });
 
-  it('is followed also by one that was being written when it changed', async () => {
+  it('has a referring record sent again that was being written when the id changed', async () => {
     const world = await openPlaces({}, { desks: DESKS });
     await insert(world, 1, 'A', 'a');
     await world.sql`INSERT INTO desks VALUES (1, 'one', 1)`;
@@ -276,11 +276,11 @@ describe('object: a parent that gets another external id', () => {
   });
 });
 
-describe('object: one that two rows gave', () => {
+describe('an external id of two rows', () => {
   it.each([
     ['goes', (world: World) => world.sql`DELETE FROM places WHERE id = 1`],
     ['has another external id', (world: World) => world.sql`UPDATE places SET code = 'B' WHERE id = 1`],
-  ])('is sent for the other when the row that owned it %s, without a sync', async (_, change) => {
+  ])('is sent for the second row when the row that owned it %s, without a sync', async (_, change) => {
     const world = await openPlaces();
     await syncPlaces(world, [1, 'A', 'first']);
     await syncPlaces(world, [2, 'A', 'second']);
@@ -296,7 +296,7 @@ describe('object: one that two rows gave', () => {
   });
 });
 
-describe('object: one whose row cannot be read', () => {
+describe('an object whose row cannot be read', () => {
   const RAISING: Declaration = {
     ...PLACES,
     from: {
@@ -323,7 +323,7 @@ describe('object: one whose row cannot be read', () => {
   });
 });
 
-describe('object: waiting for the quota', () => {
+describe('a wait for the quota', () => {
   /** Begins a batch; resolves when the service has refused its write, to be sent again two seconds later. */
   async function beginThrottled(world: World, [batch = 0]: readonly number[]) {
     world.sandbox.clearArrivals();
@@ -334,7 +334,7 @@ describe('object: waiting for the quota', () => {
     return { applying };
   }
 
-  it('costs no attempt and no claim, however long', async () => {
+  it('costs no attempt and no claim, however long it lasts', async () => {
     const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
     await insert(world, 1, 'A', 'first');
     const { runId, queue } = await world.plan();
@@ -347,7 +347,7 @@ describe('object: waiting for the quota', () => {
     expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', attempts: 0 } });
   });
 
-  it('reads again what people may have changed meanwhile', async () => {
+  it('is followed by a new reading of what people may have changed', async () => {
     const world = await openPlaces(
       { externalId: 'y_{id}' },
       // So that the service knows a field that the mapping of places does not own.
@@ -364,7 +364,7 @@ describe('object: waiting for the quota', () => {
     expect(world.fieldsOf('y_1')).toEqual({ 'place.name': 'second', 'place.note': 'by hand' });
   });
 
-  it('sends nothing when the claim was lost meanwhile', async () => {
+  it('is followed by no write when the claim was lost', async () => {
     const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
     await insert(world, 1, 'A', 'first');
     const { queue } = await world.plan();

@@ -28,7 +28,7 @@ const open = keepPlaceWorlds();
 const retry = (world: World, key: string) => retryRecords(world.state.db, { stream: 'places', keys: [key] });
 const recordOf = async (world: World, key: string, stream = 'places') => (await world.recordsOf(stream))[key];
 
-describe('owner: a late write over another key that has the object', () => {
+describe('a late write over an object that another record owns now', () => {
   /** Row 1 becomes v2, and its write loses the answer; meanwhile row 2 takes its object over and is accepted. */
   async function loseWriteAndObject(world: World): Promise<void> {
     await syncPlaces(world, [1, 'A', 'v1']);
@@ -43,7 +43,7 @@ describe('owner: a late write over another key that has the object', () => {
     expect(nameOf(world, 'y_A')).toBe('newest');
   }
 
-  it('does not stay: the object is read again for the record that owns it now', async () => {
+  it('does not stay, because the object is read again for its owner', async () => {
     const world = await open();
     await loseWriteAndObject(world);
     world.sandbox.releaseLate();
@@ -65,7 +65,7 @@ describe('owner: a late write over another key that has the object', () => {
   });
 });
 
-describe('owner: a change that is undone', () => {
+describe('a change of owner that is undone', () => {
   /** Row 1 has C by mistake, and row 2 has A. */
   async function giveAway(world: World): Promise<void> {
     await syncPlaces(world, [1, 'A', 'v1'], [9, 'Z', 'other']);
@@ -74,7 +74,7 @@ describe('owner: a change that is undone', () => {
     expect(nameOf(world, 'y_A')).toBe('newest');
   }
 
-  it('is sent: the second row goes, and the first is as before', async () => {
+  it('has the first row sent again when the second row goes', async () => {
     const world = await open();
     await giveAway(world);
     await world.sql.begin(async (sql) => {
@@ -86,7 +86,7 @@ describe('owner: a change that is undone', () => {
     await expectOneOwner(world);
   });
 
-  it('is sent after the object was retired for the second row', async () => {
+  it('has the first row sent again after the object was retired for the second row', async () => {
     const world = await open();
     await giveAway(world);
     await world.sql`DELETE FROM places WHERE id = 2`;
@@ -98,7 +98,7 @@ describe('owner: a change that is undone', () => {
     await expectOneOwner(world);
   });
 
-  it('is sent after a retry, where nothing is retired: two records never have one object', async () => {
+  it('has the first row sent again after a retry in a stream that retires nothing', async () => {
     const world = await open({ retire: 'keep' });
     await giveAway(world);
     await world.sql`DELETE FROM places WHERE id = 2`;
@@ -109,7 +109,7 @@ describe('owner: a change that is undone', () => {
     await expectOneOwner(world);
   });
 
-  it('is sent although the row was synced under its other code meanwhile', async () => {
+  it('has the first row sent again although it was synced under another code', async () => {
     const world = await open();
     await giveAway(world);
     await retry(world, '1');
@@ -127,7 +127,7 @@ describe('owner: a change that is undone', () => {
     await expectOneOwner(world);
   });
 
-  it('is sent when the row comes back from another stream that has retired its object', async () => {
+  it('has the row sent again that comes back from a stream that has retired the object', async () => {
     const world = await open({}, { halls: HALLS });
     await insert(world, 1, 'A', 'v1');
     await insert(world, 9, 'Z', 'other');
@@ -145,8 +145,8 @@ describe('owner: a change that is undone', () => {
   });
 });
 
-describe('owner: rows that exchange their objects', () => {
-  it('swap: each object gets the values of the row that has its external id now', async () => {
+describe('rows that exchange their objects', () => {
+  it('swap two objects, which get the values of their new rows', async () => {
     const world = await open();
     await syncPlaces(world, [1, 'A', 'one'], [2, 'B', 'two']);
     await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'A' END`;
@@ -155,7 +155,7 @@ describe('owner: rows that exchange their objects', () => {
     await expectOneOwner(world);
   });
 
-  it('chain: each row moves on by one, and the last object is new', async () => {
+  it('move on by one in a chain, whose last object is new', async () => {
     const world = await open();
     await syncPlaces(world, [1, 'A', 'one'], [2, 'B', 'two']);
     await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'C' END`;
@@ -164,7 +164,7 @@ describe('owner: rows that exchange their objects', () => {
     await expectOneOwner(world);
   });
 
-  it('renamed alone: the record waits for an operator, and owns its object until then', async () => {
+  it('wait for an operator when only one is renamed, and keep their objects until then', async () => {
     const world = await open();
     await syncPlaces(world, [1, 'A', 'one']);
     await setCode(world, 1, 'B');
@@ -178,7 +178,7 @@ describe('owner: rows that exchange their objects', () => {
   });
 });
 
-describe('owner: the owner of an object is asked for', () => {
+describe('the owner of an object that changed hands', () => {
   /** Row 1 has given its code to row 2, without any fault. */
   async function openTakenOver(): Promise<World> {
     const world = await open();
@@ -191,7 +191,7 @@ describe('owner: the owner of an object is asked for', () => {
     return world;
   }
 
-  it('verify: a change by hand is compared with the row that has its external id', async () => {
+  it('is compared by verify with a change by hand', async () => {
     const world = await openTakenOver();
     world.sandbox.changeObject('y_A', { fields: [{ fieldId: 'place.name', values: ['by hand'] }] });
     await verify(world.verifying());
@@ -204,7 +204,7 @@ describe('owner: the owner of an object is asked for', () => {
     ]);
   });
 
-  it('a search by external id or by number finds the record of the row that has its external id', async () => {
+  it('is found by external id and by number', async () => {
     const world = await openTakenOver();
     const { id = 0 } = world.sandbox.object('y_A') ?? {};
     const find = (named: string) => findRecordByName(world.deps(), world.stream('places'), [named]);
@@ -212,7 +212,7 @@ describe('owner: the owner of an object is asked for', () => {
   });
 });
 
-describe('owner: a parent', () => {
+describe('a parent', () => {
   const placeOf = (world: World, desk: string) => world.fieldsOf(desk)?.['desk.place'];
 
   /** Place 1 has y_A, and desk 1 stands in it. */
@@ -227,15 +227,15 @@ describe('owner: a parent', () => {
   }
 
   it.each([
-    ['whose object another row has taken over', (world: World) => replace(world, 'A', 2, 'second')],
+    ['object was taken over by another row', (world: World) => replace(world, 'A', 2, 'second')],
     [
-      'whose object was removed at the service',
+      'object was removed at the service',
       async (world: World) => {
         await world.sql`DELETE FROM places WHERE id = 1`;
         world.sandbox.removeObject('y_A');
       },
     ],
-  ])('%s and that comes back with another external id is followed by its children', async (_, forget) => {
+  ])('is followed by its children when it comes back with another external id: its %s', async (_, forget) => {
     const world = await openWithDesk();
     await forget(world);
     await world.sync();
@@ -251,32 +251,35 @@ describe('owner: a parent', () => {
   it.each([
     ['its operator retries it', 'y_B', (world: World): Promise<unknown> => retry(world, '1')],
     ['its row is as before', 'y_A', async (world: World): Promise<unknown> => setCode(world, 1, 'A')],
-  ])('that is given up with another external id: its children wait until %s', async (_, extId, settle) => {
-    const world = await openWithDesk();
-    await setCode(world, 1, 'B');
-    await world.sync();
-    expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
-    await world.sql`UPDATE desks SET name = 'uno' WHERE id = 1`;
-    await world.sql`INSERT INTO desks VALUES (2, 'two', 1)`;
-    await world.sync();
-    const waits = { status: 'deferred', error_code: 'reference_missing' };
-    expect(await world.recordsOf('desks')).toMatchObject({ 1: waits, 2: waits });
-    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'one', 'desk.place': 'y_A' });
-    expect(world.fieldsOf('desk_2')).toBeUndefined();
-    await settle(world);
-    await world.sync();
-    await world.sync();
-    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'uno', 'desk.place': extId });
-    expect(world.fieldsOf('desk_2')).toEqual({ 'desk.name': 'two', 'desk.place': extId });
-    expect(await world.statusesOf('desks')).toEqual({ 1: 'synced', 2: 'synced' });
-  });
+  ])(
+    'keeps its children waiting, when given up with another external id, until %s',
+    async (_, extId, settle) => {
+      const world = await openWithDesk();
+      await setCode(world, 1, 'B');
+      await world.sync();
+      expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
+      await world.sql`UPDATE desks SET name = 'uno' WHERE id = 1`;
+      await world.sql`INSERT INTO desks VALUES (2, 'two', 1)`;
+      await world.sync();
+      const waits = { status: 'deferred', error_code: 'reference_missing' };
+      expect(await world.recordsOf('desks')).toMatchObject({ 1: waits, 2: waits });
+      expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'one', 'desk.place': 'y_A' });
+      expect(world.fieldsOf('desk_2')).toBeUndefined();
+      await settle(world);
+      await world.sync();
+      await world.sync();
+      expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'uno', 'desk.place': extId });
+      expect(world.fieldsOf('desk_2')).toEqual({ 'desk.name': 'two', 'desk.place': extId });
+      expect(await world.statusesOf('desks')).toEqual({ 1: 'synced', 2: 'synced' });
+    },
+  );
 });
 
-describe('owner: an object that has another external id at the service', () => {
+describe('an object that was renamed at the service', () => {
   it.each([
     ['its key', 'y_{id}', 'y_1'],
     ['another column', 'y_{code}', 'y_A'],
-  ])('is not made a second time (external id from %s)', async (_, externalId, extId) => {
+  ])('is not created a second time (external id from %s)', async (_, externalId, extId) => {
     const world = await open({ externalId });
     await syncPlaces(world, [1, 'A', 'before']);
     const { id } = world.sandbox.changeObject(extId, { extId: 'by_hand' });
@@ -297,7 +300,7 @@ describe('owner: an object that has another external id at the service', () => {
     expect(await recordOf(world, '1')).toMatchObject({ status: 'synced', in_doubt: false });
   });
 
-  it('is not made a second time either where a mapping owns whole objects and the object is in doubt', async () => {
+  it('is not created a second time when it is owned as a whole and in doubt', async () => {
     const world = await open({ owns: 'object' });
     await syncPlaces(world, [1, 'A', 'before']);
     world.sandbox.changeObject('y_A', { extId: 'by_hand' });
@@ -308,7 +311,7 @@ describe('owner: an object that has another external id at the service', () => {
     expect(await recordOf(world, '1')).toMatchObject({ error_code: 'external_id_changed_there' });
   });
 
-  it('is made again when it is gone', async () => {
+  it('is created again if it was deleted instead', async () => {
     const world = await open();
     await syncPlaces(world, [1, 'A', 'before']);
     world.sandbox.removeObject('y_A');

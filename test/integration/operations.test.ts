@@ -49,7 +49,7 @@ describe('a stream without create', () => {
     await addRooms(world, 'A', 'B', 'C');
   });
 
-  it('changes what is at the service, creates nothing, and its run succeeds', async () => {
+  it('updates existing objects, creates nothing, and its run succeeds', async () => {
     const preview = await previewStream(world.deps(), world.stream('rooms'));
     expect(preview.counts).toMatchObject({ create: 0, update: 1, left_out: 2 });
     const result = await world.sync();
@@ -61,7 +61,7 @@ describe('a stream without create', () => {
     await expectNothingToSend(world);
   });
 
-  it('creates nothing by an incremental run, a backfill that forces, or a batch whose object is gone by then', async () => {
+  it('creates nothing by an incremental run, a forced backfill or a batch that lost its object', async () => {
     await world.sync();
     const changed = await world.planChanges('rooms', 'B');
     expect(changed.queue).toEqual([]);
@@ -75,7 +75,7 @@ describe('a stream without create', () => {
     expect(await world.statusesOf('rooms')).toEqual({});
   });
 
-  it('keeps no record of what was not in sync before its operations were declared', async () => {
+  it('keeps no record that was not in sync before its operations were declared', async () => {
     world.configure(rooms());
     world.sandbox.failNext({ fault: 'status', status: 400, method: 'PUT', times: 'always' });
     await world.sync();
@@ -87,7 +87,7 @@ describe('a stream without create', () => {
     expect(createdHere(world)).toEqual(['room_A']);
   });
 
-  it('says in explain what is left out', async () => {
+  it('shows in explain what is left out', async () => {
     await world.sync();
     const explained = await explainRecord(world.deps(), world.stream('rooms'), 'B');
     expect(explained).toMatchObject({ leftOut: 'create' });
@@ -105,7 +105,7 @@ describe('a stream without create', () => {
   });
 });
 
-it('a stream without create links what `match` finds, and creates nothing beside it', async () => {
+it('a stream without create links what `match` finds, and creates nothing', async () => {
   const world = await open(rooms({ operations: ['update'], match: ['room.name'] }));
   addObject(world, 'hand_1', 'Room A');
   await addRooms(world, 'A', 'B');
@@ -116,7 +116,7 @@ it('a stream without create links what `match` finds, and creates nothing beside
   expect(createdHere(world)).toEqual(['hand_1']);
 });
 
-it('a limit does not count what is left out', async () => {
+it('a limit does not count what `operations` leaves out', async () => {
   const world = await open(rooms({ operations: ['update'], limits: { create: { count: 0, percent: 0 } } }));
   addObject(world, 'room_r000', 'Room r000');
   await addRooms(world, ...codes(20));
@@ -149,8 +149,8 @@ it('a limit of updates counts new rows that take retired objects up again', asyn
   expect(codes(3, 1).map((code) => isActive(world, `room_${code}`))).toEqual([false, false, false]);
 });
 
-describe('a stream with create alone', () => {
-  it('creates what is missing, and leaves what is there as it is', async () => {
+describe('a stream with create only', () => {
+  it('creates missing objects, and leaves existing objects as they are', async () => {
     const world = await open(CREATES);
     addObject(world, 'room_A', 'by hand');
     await addRooms(world, 'A', 'B');
@@ -169,7 +169,7 @@ describe('a stream with create alone', () => {
     expect(world.writes()).toEqual([]);
   });
 
-  it('sends the changes once its operations have update', async () => {
+  it('sends its changes once its operations include update', async () => {
     const world = await open(CREATES, { synced: ['A'] });
     await rename(world, 'A', 'new');
     await world.sync();
@@ -179,7 +179,7 @@ describe('a stream with create alone', () => {
     expect(nameAtService(world, 'A')).toBe('new');
   });
 
-  it('leaves an object as it is whose update was planned before, and settles its record', async () => {
+  it('leaves an object whose update was planned before, and settles its record', async () => {
     const world = await open(rooms(), { synced: ['A'] });
     await rename(world, 'A', 'new');
     const { runId, queue } = await world.plan('rooms');
@@ -191,7 +191,7 @@ describe('a stream with create alone', () => {
     expect(planOf(await world.sync())).toMatchObject({ left_out: 1 });
   });
 
-  it('makes a missing object again by a repair, and changes none', async () => {
+  it('creates a missing object again by a repair, and changes no object', async () => {
     const world = await open(CREATES, { synced: ['A', 'B'] });
     world.sandbox.removeObject('room_A');
     world.sandbox.changeObject('room_B', { fields: [{ fieldId: 'room.name', values: ['by hand'] }] });
@@ -202,7 +202,7 @@ describe('a stream with create alone', () => {
   });
 });
 
-it('a record that refers to a stream without create waits, and says why', async () => {
+it('a record that refers to a stream without create waits, and names the reason', async () => {
   const config: SlotsyncConfig = {
     streams: { rooms: { ...ROOMS, operations: ['update'] }, courses: COURSES },
   };

@@ -195,7 +195,7 @@ const schedules: fc.Arbitrary<Schedule> = fc.record({
   lost: fc.array(fc.boolean(), { maxLength: 3 }),
 });
 
-describe('batches of several doors over the same keys, while rows change', () => {
+describe('concurrent batches with the same keys', () => {
   it('never write one key at once, and end with every object as its row maps', async () => {
     let contended = 0;
     await fc.assert(

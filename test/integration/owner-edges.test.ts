@@ -50,24 +50,24 @@ async function openWithDesks(prepare?: (world: World) => Promise<unknown>): Prom
   return world;
 }
 
-describe('child of a parent that waits for an operator', () => {
+describe('a child of a parent that waits for an operator', () => {
   it.each([
     [
-      'whose changed code was noted',
+      'the changed code of its parent was noted',
       async (world: World) => {
         await setCode(world, 1, 'C');
         await addChanges(world.state.db, 'places', ['1']);
       },
     ],
     [
-      'whose changed code a sync has seen',
+      'a sync has seen the changed code of its parent',
       async (world: World) => {
         await setCode(world, 1, 'C');
         await world.sync();
       },
     ],
     [
-      'when it is new',
+      'the child is new',
       async (world: World) => {
         await setCode(world, 1, 'C');
         await world.sync();
@@ -75,7 +75,7 @@ describe('child of a parent that waits for an operator', () => {
         await addChanges(world.state.db, 'desks', ['3']);
       },
     ],
-  ])('%s does not go round the inbox', async (_, change) => {
+  ])('does not circle through the inbox when %s', async (_, change) => {
     const world = await openWithDesks();
     await change(world);
     expect(await drain(world)).toBeLessThan(6);
@@ -85,7 +85,7 @@ describe('child of a parent that waits for an operator', () => {
     });
   });
 
-  it('after its link was undone does not go round the inbox', async () => {
+  it('does not circle through the inbox after the link of its parent was undone', async () => {
     const world = await openWithDesks(async (opened) => {
       const fields = [{ fieldId: 'place.name', values: ['n1'] }];
       opened.sandbox.addObject({ extId: 'hand_1', typeId: 'place', active: true, fields });
@@ -96,7 +96,7 @@ describe('child of a parent that waits for an operator', () => {
     expect(await drain(world)).toBeLessThan(6);
   });
 
-  it('a record whose object has another external id at the service waits, and follows it when it has its own again', async () => {
+  it('waits while its parent is renamed at the service, and follows the parent', async () => {
     const world = await openWithDesks();
     world.sandbox.changeObject('y_B', { extId: 'by_hand' });
     await rename(world, 2, 'bb');
@@ -112,8 +112,8 @@ describe('child of a parent that waits for an operator', () => {
   });
 });
 
-describe('link to an object that the template makes for another row of the batch', () => {
-  it('that is not at the service is broken, and stops no others', async () => {
+describe('a link to the object of another row of the batch', () => {
+  it('is broken if the object is missing, and stops no other record', async () => {
     const world = await openRooms(rooms());
     const link = { ...LINK, stream: 'rooms', localKey: 'B', externalId: 'room_A', fields: ['room.name'] };
     await linkRecords(world.state, [link]);
@@ -129,8 +129,8 @@ describe('link to an object that the template makes for another row of the batch
   });
 });
 
-describe('former object', () => {
-  it.each([1016, 1024])('an external id of %i bytes stops no check that is due', async (bytes) => {
+describe('a former object', () => {
+  it.each([1016, 1024])('stops no check that is due if its external id has %i bytes', async (bytes) => {
     const world = await openPlaces();
     await insert(world, 1, 'Q7'.repeat(600).slice(0, bytes - 2), 'a');
     await syncPlaces(world, [2, 'B', 'b']);
@@ -147,7 +147,7 @@ describe('former object', () => {
   });
 });
 
-it('record that another batch is writing keeps its object: a batch that has lost it lets go of nothing', async () => {
+it('a record that another batch is writing keeps its object when the first batch ends', async () => {
   const world = await openRooms(rooms({ externalId: 'room_{number}', retire: 'deactivate' }));
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('Z', 'z', '9')`;
   await world.sync();

@@ -31,7 +31,7 @@ async function shorten(world: ExploredWorld, seed: number): Promise<string> {
   return `seed ${seed} fails only now and then`;
 }
 
-describe.concurrent.each(parts)('ownership: histories from seed %i on', (...part) => {
+describe.concurrent.each(parts)('random histories of ownership from seed %i on', (...part) => {
   it('end with every object as the row of its one owner says', { timeout: 60 * 60 * 1000 }, async () => {
     const world = await openExploredWorld();
     try {

@@ -137,8 +137,8 @@ const REJECT = HOLD.replace('approve', 'reject');
 const REPAIR = '/drift/repair?stream=rooms';
 const RETRY = '/failures/retry?stream=rooms&status=dead&code=refused_400';
 
-describe('page: what no answer lacks', () => {
-  it('page: a strict content security policy, no sniffing, no frame and no copy, on every answer', async () => {
+describe('every answer of the page', () => {
+  it('has a strict content security policy, and forbids sniffing, frames and copies', async () => {
     const { visit } = await serve(morning, { token: TOKEN });
     const paths = [
       ...PATHS,
@@ -175,7 +175,7 @@ describe('page: what no answer lacks', () => {
     });
   }
 
-  it('page: nothing of a row is markup, and no page has a script or a style within', async () => {
+  it('has no markup from a row, and no inline script or style', async () => {
     const { visit } = await serve(morning);
     for (const path of [
       ...PATHS,
@@ -192,7 +192,7 @@ describe('page: what no answer lacks', () => {
     expect((await visit(RECORD)).body).toContain('rooms &#39;&lt;script&gt;alert(1)&lt;/script&gt;&#39;');
   });
 
-  it('page: a path that is not there is a page that says so, and other methods are refused', async () => {
+  it('is a page that says so for an unknown path, and a refusal for another method', async () => {
     const { visit } = await serve(morning);
     for (const path of [
       '/none',
@@ -212,8 +212,8 @@ describe('page: what no answer lacks', () => {
   });
 });
 
-describe('page: who may read', () => {
-  it('page: without a token it is read on this machine alone, by its own name, and nobody acts', async () => {
+describe('reading the page', () => {
+  it('needs no token on this machine under its own name, and then nobody may act', async () => {
     const { visit } = await serve(morning);
     const { body } = await visit('/', { headers: { host: 'localhost:8080' } });
     expect(body).toContain('20 deactivations of rooms');
@@ -239,7 +239,7 @@ describe('page: who may read', () => {
     expect(await readGates(morning.state.db)).toHaveLength(1);
   });
 
-  it('page: at another address, or where the setting says so, only whoever signs in reads', async () => {
+  it('needs a sign-in at another address, or where the setting says so', async () => {
     const closed = await serve(morning, { host: '0.0.0.0' });
     for (const path of ['/', '/failures', RECORD]) expect((await closed.visit(path)).status).toBe(403);
     for (const options of [{ host: '0.0.0.0' }, { signIn: 'always' } as const]) {
@@ -256,8 +256,8 @@ describe('page: who may read', () => {
   });
 });
 
-describe('page: signing in', () => {
-  it('page: a cookie that no script reads and no other site sends; secure where a proxy speaks https', async () => {
+describe('signing in to the page', () => {
+  it('sets a cookie hidden from scripts and other sites, and secure behind a proxy with https', async () => {
     const { visit, signIn } = await serve(morning, { token: TOKEN });
     const { status, headers } = await signIn(TOKEN);
     expect(status).toBe(303);
@@ -270,7 +270,7 @@ describe('page: signing in', () => {
     expect(secure.headers['set-cookie']?.[0]).toMatch(/; Secure;/);
   });
 
-  it('page: a wrong token is refused, and slows down the address that sent it; the right one always signs in', async () => {
+  it('refuses a wrong token, slows down its address, and always accepts the right token', async () => {
     const { visit, signIn } = await serve(morning, { token: TOKEN, trustedProxies: '127.0.0.1' });
     for (let attempt = 0; attempt < 11; attempt++) {
       const form = { token: `${TOKEN}r` };
@@ -287,7 +287,7 @@ describe('page: signing in', () => {
     expect(lines).not.toContain(TOKEN);
   });
 
-  it('page: it leads back to where one came from, and to no other server', async () => {
+  it('leads back to the page of before, and to no other server', async () => {
     const { visit } = await serve(morning, { token: TOKEN });
     const leadsTo = async (next: string) =>
       (await visit('/sign-in', { form: { token: TOKEN, next } })).headers.location;
@@ -298,8 +298,8 @@ describe('page: signing in', () => {
   });
 });
 
-describe('page: actions', () => {
-  it('page: a form is carried out only from a page of the same session and address', async () => {
+describe('the actions of the page', () => {
+  it('are carried out only by a form of the same session and address', async () => {
     const { visit, readForm } = await serveSignedIn(morning);
     const form = await readForm(HOLD);
     expect(form).toEqual({ form_token: expect.any(String), shown: '20' });
@@ -325,7 +325,7 @@ describe('page: actions', () => {
     expect(await readGates(morning.state.db)).toMatchObject([{ approval: null }]);
   });
 
-  it('page: nothing is done of another number than the one shown', async () => {
+  it('do nothing for another number than was shown', async () => {
     const world = await openBadMorning();
     await noteDrift(world);
     const { carryOut, queued } = await serveSignedIn(world);
@@ -346,7 +346,7 @@ describe('page: actions', () => {
     expect(queued).toEqual([]);
   });
 
-  it('page: a hold is approved for the number shown', async () => {
+  it('approve a hold for the number shown', async () => {
     const world = await openBadMorning();
     // Deactivations wait for whatever is not accepted.
     await world.sql`DELETE FROM rooms WHERE code = ${SCRIPT}`;
@@ -375,7 +375,7 @@ describe('page: actions', () => {
   it.each([
     ['127.0.0.1', 'zoë'],
     ['192.0.2.7', null],
-  ])('page: a hold is rejected with a reason, by whoever a trusted proxy names: %s', async (proxy, by) => {
+  ])('reject a hold with a reason, by the user whom a trusted proxy names: %s', async (proxy, by) => {
     const world = await openBadMorning();
     const options = { trustedProxies: proxy, userHeader: 'X-User' };
     const { visit, carryOut } = await serveSignedIn(world, options);
@@ -397,7 +397,7 @@ describe('page: actions', () => {
     }
   });
 
-  it('page: the records of a cause are retried by whoever works the inbox', async () => {
+  it('retry the records of a cause through the inbox', async () => {
     const world = await openBadMorning();
     const { visit, carryOut } = await serveSignedIn(world);
     expect((await visit('/failures')).body).toContain(RETRY.replaceAll('&', '&amp;'));
@@ -407,7 +407,7 @@ describe('page: actions', () => {
     expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('synced');
   });
 
-  it('page: a run is paused, resumed and cancelled', async () => {
+  it('pause, resume and cancel a run', async () => {
     const world = await open(CONFIG);
     const { run } = await startRun(world.state.db, {
       kind: 'sync',
@@ -434,7 +434,7 @@ describe('page: actions', () => {
     expect((await act('cancel', '/')).status).toBe(403);
   });
 
-  it('page: drift is repaired', async () => {
+  it('repair drift', async () => {
     const world = await openBadMorning();
     await noteDrift(world);
     const { visit, carryOut, queued } = await serveSignedIn(world);
@@ -451,7 +451,7 @@ describe('page: actions', () => {
     });
   });
 
-  it('page: row and object of a record are read when somebody who signed in asks for it, and only then', async () => {
+  it('read row and object of a record only when a signed-in operator asks for them', async () => {
     const world = await openBadMorning();
     const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
     world.sandbox.clearArrivals();
@@ -470,7 +470,7 @@ describe('page: actions', () => {
   });
 });
 
-describe('page: bookings', () => {
+describe('the page of a booking', () => {
   const RESERVATIONS: NonNullable<SlotsyncConfig['reservations']> = {
     from: 'bookings',
     key: 'id',
@@ -481,7 +481,7 @@ describe('page: bookings', () => {
     fields: { 'res.title': 'title' },
   };
 
-  it('page: a listed booking leads to its page; both sides are read when somebody who signed in asks', async () => {
+  it('is linked from the list, and reads both sides when a signed-in operator asks for them', async () => {
     const config = { ...CONFIG, reservations: RESERVATIONS };
     const world = await open(config);
     await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
@@ -529,8 +529,8 @@ describe('page: bookings', () => {
   });
 });
 
-describe('page: a reader who goes away while row and object are read', () => {
-  it.each(['statement', 'request'] as const)('page: ends the %s with the connection', async (what) => {
+describe('a reader of the page who goes away while row and object are read', () => {
+  it.each(['statement', 'request'] as const)('ends the %s with the connection', async (what) => {
     // Not cancelled, the request would end later than the test.
     const world = await openBadMorning((config) =>
       open({ ...config, service: { requestTimeoutMs: 300_000 } }),
@@ -564,7 +564,7 @@ describe('page: a reader who goes away while row and object are read', () => {
   });
 });
 
-describe('page: live', () => {
+describe('an open page', () => {
   /** Asks as an open page does, which shows the version that was answered before. */
   function openPage({ visit }: Pick<Awaited<ReturnType<typeof serve>>, 'visit'>, path: string) {
     let version = '""';
@@ -575,7 +575,7 @@ describe('page: live', () => {
     };
   }
 
-  it('page: an open page is answered with 304 until it has changed', async () => {
+  it('is answered with 304 until it has changed', async () => {
     const world = await openBadMorning();
     const ask = openPage(await serve(world), '/runs');
     expect(await ask()).toMatchObject({ status: 200, body: expect.stringContaining('partial') });
@@ -591,7 +591,7 @@ describe('page: live', () => {
     expect(changed.body).toContain('cancelled');
   });
 
-  it('page: what an action did is said by the page that is opened next, not to one that is open', async () => {
+  it('does not show the result of an action, which the page that is opened next shows', async () => {
     const server = await serveSignedIn(await openBadMorning());
     const { visit, readForm } = server;
     const ask = openPage(server, '/');
@@ -602,7 +602,7 @@ describe('page: live', () => {
     expect((await visit('/')).body).not.toContain(done);
   });
 
-  it('page: readings that hang leave a connection of the state for the work, and other pages go on', async () => {
+  it('leaves a connection of the state for the work while readings hang', async () => {
     const world = await openBadMorning();
     const { visit } = await serve(world, { longestStatementMs: 500 });
     const hangs = () => world.sql`
@@ -620,7 +620,7 @@ describe('page: live', () => {
       await until(async () => (await visit(path)).status === 200, { describe: `${path} to be read` });
   });
 
-  it('page: an open page ends with its session, when it is signed out and when the token is replaced', async () => {
+  it('ends with its session, at the sign-out and when the token is replaced', async () => {
     let token = TOKEN;
     const server = await serve(morning, { host: '0.0.0.0', token: () => token });
     const { visit, signIn, readForm } = server;
@@ -638,7 +638,7 @@ describe('page: live', () => {
     }
   });
 
-  it('page: an open page that cannot be read says so, and holds up no other', async () => {
+  it('says that it cannot be read, and delays no other page', async () => {
     const world = await openBadMorning();
     const { visit } = await serve(world);
     const gone = await visit('/runs/99');

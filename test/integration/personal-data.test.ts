@@ -33,7 +33,7 @@ async function readAll(): Promise<string[]> {
   return rows.flat().map(({ row }) => row);
 }
 
-it('personal data: nothing of a removed person stays, and everything of others does', async () => {
+it('removing a person deletes every trace of the person, and nothing of another person', async () => {
   const booking = (id: string) => sql.json({ objects: [{ stream: 'staff', externalId: id }], fields: {} });
   for (const { stream, key, id } of [PERSON, { stream: 'staff', key: '12', id: 'person_12' }]) {
     await sql`

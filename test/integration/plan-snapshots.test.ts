@@ -6,7 +6,7 @@ import { until } from '../support/wait.js';
 
 const open = keepRoomWorlds();
 
-it('plan: a key that is created while the mirror is read is neither retired nor forgotten nor counted', async () => {
+it('a key created while a plan reads the mirror is neither retired, deleted nor counted', async () => {
   const world = await open(rooms({ retire: 'deactivate', limits: { retire: { count: 0, percent: 0 } } }));
   const { sql } = world;
   await sql`INSERT INTO rooms (code, name) SELECT 'r' || i, 'Room' FROM generate_series(1, 5) AS i`;

@@ -93,8 +93,8 @@ async function expectEveryStreamSent(world: World, runId: number): Promise<void>
   expect(await world.sql`SELECT DISTINCT state FROM slotsync.batches`).toEqual([{ state: 'done' }]);
 }
 
-describe('planner: two of one run', () => {
-  it('the first sleeps between two writes and wakes while the second plans: only the second has an effect', async () => {
+describe('two planners of one run', () => {
+  it('leave only the effect of the second when the first sleeps between two writes', async () => {
     const world = await openFilled();
     const runId = await world.startRun();
     const first = await planUntilHeld(world, runId, 'courses');
@@ -111,7 +111,7 @@ describe('planner: two of one run', () => {
     expect(world.lines.join('')).toContain('planning ended: another process plans this run');
   });
 
-  it('the first wakes when the second has finished planning and batches are running: it changes nothing', async () => {
+  it('leave the first without effect when it wakes after the second has finished', async () => {
     const world = await openFilled();
     const runId = await world.startRun();
     const first = await planUntilHeld(world, runId, 'rooms');
@@ -124,7 +124,7 @@ describe('planner: two of one run', () => {
     await expectEveryStreamSent(world, runId);
   });
 
-  it('the first meets an error after it was replaced: the run does not fail by it', async () => {
+  it('do not fail the run when the replaced planner meets an error', async () => {
     const world = await openFilled();
     const runId = await world.startRun();
     await world.sql`ALTER TABLE courses DROP CONSTRAINT courses_pkey`;
@@ -137,7 +137,7 @@ describe('planner: two of one run', () => {
     await expectEveryStreamSent(world, runId);
   });
 
-  it('a planner that was replaced cannot give the run up, and the one that replaced it can', async () => {
+  it('let only the planner that replaced the other give the run up', async () => {
     const world = await open(CONFIG);
     const runId = await world.startRun();
     const { db } = world.state;
@@ -155,7 +155,7 @@ describe('planner: two of one run', () => {
     expect(await takePlanning(db, first)).toBe(false);
   });
 
-  it('a takeover waits for a write under way, and the write after it is refused', async () => {
+  it('wait for a write under way at a takeover, after which the first cannot write', async () => {
     const world = await open(CONFIG);
     const runId = await world.startRun();
     const { db } = world.state;

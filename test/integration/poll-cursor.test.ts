@@ -68,14 +68,14 @@ const rooms = (codes: string[], microseconds: number, name = 'x') => world.sql`
   ON CONFLICT (code) DO UPDATE SET name = excluded.name, changed = excluded.changed`;
 const SECOND = 1_000_000;
 
-describe('polling', () => {
+describe('polling by a cursor', () => {
   it('leaves a stream that was never synced to its first sync', async () => {
     await rooms(['A'], 0);
     expect(await poll()).toBeUndefined();
     expect(await waiting()).toEqual([]);
   });
 
-  it('leaves a sync that is under way to itself, the first time', async () => {
+  it('leaves the first reading to a sync that is under way', async () => {
     await rooms(['A'], 0);
     await world.sync();
     await rooms(['B'], SECOND);
@@ -85,7 +85,7 @@ describe('polling', () => {
     expect(await poll()).toEqual({ rows: 2, put: 0, more: false });
   });
 
-  it('begins at the beginning, puts in only what differs, and moves over what is accepted', async () => {
+  it('begins at the beginning, adds only rows that differ, and moves past accepted rows', async () => {
     await rooms(['A', 'B', 'C'], 123_456);
     await world.sync();
     await rooms(['B'], SECOND, 'y');
@@ -101,7 +101,7 @@ describe('polling', () => {
     expect(await mark()).toMatchObject({ cursor: '2026-01-15 08:00:01+00', localKey: 'B' });
   });
 
-  it('misses none of many rows with one cursor, to the microsecond, also those that come later', async () => {
+  it('misses no row of many with one cursor value, even if the rows come later', async () => {
     await rooms(['S'], 0);
     await world.sync();
     const codes = Array.from({ length: 3000 }, (_, at) => `k${at}`);
@@ -136,7 +136,7 @@ describe('polling', () => {
     expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'y' });
   });
 
-  it('reads up to a little ago by the mirror’s clock, and leaves rows without a cursor', async () => {
+  it('reads up to shortly before the mirror’s clock, and skips rows without a cursor', async () => {
     await rooms(['A'], 0);
     await world.sync();
     await world.sql`INSERT INTO rooms VALUES ('future', 'x', now() + interval '1 hour'), ('null', 'x', NULL)`;
@@ -144,7 +144,7 @@ describe('polling', () => {
     expect(await mark()).toMatchObject({ localKey: 'A' });
   });
 
-  it('does not stand still at what may never be settled, and looks at it again', async () => {
+  it('moves past rows that may never be settled, and checks them again', async () => {
     await rooms(['A'], 0);
     await world.sync();
     world.sandbox.refuseObject('room_dead', { status: 400, message: 'no' });
@@ -165,7 +165,7 @@ describe('polling', () => {
     expect(await poll()).toMatchObject({ put: 1 });
   });
 
-  it('is one process’s at a time', async () => {
+  it('is done by one process at a time', async () => {
     await rooms(['A'], 0);
     await world.sync();
     await world.sql.begin(async (tx) => {
@@ -175,7 +175,7 @@ describe('polling', () => {
     expect(await poll()).toBeDefined();
   });
 
-  it('lets no more than ten thousand keys wait, and goes on where it stopped', async () => {
+  it('lets at most ten thousand keys wait, and continues where it stopped', async () => {
     await rooms(['A'], 0);
     await world.sync();
     await world.sql`
@@ -198,7 +198,7 @@ describe('a cursor that is no time', () => {
   const putMany = (from: number, to: number) => world.sql`
     INSERT INTO rooms (code, name, number) SELECT 'm' || i, 'x', i FROM generate_series(${from}::int, ${to}::int) AS i`;
 
-  it('is looked back on by when it was read: what is committed late is found', async () => {
+  it('is read again by the time of its reading, so that late commits are found', async () => {
     await put('A', 10);
     await putMany(1001, 1120);
     await put('B', 9_007_199);
@@ -222,7 +222,7 @@ describe('a cursor that is no time', () => {
     ['double precision', '1e300', "'Infinity'::float8"],
     ['real', '1e30', "'-Infinity'::float4"],
     ['bigint', '9223372036854775807', 'NULL'],
-  ])('a mistaken value hides no later row: type %s', async (type, huge, notRead) => {
+  ])('hides no later row after a mistaken value: type %s', async (type, huge, notRead) => {
     await world.sql.unsafe(`ALTER TABLE rooms ALTER COLUMN number TYPE ${type}`);
     await putMany(1, 140);
     await world.sql.unsafe(`
@@ -254,7 +254,7 @@ describe('a timestamp without a zone', () => {
     expect(await poll()).toMatchObject({ put: 0 });
   });
 
-  it('the hour that clocks are set back is read, however short the overlap is', async () => {
+  it('is read in the hour when clocks are set back, however short the overlap is', async () => {
     await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE timestamp`;
     const put = (code: string, changed: string) => world.sql`
       INSERT INTO rooms (code, name, changed) VALUES (${code}, 'x', ${changed}::text::timestamp)`;
@@ -267,7 +267,7 @@ describe('a timestamp without a zone', () => {
     expect(await waiting()).toEqual(['again']);
   });
 
-  it('or with one is not read where it is infinite', async () => {
+  it('is not read where it is infinite, like one with a zone', async () => {
     for (const type of ['timestamp', 'timestamptz', 'date']) {
       await world.sql.unsafe(`ALTER TABLE rooms ALTER COLUMN changed TYPE ${type}`);
       await world.sql`TRUNCATE rooms, slotsync.streams`;
@@ -279,7 +279,7 @@ describe('a timestamp without a zone', () => {
   });
 });
 
-describe('polling begins anew', () => {
+describe('a new beginning of polling', () => {
   const put = (code: string, number: number) =>
     world.sql`INSERT INTO rooms (code, name, changed, number) VALUES (${code}, 'x', '2026-01-15 08:00:00+00', ${number})`;
   /** The watermark of a number moves with the second look, when the overlap has passed. */
@@ -290,7 +290,7 @@ describe('polling begins anew', () => {
     await look();
   }
 
-  it('once, when another column is the cursor', async () => {
+  it('happens once when another column becomes the cursor', async () => {
     await rooms(['A', 'B'], 0);
     await world.sync();
     await poll();
@@ -302,7 +302,7 @@ describe('polling begins anew', () => {
     expect(await poll()).toEqual({ rows: 1, put: 0, more: false });
   });
 
-  it('when the column has another type', async () => {
+  it('happens when the column gets another type', async () => {
     await rooms(['A'], 0);
     await world.sync();
     await poll();
@@ -321,7 +321,7 @@ describe('polling begins anew', () => {
     await mirror.close();
   });
 
-  it('when the values of a time went back', async () => {
+  it('happens when the values of a time went back', async () => {
     await rooms(['A'], 0);
     await rooms(['B'], 1800 * SECOND);
     await world.sync();
@@ -338,7 +338,7 @@ describe('polling begins anew', () => {
     expect(await mark()).toMatchObject({ localKey: 'A' });
   });
 
-  it('when the values of a number went back', async () => {
+  it('happens when the values of a number went back', async () => {
     world.configure(config({ cursor: 'number' }));
     await world.sql`
       INSERT INTO rooms (code, name, number) SELECT 'm' || i, 'x', 1000 + i FROM generate_series(1, 140) AS i`;
@@ -350,7 +350,7 @@ describe('polling begins anew', () => {
     expect(await poll()).toMatchObject({ put: 140 });
   });
 
-  it('not when the newest row was changed just now', async () => {
+  it('does not happen when the newest row was changed just now', async () => {
     await rooms(['A'], 0);
     await world.sync();
     await poll();
@@ -361,7 +361,7 @@ describe('polling begins anew', () => {
   });
 });
 
-describe('a value that no clock can give', () => {
+describe('an impossible value of a cursor', () => {
   it.each([
     ['timestamptz', ['infinity', '-infinity', '48113-01-01 00:00:00+00']],
     ['timestamp', ['infinity', '-infinity', '48113-01-01 00:00:00']],
@@ -398,7 +398,7 @@ describe('a poll that fails', () => {
   const problem = async () =>
     (await listStreams(world.state.db)).find(({ stream }) => stream === 'rooms')?.problem ?? null;
 
-  it('is the problem of its stream until a poll reads it again', async () => {
+  it('is the problem of its stream until a poll reads the stream again', async () => {
     world.configure(config({ from: 'seen' }));
     await world.sql`CREATE VIEW seen AS SELECT * FROM rooms`;
     await rooms(['A'], 0);
@@ -443,7 +443,7 @@ describe('the mark of a record', () => {
     ['failed after it was accepted', `status = 'failed', object_hash = 'o'`, 'failed:a:'],
     ['refused alone', `status = 'failed', error_code = 'refused_400', refused_hash = 3`, 'failed:n:3'],
     ['never sent', `status = 'pending'`, 'pending:n:'],
-  ])('%s', async (_, columns, expected) => {
+  ])('describes a record: %s', async (_, columns, expected) => {
     await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'm', 'synced')`;
     await world.sql.unsafe(`UPDATE slotsync.records SET ${columns} WHERE local_key = 'm'`);
     const lines: string[] = [];

@@ -10,7 +10,7 @@ import { ROOMS } from '../support/campus.js';
 import { until } from '../support/wait.js';
 import { openWorld } from '../support/world.js';
 
-it('poll: the log names the column, why it begins anew, and how many rows are never polled', async () => {
+it('the log of polling names the column, why polling begins anew, and how many rows it skips', async () => {
   const declared = { streams: { rooms: { ...ROOMS, cursor: 'changed' } }, polling: { everySeconds: 1 } };
   const world = await openWorld(declared);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, changed timestamptz)`;

@@ -29,7 +29,7 @@ const readPlace = async () => {
 };
 
 describe('the place of the quota', () => {
-  it('is noted by the first process, and another place is refused while that process is at work', async () => {
+  it('is noted by the first process, and another place is refused while that process works', async () => {
     await claim(STATE);
     expect(await readPlace()).toBe('state');
     await notePresence(world.state.db, { id: 'a', ...WORKER }, null);
@@ -48,7 +48,7 @@ describe('the place of the quota', () => {
     expect(await readPlace()).toBe(REDIS.id);
   });
 
-  it('stays while requests are answered: a command that only reads sends them', async () => {
+  it('stays while requests are answered, because commands that only read send them', async () => {
     await claim(STATE);
     await world.sql`UPDATE slotsync.destination SET answered_at = now() + interval '1 hour'`;
     await expect(claim(REDIS, { withinMs: 1500 })).rejects.toThrow('the state database');
@@ -57,7 +57,7 @@ describe('the place of the quota', () => {
     expect(await readPlace()).toBe(REDIS.id);
   });
 
-  it('is not refused by the process itself, which has noted itself before', async () => {
+  it('is not refused to a process by its own note', async () => {
     await claim(STATE);
     await notePresence(world.state.db, { id: 'a', ...WORKER }, null);
     await claim(REDIS, { own: WORKER });
@@ -75,8 +75,8 @@ describe('the place of the quota', () => {
   });
 });
 
-describe('the pool', () => {
-  it('counts the others that send, and names the one with the least rate', async () => {
+describe('the pool of processes', () => {
+  it('counts the other processes that send, and names the process with the least rate', async () => {
     const { db } = world.state;
     await notePresence(db, { id: 'a', ...WORKER, requestsPerSecond: 20 }, null);
     await notePresence(db, { id: 'b', ...WORKER, pid: 8, requestsPerSecond: 5 }, null);
@@ -91,7 +91,7 @@ describe('the pool', () => {
     expect(await readPool(db)).toEqual({ others: 2, least });
   });
 
-  it('is seen by a process at work from its start on', async () => {
+  it('is seen by a process from its start on', async () => {
     const { state, log } = world;
     await notePresence(state.db, { id: 'b', ...WORKER, requestsPerSecond: 5 }, null);
     const seen: unknown[] = [];

@@ -24,7 +24,7 @@ async function listen(server: Server): Promise<number> {
 
 const read = (state: State) => query(state.db)`SELECT 1`;
 
-describe('address of something else', () => {
+describe('an address of something else than PostgreSQL', () => {
   const servers: Server[] = [];
   afterAll(() => servers.forEach((server) => server.close()));
 
@@ -32,7 +32,7 @@ describe('address of something else', () => {
     ['a web server', () => createWebServer((_, answer) => answer.end('hello')), 'NOT_POSTGRESQL'],
     ['a server that closes the connection', () => createServer((socket) => socket.end()), 'NOT_POSTGRESQL'],
     ['a server that says nothing', () => createServer(), 'CONNECT_TIMEOUT'],
-  ])('%s: the state and the mirror say so instead of waiting', async (_, create, code) => {
+  ])('is reported by the state and the mirror without a long wait: %s', async (_, create, code) => {
     const server = create();
     servers.push(server);
     const url = `postgres://someone:secret@127.0.0.1:${await listen(server)}/campus`;
@@ -46,7 +46,7 @@ describe('address of something else', () => {
   });
 });
 
-it('copy: what has arrived is read to its end, also when the idle connection was closed meanwhile', async () => {
+it('a COPY is read to its end, even if the idle connection was closed meanwhile', async () => {
   const database = await createDatabase();
   const admin = postgres(database.url, { max: 1, onnotice: () => undefined });
   try {
@@ -64,7 +64,7 @@ it('copy: what has arrived is read to its end, also when the idle connection was
   }
 });
 
-it('mirror: PostgreSQL ends a statement whose reader is gone', async () => {
+it('PostgreSQL ends a statement of the mirror whose reader is gone', async () => {
   const database = await createDatabase();
   const admin = postgres(database.url, { max: 1, onnotice: () => undefined });
   const asleep = () =>
@@ -83,7 +83,7 @@ it('mirror: PostgreSQL ends a statement whose reader is gone', async () => {
   }
 });
 
-describe('server with too many connections', () => {
+describe('a server with too many connections', () => {
   let database: TestDatabase;
   let admin: postgres.Sql;
   /** Counts the connections that the server has ended. */
@@ -137,7 +137,7 @@ describe('server with too many connections', () => {
         await mirror.close();
       },
     ],
-  ])('%s: waits until there is one', async (_, work) => {
+  ])('makes %s wait until there is a free connection', async (_, work) => {
     const state = openState({ url });
     await admin.unsafe(`ALTER ROLE ${role} CONNECTION LIMIT 0`);
     const before = refused;
@@ -152,32 +152,29 @@ describe('server with too many connections', () => {
   });
 });
 
-describe('a client that does not reconnect', () => {
+describe('a client whose connection is lost', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createDatabase();
   });
   afterAll(() => database.drop());
 
-  it.each([false, true])(
-    'answers nothing after its connection is lost; reconnects: %s',
-    async (reconnects) => {
-      const client = connectPostgres(database.url, 'once', { fetch_types: false }, { reconnects });
-      const other = connectPostgres(database.url, 'other');
-      const [backend] = await client.unsafe('SELECT pg_backend_pid() AS pid');
-      await other`SELECT pg_terminate_backend(${backend?.['pid']})`;
-      const answers = () =>
-        client.unsafe('SELECT 1').then(
-          () => 'answered',
-          () => 'lost',
-        );
-      await until(async () => (await answers()) === (reconnects ? 'answered' : 'lost'), {
-        describe: 'the loss',
-      });
-      expect([await answers(), await answers()]).toEqual(
-        reconnects ? ['answered', 'answered'] : ['lost', 'lost'],
+  it.each([false, true])('answers nothing unless it reconnects: %s', async (reconnects) => {
+    const client = connectPostgres(database.url, 'once', { fetch_types: false }, { reconnects });
+    const other = connectPostgres(database.url, 'other');
+    const [backend] = await client.unsafe('SELECT pg_backend_pid() AS pid');
+    await other`SELECT pg_terminate_backend(${backend?.['pid']})`;
+    const answers = () =>
+      client.unsafe('SELECT 1').then(
+        () => 'answered',
+        () => 'lost',
       );
-      await Promise.all([client.end({ timeout: 1 }), other.end()]);
-    },
-  );
+    await until(async () => (await answers()) === (reconnects ? 'answered' : 'lost'), {
+      describe: 'the loss',
+    });
+    expect([await answers(), await answers()]).toEqual(
+      reconnects ? ['answered', 'answered'] : ['lost', 'lost'],
+    );
+    await Promise.all([client.end({ timeout: 1 }), other.end()]);
+  });
 });

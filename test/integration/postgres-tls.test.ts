@@ -77,18 +77,21 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     { mode: 'verify-full', ca: 'system', host: 'localhost', expected: /certificate/ },
   ] as const;
   for (const [driver, ask] of Object.entries(DRIVERS))
-    it.each(CASES)(`${driver}: sslmode=$mode with the authority '$ca', at $host`, async (given) => {
-      const url = new URL(server.url);
-      if ('host' in given) url.hostname = given.host;
-      if (given.mode !== '') url.searchParams.set('sslmode', given.mode);
-      const files = { ours: authority.ca, another: stranger.ca, system: 'system' };
-      if ('ca' in given) url.searchParams.set('sslrootcert', files[given.ca]);
-      const said = await ask(url.href);
-      if (given.expected instanceof RegExp) expect(said).toMatch(given.expected);
-      else expect(said).toBe(given.expected);
-    });
+    it.each(CASES)(
+      `ends as expected with ${driver}: sslmode=$mode, authority '$ca', $host`,
+      async (given) => {
+        const url = new URL(server.url);
+        if ('host' in given) url.hostname = given.host;
+        if (given.mode !== '') url.searchParams.set('sslmode', given.mode);
+        const files = { ours: authority.ca, another: stranger.ca, system: 'system' };
+        if ('ca' in given) url.searchParams.set('sslrootcert', files[given.ca]);
+        const said = await ask(url.href);
+        if (given.expected instanceof RegExp) expect(said).toMatch(given.expected);
+        else expect(said).toBe(given.expected);
+      },
+    );
 
-  it('postgres: without reconnecting, every statement fails after an encrypted connection is lost', async () => {
+  it('fails every statement of a client without reconnects after its connection is lost', async () => {
     const url = `${server.url}?sslmode=require`;
     const [sql, other] = [
       connectPostgres(url, 'test', {}, { reconnects: false }),
@@ -104,7 +107,7 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     }
   });
 
-  it('postgres: an encrypted connection that has fallen silent is closed', async () => {
+  it('closes an encrypted connection that has fallen silent', async () => {
     const hop = await startHop(server.url);
     const sql = connectPostgres(
       hop.through(`${server.url}?sslmode=require`),
@@ -123,7 +126,7 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     }
   });
 
-  it('postgres: an encrypted connection that was idle when it fell silent is closed, and another one opened', async () => {
+  it('closes an idle connection that fell silent, and opens another one', async () => {
     let sent = 0;
     const hop = await startHop(server.url, { onConnection: () => () => void sent++ });
     const url = hop.through(`${server.url}?sslmode=require`);
@@ -141,7 +144,7 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     }
   });
 
-  it('postgres: an encrypted reading whose rows are not taken for longer than an answer may take goes on', async () => {
+  it('keeps a reading whose rows are taken more slowly than an answer may take', async () => {
     const times = { lookMs: 200, answerWithinMs: 1000 };
     const sql = connectPostgres(`${server.url}?sslmode=require`, 'test', {}, times);
     try {
@@ -157,7 +160,7 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     }
   });
 
-  it('postgres: a server that says nothing for a while: the next encrypted connection works', async () => {
+  it('connects again after the server has been silent for a while', async () => {
     const hop = await startHop(server.url);
     const sql = connectPostgres(hop.through(`${server.url}?sslmode=require`), 'test', {
       connect_timeout: 0.5,
@@ -173,7 +176,7 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
     }
   });
 
-  it.each(Object.entries(DRIVERS))('%s: a server without TLS is refused', async (_, ask) => {
+  it.each(Object.entries(DRIVERS))('refuses a server without TLS, with the driver %s', async (_, ask) => {
     const plain = await startEmbeddedPostgres();
     try {
       expect(await ask(`${plain.url}?sslmode=require`)).toMatch(/TLS|SSL|secure/);

@@ -81,7 +81,7 @@ function expectCleanError(error: unknown): void {
 const PUT = '/v1/objects';
 const ECHO = { message: `person ${NAME} <${EMAIL}> cannot be stored` };
 
-describe('a sync meets', () => {
+describe('the log of a sync', () => {
   const failures: [name: string, arrange: () => unknown][] = [
     ['a hanging service', () => world.sandbox.failNext({ path: PUT, fault: 'hang' })],
     ['a reset', () => world.sandbox.failNext({ path: PUT, fault: 'reset' })],
@@ -151,21 +151,21 @@ describe('a sync meets', () => {
   const raising = () => world.sql`
     CREATE FUNCTION loud(name text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'I do not like %', name; END $$`;
 
-  it.each(failures)('%s: the log and what is thrown stay clean', async (_, arrange) => {
+  it.each(failures)('stays clean, like the errors, after %s', async (_, arrange) => {
     await arrange();
     const { errors } = await world.sync();
     expectCleanLog();
     for (const error of errors) expectCleanError(error);
   });
 
-  it('nothing at all, and says so in every line there should be', async () => {
+  it('stays clean without a failure, and has every expected line', async () => {
     await world.sync();
     const messages = world.lines.map((line) => (JSON.parse(line) as { msg: string }).msg);
     expect(messages).toEqual(expect.arrayContaining(['stream planned', 'run planned', 'batch applied']));
     expectCleanLog();
   });
 
-  it('the row of a record that is given up: the reason stands in the record, for the person who looks there', async () => {
+  it('omits the reason of a dead record, which stands in the record', async () => {
     world.configure(staff({ fields: { 'person.name': throwing } }));
     await world.sync();
     const record = (await world.recordsOf('staff'))[NUMBER];
@@ -173,7 +173,7 @@ describe('a sync meets', () => {
     expectCleanLog();
   });
 
-  it('an interruption: the log stays clean', async () => {
+  it('stays clean after an interruption', async () => {
     const { queue } = await world.plan();
     world.sandbox.closeGate({ method: 'PUT' });
     const stopping = new AbortController();
@@ -189,7 +189,7 @@ describe('a sync meets', () => {
     ['PUT', PUT, 403],
     ['find', '/objects/find', 400],
   ])(
-    'words of the service about a person, in answer to a %s: what is thrown stays clean',
+    'stays clean, like the errors, when the service names a person in answer to a %s',
     async (_, path, status) => {
       await world.sync();
       await world.sql`UPDATE staff SET boss = 'somebody', phone = phone || '1'`;
@@ -280,7 +280,7 @@ describe('the queue', () => {
     expectCleanLog();
   });
 
-  it('holds nothing of a failure either that names a person', async () => {
+  it('holds nothing of a failure that names a person', async () => {
     world.sandbox.failNext({ path: PUT, fault: 'status', status: 500, body: ECHO, times: 100 });
     const seen = await work(async () => (await dumpQueue()).includes('service_failed'));
     expectClean('the queue', seen);

@@ -66,7 +66,7 @@ async function blocksOfSteps(key: string): Promise<number[]> {
   return means;
 }
 
-it('reads as much for a step after thousands of them as after a few, beside a snapshot', async () => {
+it('the quota reads as much for a step after thousands of steps as after a few', async () => {
   const key = 'long';
   for (let grant = 0; grant < 100; grant++) await takeAndRelease(key, 'a');
   const before = await blocksOfSteps(key);
@@ -80,7 +80,7 @@ it('reads as much for a step after thousands of them as after a few, beside a sn
   }
 });
 
-it('check: names the program and the session that hold a snapshot, when it is old enough', async () => {
+it('check names the program and the session that hold an old snapshot', async () => {
   const state = openState({ url: database.url });
   try {
     expect(await collect(checkSnapshots(state))).toEqual([]); // as old as this test
@@ -95,7 +95,7 @@ it('check: names the program and the session that hold a snapshot, when it is ol
   }
 });
 
-it('has one row for a limiter, and grants no slot twice, also when generations change beside others', async () => {
+it('the quota has one row per limiter and grants no slot twice, even while generations change', async () => {
   const key = 'shared';
   await takeAndRelease(key, 'first');
   const clients = ['a', 'b', 'c', 'd'];

@@ -18,7 +18,7 @@ async function openWithLooks() {
   return { looks, ...createRecognizer({ state, mirror: { facts }, log }) };
 }
 
-it('an earlier look counts for as long as is asked, also while it is under way', async () => {
+it('an earlier recognition counts for as long as is asked, even while it is under way', async () => {
   const { looks, both } = await openWithLooks();
   await Promise.all([both(MINUTE), both(MINUTE)]);
   await both(MINUTE);
@@ -27,7 +27,7 @@ it('an earlier look counts for as long as is asked, also while it is under way',
   expect(looks.taken).toBe(2);
 });
 
-it('a look that failed does not count, and does not keep the state from being looked at', async () => {
+it('a failed recognition does not count, and does not stop the recognition of the state', async () => {
   const { looks, both, state } = await openWithLooks();
   looks.fails = true;
   await expect(both(MINUTE)).rejects.toThrow('no answer');

@@ -173,7 +173,7 @@ describe('a reconcile', () => {
     expect(await discrepancies()).toEqual([`#${unknown}`, '2', '3', '4', '5', '7', '8', '9']);
   });
 
-  it('follows one booking through everything that happens to it', async () => {
+  it('follows one booking through all of its changes', async () => {
     await bookHere(1);
     bookThere(1);
     await run();
@@ -202,7 +202,7 @@ describe('a reconcile', () => {
     expect(await verdicts()).toEqual({});
   });
 
-  it('calls nothing missing that was moved out of the window, and finds what was moved into it', async () => {
+  it('calls no booking missing that was moved out of the window, and finds one moved into it', async () => {
     await bookHere(1, 2);
     bookThere(1, 2);
     world.sandbox.moveReservation('res_1', { begin: FRIDAY + 300 * DAY, end: FRIDAY + 300 * DAY + HOUR });
@@ -221,7 +221,7 @@ describe('a reconcile', () => {
     expect(await verdicts()).toEqual({ 1: 'cancelled_there', 90: 'agrees' });
   });
 
-  it('sees what is cancelled while it reads', async () => {
+  it('sees a cancellation that is made while it reads', async () => {
     await bookHere(1);
     bookThere(1);
     await run();
@@ -238,7 +238,7 @@ describe('a reconcile', () => {
     expect(await verdicts()).toEqual({ 1: 'cancelled_there' });
   });
 
-  it('knows a booking again that comes back here, or under another key', async () => {
+  it('recognizes a booking that comes back, or that comes back under another key', async () => {
     bookThere(1, 2);
     await run();
     await bookHere(1);
@@ -252,7 +252,7 @@ describe('a reconcile', () => {
     expect(await run()).toMatchObject({ verdicts: { agrees: 1, unknown_here: 1 } });
   });
 
-  it('believes no cancellation of yesterday that is not there any more', async () => {
+  it('drops a noted cancellation that is not there any more', async () => {
     await bookHere(1);
     bookThere(1, 2);
     await run();
@@ -269,7 +269,7 @@ describe('a reconcile', () => {
     expect(await world.sql`SELECT * FROM slotsync.cancellations`).toEqual([]);
   });
 
-  it('does not take a booking for another when its external id changes', async () => {
+  it('does not take one booking for another when its external id changes', async () => {
     world.configure(configure({ externalId: 'res_{title}', fields: {} }));
     await bookHere(1);
     bookThereAs(1, { extId: 'res_Title 1' });
@@ -282,7 +282,7 @@ describe('a reconcile', () => {
     expect(await run()).toMatchObject({ events: 0 });
   });
 
-  it('reads times without a zone in the configured one, also when clocks are changed', async () => {
+  it('reads times without a zone in the configured zone, even when clocks are changed', async () => {
     world.configure(configure({ timezone: 'Europe/Stockholm', from: { query: 'SELECT * FROM naive' } }));
     await world.sql`
       CREATE VIEW naive AS SELECT id, begins AT TIME ZONE 'Europe/Stockholm' AS begins,
@@ -301,7 +301,7 @@ describe('a reconcile', () => {
     expect(await run({ to: (night + DAY) * 1000 })).toMatchObject({ verdicts: { agrees: 3 }, problems: 0 });
   });
 
-  it('keeps what stands there, where no bookings are configured, and calls none of it wrong', async () => {
+  it('stores reservations without a wrong verdict where no bookings are configured', async () => {
     const { streams, service } = configure();
     world.configure({ streams, ...(service ? { service } : {}) });
     bookThere(1, 2, 3);
@@ -315,7 +315,7 @@ describe('a reconcile', () => {
     ]);
   });
 
-  it('keeps nothing from being cleaned up between its slices', async () => {
+  it('blocks no clean-up between its slices', async () => {
     const ids = Array.from({ length: 30 }, (_, at) => at);
     await bookHere(...ids);
     bookThere(...ids.slice(0, 20));
@@ -333,7 +333,7 @@ describe('a reconcile', () => {
     expect(holding).toEqual([]);
   });
 
-  it('tells listeners the key of each change', async () => {
+  it('notifies listeners of the key of each change', async () => {
     const listener = postgres(world.url, { max: 1, onnotice: () => undefined });
     onTestFinished(() => listener.end({ timeout: 1 }));
     const heard: string[] = [];
@@ -345,7 +345,7 @@ describe('a reconcile', () => {
     expect(heard).toEqual(['2']);
   });
 
-  it('runs alone, closes what was interrupted, and ends when it is cancelled', async () => {
+  it('runs alone, closes an interrupted run, and ends when it is cancelled', async () => {
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
       VALUES ('reconcile', 'sync', 'schedule', '{}', 'running')`;
@@ -363,8 +363,8 @@ describe('a reconcile', () => {
   });
 });
 
-describe('the window', () => {
-  it('has what began before it and lasts into it', async () => {
+describe('the window of a reconcile', () => {
+  it('includes bookings that began before it and last into it', async () => {
     await bookHere(1, 2, 3);
     const before = WEEK.from / 1000 - HOUR;
     await world.sql`UPDATE bookings SET begins = to_timestamp(${before}::float8), ends = begins WHERE id IN (1, 2)`;
@@ -377,7 +377,7 @@ describe('the window', () => {
     expect(await verdicts()).toEqual({ 1: 'agrees', 2: 'missing_there' });
   });
 
-  it('may reach back further than bookings are kept: those that a run sees are kept, and are no news', async () => {
+  it('may reach back further than bookings are kept, and keeps those that a run sees', async () => {
     const past = { from: Date.now() - 400 * DAY * 1000, to: Date.now() - 370 * DAY * 1000 };
     for (const [id, days] of [1, 2].entries())
       await world.sql`INSERT INTO bookings SELECT ${id + 1}, b, b + interval '1 hour', 'A', 'T', false
@@ -392,7 +392,7 @@ describe('the window', () => {
     expect(await verdicts()).toEqual({ 2: 'missing_there' });
   });
 
-  it('has any number of bookings that are asked for by name, because they were moved out of it', async () => {
+  it('includes any number of bookings that were moved out of it', async () => {
     const large = await openWorld({ ...configure(), service: { pageSize: 1000 } });
     const many = 1500;
     const year = 365 * DAY;
@@ -423,8 +423,8 @@ describe('the window', () => {
   });
 });
 
-describe('bad input', () => {
-  it('is a verdict and a word, never a crash', async () => {
+describe('a reconcile with bad input', () => {
+  it('makes a verdict and a problem, and never a crash', async () => {
     await bookHere(1, 2, 3, 4, 5, 6);
     bookThere(1, 2, 3, 4, 5, 6);
     await world.sql`UPDATE bookings SET ends = begins - interval '1 hour' WHERE id = 1`;
@@ -447,7 +447,7 @@ describe('bad input', () => {
   });
 
   it.each(['timestamptz', 'timestamp', 'date'])(
-    'a value that is no time, of type %s, is a problem of that booking alone',
+    'notes a value of type %s that is no time as a problem of that booking only',
     async (type) => {
       await bookHere(1, 2);
       bookThere(1, 2);
@@ -481,7 +481,7 @@ describe('bad input', () => {
     },
   );
 
-  it('reservations of others do not matter: objects without a name, statuses of their own, no objects', async () => {
+  it('ignores foreign reservations without names, with unknown statuses or without objects', async () => {
     await bookHere(1, 2, 3);
     const { id } = world.sandbox.addObject({ typeId: 'room' });
     const byHand = [
@@ -514,7 +514,7 @@ describe('bad input', () => {
     expect(await run()).toMatchObject({ events: 0 });
   });
 
-  it('a row that is too large to be read stops only itself: its booking is known by its external id and its times', async () => {
+  it('skips only a row that is too large, whose booking keeps its external id and times', async () => {
     await bookHere(1, 2, 3);
     await world.sql`UPDATE bookings SET title = repeat('x', 17 * 1024 * 1024) WHERE id = 2`;
     for (const id of [1, 2]) bookThere(id);
@@ -532,7 +532,7 @@ describe('bad input', () => {
   it.each([
     ['the order of their numbers', (list: unknown[]) => list],
     ['the other order', (list: unknown[]) => list.toReversed()],
-  ])('two reservations with one external id, answered in %s, are both listed', async (_name, ordered) => {
+  ])('lists both of two reservations with one external id, answered in %s', async (_name, ordered) => {
     await bookHere(1);
     bookThere(1);
     bookThere(2);
@@ -556,7 +556,7 @@ describe('bad input', () => {
     ]);
   });
 
-  it('two bookings with one external id are both told', async () => {
+  it('reports both of two bookings with one external id', async () => {
     world.configure(configure({ externalId: 'res_{title}' }));
     await bookHere(1, 2, 3);
     await world.sql`UPDATE bookings SET title = 'same' WHERE id IN (1, 2)`;
@@ -572,7 +572,7 @@ describe('bad input', () => {
   it.each([
     ['repeats', '1', 'key_not_unique'],
     ['is null', null, 'key_null'],
-  ])('a key that %s ends the run with that reason', async (_name, id, code) => {
+  ])('ends with the reason if a key %s', async (_name, id, code) => {
     await bookHere(1);
     await world.sql`INSERT INTO bookings VALUES (${id}::int, to_timestamp(${FRIDAY}::float8), to_timestamp(${FRIDAY + HOUR}::float8), 'A')`;
     await expect(run()).rejects.toMatchObject({ code, disposition: 'dead' });
@@ -586,7 +586,7 @@ describe('bad input', () => {
       'answers milliseconds',
       { results: [{ id: 1, begin: FRIDAY * 1e6, end: FRIDAY * 1e6 }], totalPages: 1, totalResults: 1 },
     ],
-  ])('a service that %s is an error, and nothing is called missing', async (_name, body) => {
+  ])('fails if the service %s, and calls no booking missing', async (_name, body) => {
     await bookHere(1, 2);
     bookThere(1, 2);
     await run();
@@ -600,11 +600,11 @@ describe('bad input', () => {
     ).toMatchObject([{ status: 'failed', error_code: 'answer_invalid' }]);
   });
 
-  it('a window in the wrong order is refused', async () => {
+  it('is refused if its window is in the wrong order', async () => {
     await expect(run({ from: WEEK.to, to: WEEK.from })).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('a column of another kind is named', async () => {
+  it('names a column of the wrong type', async () => {
     world.configure(configure({ begin: 'title' }));
     await expect(run()).rejects.toMatchObject({
       code: 'mirror_source',
@@ -613,7 +613,7 @@ describe('bad input', () => {
   });
 });
 
-describe('between nights', () => {
+describe('a reconcile between nights', () => {
   /** As a worker does it, with time passing between two readings. */
   const keepUp = (now = world.reconciling().now()) =>
     reconcileModified({ ...world.reconciling(), now: () => now, sliceSize: 6 });
@@ -635,7 +635,7 @@ describe('between nights', () => {
       bookThereAs(id, { begin: Number(begin), end: Number(begin) + HOUR, modified });
   });
 
-  it('watermark: a clock that is ahead moves it no further than the time of the state; one ahead is not gone by', async () => {
+  it('moves its watermark by the clock of the state, and passes no watermark from the future', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 2 * DAY * 1000 });
     onTestFinished(() => void vi.useRealTimers());
     const byState = { ...world.reconciling(), now: undefined };
@@ -648,7 +648,7 @@ describe('between nights', () => {
     expect(await watermark()).toBeLessThan(Date.now() / 1000);
   });
 
-  it('reads the window once, and from then on what was changed there', async () => {
+  it('reads the window once, and from then on the changes at the service', async () => {
     expect(await keepUp()).toMatchObject({ read: 'window', verdicts: { agrees: 20 } });
     const [one, two] = world.sandbox.reservations();
     if (!one || !two) throw new Error('no reservations');
@@ -683,7 +683,7 @@ describe('between nights', () => {
     expect(await verdicts()).not.toHaveProperty(`#${unknown}`);
   });
 
-  it('leaves no run behind when nothing was changed there', async () => {
+  it('leaves no run behind when nothing was changed at the service', async () => {
     await keepUp();
     world.passDays(1);
     expect(await keepUp()).toMatchObject({ read: 'changes', events: 0 });
@@ -692,7 +692,7 @@ describe('between nights', () => {
     ).toEqual([{ count: 1 }]);
   });
 
-  it('ends well after one that failed, also when nothing was changed there: the failure is over', async () => {
+  it('ends the problem of a failed reconcile, even when nothing was changed at the service', async () => {
     await keepUp();
     world.passDays(1);
     world.sandbox.failNext({ path: '/cancellations/find', fault: 'status', status: 400 });
@@ -723,7 +723,7 @@ describe('between nights', () => {
     expect(await watermark()).toBeGreaterThan(first + DAY - 60);
   });
 
-  it('keeps its watermark where a window was read by hand, and finds what was changed before', async () => {
+  it('keeps its watermark after a window was read by hand, and finds earlier changes', async () => {
     await keepUp();
     const first = await watermark();
     world.passDays(1);
@@ -735,7 +735,7 @@ describe('between nights', () => {
     expect(await verdicts()).toMatchObject({ 2: 'cancelled_there' });
   });
 
-  it('falls back to the window, where the service ignores `modified`', async () => {
+  it('reads the window when the service ignores `modified`', async () => {
     const deaf = await openWorld(configure(), { sandbox: { honoursModified: false } });
     await deaf.sql`CREATE TABLE bookings AS SELECT 1 AS id, now() AS begins, now() + interval '1 hour' AS ends,
       'A' AS room, '' AS title, false AS is_off WHERE false`;
@@ -759,7 +759,7 @@ describe('between nights', () => {
   });
 });
 
-it('follows each night once, when the run of the night has ended', async () => {
+it('a nightly reconcile runs once after the run of each night has ended', async () => {
   const { db } = world.state;
   const night = () => reconcileNightly(world.reconciling());
   expect(await night()).toBeUndefined(); // no schedule
@@ -783,7 +783,7 @@ it('follows each night once, when the run of the night has ended', async () => {
   expect(await night()).toMatchObject({ read: 'window' });
 });
 
-it('keeps keys and titles out of the log', async () => {
+it('the log of a reconcile holds no keys and no titles', async () => {
   await bookHere(7);
   await world.sql`UPDATE bookings SET title = 'Ragnhild Exempelsson'`;
   await run();

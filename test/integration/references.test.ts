@@ -14,8 +14,8 @@ import {
 const open = keepRoomWorlds();
 
 // Guarantee 7
-describe('reference: parents before children', () => {
-  it('are sent first in a run of both, whatever the order of the configuration', async () => {
+describe('references between streams', () => {
+  it('have parents sent first, whatever the order of the configuration', async () => {
     const world = await open(roomsAndCourses({ batchSize: 10 }), {
       sandbox: { references: 'call', schema: referring },
     });
@@ -33,7 +33,7 @@ describe('reference: parents before children', () => {
     });
   });
 
-  it('a child waits for its parent, unsent, and goes in the run that brings it', async () => {
+  it('hold a child back until the run that sends its parent', async () => {
     const world = await open(roomsAndCourses(), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', NULL)`;
     const { run } = await world.sync();
@@ -56,7 +56,7 @@ describe('reference: parents before children', () => {
     });
   });
 
-  it('a parent that is refused holds its child back, and only that one', async () => {
+  it('hold back only the child of a parent that is refused', async () => {
     const world = await open(roomsAndCourses(), { sandbox: { schema: referring } });
     await addRooms(world, 'A', 'B');
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', 'B')`;
@@ -69,7 +69,7 @@ describe('reference: parents before children', () => {
     expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
   });
 
-  it('a child is given up after waitDays, not before, and goes when its parent arrives all the same', async () => {
+  it('have a child given up after waitDays, and sent when its parent arrives', async () => {
     const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
     await world.sync();
@@ -90,7 +90,7 @@ describe('reference: parents before children', () => {
     expect(world.fieldsOf('course_c1')).toMatchObject({ 'course.room': 'room_A' });
   });
 
-  it('a child: its waiting begins once, however often it is tried', async () => {
+  it('count the waiting of a child from its first try on', async () => {
     const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
     await world.sync();
@@ -104,7 +104,7 @@ describe('reference: parents before children', () => {
     });
   });
 
-  it('a child that was given up goes also when its parent was found standing there', async () => {
+  it('have a child sent that was given up when its parent is found at the service', async () => {
     const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
     await world.sync();

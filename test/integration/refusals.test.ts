@@ -22,8 +22,8 @@ const pass = (world: World) =>
   world.sql`UPDATE slotsync.records SET check_after = check_after - interval '2 minutes'`;
 
 // Guarantee 10
-describe('refusal: an object that is refused alone', () => {
-  it('is sent once more after two minutes, and dead when it is refused again', async () => {
+describe('an object that is refused alone', () => {
+  it('is sent again after two minutes, and given up when it is refused again', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     world.sandbox.refuseObject('room_A', NO);
@@ -48,7 +48,7 @@ describe('refusal: an object that is refused alone', () => {
     });
   });
 
-  it('is not given up by a run that comes before, which does not put the second look off', async () => {
+  it('is not given up by an earlier run, which does not postpone its second check', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     world.sandbox.refuseObject('room_A', NO);
@@ -62,7 +62,7 @@ describe('refusal: an object that is refused alone', () => {
     expect(await refusedRoom(world)).toMatchObject({ status: 'dead' });
   });
 
-  it('is looked at once more after a retry, and nothing is in doubt for it', async () => {
+  it('is checked again after a retry, without being in doubt', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     world.sandbox.refuseObject('room_A', NO);
@@ -80,7 +80,7 @@ describe('refusal: an object that is refused alone', () => {
       async ({ sandbox }: World) => sandbox.refuseObject('room_A', { status: 422, message: 'no' }),
     ],
     ['another row', async (world: World) => void (await rename(world, 'A', 'Aula'))],
-  ])('is looked at once more for %s', async (_, change) => {
+  ])('is checked again for %s', async (_, change) => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     world.sandbox.refuseObject('room_A', NO);
@@ -95,7 +95,7 @@ describe('refusal: an object that is refused alone', () => {
     expect(await refusedRoom(world)).toMatchObject({ status: 'dead' });
   });
 
-  it('is put into the inbox when its second look is due, and not into doubt', async () => {
+  it('is put into the inbox when its second check is due, without being in doubt', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     world.sandbox.refuseObject('room_A', NO);
@@ -109,7 +109,7 @@ describe('refusal: an object that is refused alone', () => {
     expect(await refusedRoom(world)).toMatchObject({ status: 'dead', in_doubt: false });
   });
 
-  it('may have another external id afterwards: the service never had it', async () => {
+  it('may get another external id, because the service never had the first one', async () => {
     const world = await open(rooms({ externalId: 'room_{number}' }));
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
     world.sandbox.refuseObject('room_1', NO);
@@ -122,7 +122,7 @@ describe('refusal: an object that is refused alone', () => {
     expect(await refusedRoom(world)).toMatchObject({ status: 'synced', external_id: 'room_2' });
   });
 
-  it('and that was to be retired is looked at once more as well', async () => {
+  it('is checked again if it was to be retired', async () => {
     const world = await open(rooms({ retire: 'deactivate' }));
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -139,8 +139,8 @@ describe('refusal: an object that is refused alone', () => {
   });
 });
 
-describe('refusal: a service that refuses everything for a while', () => {
-  it.each([400, 404])('with %i and JSON costs no record', async (status) => {
+describe('a service that refuses everything for a while', () => {
+  it.each([400, 404])('has no record given up by %i and JSON', async (status) => {
     const world = await open(rooms());
     await addRooms(world, ...codes(20));
     world.sandbox.failNext({ path: '/objects', method: 'PUT', fault: 'status', status, times: 'always' });

@@ -40,8 +40,8 @@ async function lookAgain(world: World): Promise<void> {
 }
 const refusedGate = (runId: number, count: number) => ({ runId, operation: '*', reason: 'refused', count });
 
-describe('limit of refusals: beyond it', () => {
-  it('the rest of the stream is held, with one of the reasons', async () => {
+describe('the limit of refusals', () => {
+  it('holds the rest of the stream, with one of the reasons', async () => {
     const world = await open(few());
     const all = codes(60);
     await addRooms(world, ...all);
@@ -62,7 +62,7 @@ describe('limit of refusals: beyond it', () => {
     expect(await gatesOf(world)).toEqual([refusedGate(run.id, 50)]);
   });
 
-  it('refusals of all batches of the run count together', async () => {
+  it('counts the refusals of all batches of a run together', async () => {
     const world = await open(few());
     const all = codes(60);
     await addRooms(world, ...all);
@@ -75,9 +75,9 @@ describe('limit of refusals: beyond it', () => {
   });
 
   it.each([
-    ['no more than the number', 5, 60],
-    ['no more than the share', 6, 60],
-  ])('nothing is held for %s', async (_, refused, sent) => {
+    ['as many refusals as the number allows', 5, 60],
+    ['as many refusals as the share allows', 6, 60],
+  ])('holds nothing for %s', async (_, refused, sent) => {
     const world = await open(few({ refused: { count: 5, percent: refused === 6 ? 60 : 0 } }));
     await addRooms(world, ...codes(60));
     refuse(world, codes(refused));
@@ -86,7 +86,7 @@ describe('limit of refusals: beyond it', () => {
     expect(run).toMatchObject({ status: 'partial', holds: {} });
   });
 
-  it('retirements wait too, and go when nothing of the stream is refused any more', async () => {
+  it('holds deactivations until nothing of the stream is refused any more', async () => {
     const all = codes(40);
     const world = await open(few(), { synced: all });
     await renameAll(world);
@@ -112,8 +112,8 @@ describe('limit of refusals: beyond it', () => {
   });
 });
 
-describe('limit of refusals: a batch in flight', () => {
-  it('ends where the batch beside it has held it, and nothing is counted anew', async () => {
+describe('a batch in flight when its stream is held for refusals', () => {
+  it('ends without a write, and counts nothing again', async () => {
     const world = await open(few());
     await addRooms(world, ...codes(10));
     const { runId, queue } = await world.plan();
@@ -136,8 +136,8 @@ describe('limit of refusals: a batch in flight', () => {
   });
 });
 
-describe('limit of refusals: an approval', () => {
-  it('goes on up to the number that was held, also beyond another limit that released it before', async () => {
+describe('an approval after refusals', () => {
+  it('lets through the number that was held, even beyond a limit that was approved before', async () => {
     const all = codes(40);
     const world = await open(few({ update: { count: 15, percent: 10 } }), { synced: all });
     await renameAll(world);
@@ -186,7 +186,7 @@ describe('limit of refusals: an approval', () => {
     expect(world.sandbox.object('room_r039')?.active).toBe(true);
   });
 
-  it('for exactly the same records is refused: what was refused is not sent again', async () => {
+  it('is refused for exactly the same records, because refused records are not sent again', async () => {
     const world = await open(few());
     await addRooms(world, ...codes(20));
     refuse(world, codes(9));
@@ -197,8 +197,8 @@ describe('limit of refusals: an approval', () => {
   });
 });
 
-describe('limit of refusals: while nothing is accepted', () => {
-  it('nothing is given up, the rest is held, and second looks wait with it', async () => {
+describe('a stream of which nothing is accepted', () => {
+  it('has nothing given up, and its second checks are held', async () => {
     const world = await open(few());
     await addRooms(world, ...codes(40));
     refuse(world, codes(40));
@@ -214,7 +214,7 @@ describe('limit of refusals: while nothing is accepted', () => {
     expect(objectsSent(world)).toBe(10);
   });
 
-  it('records that an operator retries count again', async () => {
+  it('has the records counted again that an operator retries', async () => {
     const world = await open(few());
     await addRooms(world, ...codes(40));
     refuse(world, codes(40));
@@ -226,13 +226,13 @@ describe('limit of refusals: while nothing is accepted', () => {
   });
 });
 
-describe('limit of refusals: single keys', () => {
+describe('refusals of single keys', () => {
   const push = async (world: World, ...keys: string[]) => {
     const { runId, queue } = await world.planChanges('rooms', ...keys);
     return (await world.finish(runId, queue)).run;
   };
 
-  it('incremental runs of the day count together until the stream is synced as a whole', async () => {
+  it('count together within a day until the stream is synced as a whole', async () => {
     const all = codes(30);
     const world = await open(few(), { synced: all });
     await renameAll(world);
@@ -252,7 +252,7 @@ describe('limit of refusals: single keys', () => {
   });
 });
 
-it('forget: a reason that names the key is cleared', async () => {
+it('forgetting a key clears the reason of a gate that names the key', async () => {
   const world = await open(few());
   await addRooms(world, ...codes(20));
   refuse(world, codes(10), { status: 400, message: "'room_r003' is refused" });

@@ -60,7 +60,7 @@ async function tablesWith(world: World, text: string): Promise<string[]> {
 }
 
 describe('rename-stream', () => {
-  it('after it a sync of the stream sends nothing, and nothing is held', async () => {
+  it('lets the next sync of the stream send nothing and hold nothing', async () => {
     const world = await open(rooms());
     await addRooms(world, ...codes(20));
     await world.sync();
@@ -82,7 +82,7 @@ describe('rename-stream', () => {
     expect(world.fieldsOf('room_r003')).toMatchObject({ 'room.name': 'new' });
   });
 
-  it('after it streams that refer to the stream send nothing either', async () => {
+  it('lets the next sync of referring streams send nothing', async () => {
     const world = await open(roomsAndCourses());
     await addRooms(world, ...codes(20));
     await world.sql`INSERT INTO courses SELECT 'c' || code, 'Course', code FROM rooms`;
@@ -98,7 +98,7 @@ describe('rename-stream', () => {
     expect(await world.statusesOf('courses')).toMatchObject({ cr000: 'synced' });
   });
 
-  it('without it the gate of the new name is closed, and the command opens it', async () => {
+  it('opens the gate that a sync under the new name has closed', async () => {
     const world = await open(rooms());
     await addRooms(world, ...codes(20));
     await world.sync();
@@ -150,7 +150,7 @@ describe('rename-stream', () => {
     expect(waiting).toEqual({ waits_for: JSON.stringify(['halls', 'later']) });
   });
 
-  it.skipIf(isForMirrorAlone())('triggers of the stream get its new name', async () => {
+  it.skipIf(isForMirrorAlone())('renames the triggers of the stream', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -168,7 +168,7 @@ describe('rename-stream', () => {
   });
 });
 
-describe('rename-stream is refused', () => {
+describe('rename-stream', () => {
   const synced = async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
@@ -182,29 +182,29 @@ describe('rename-stream is refused', () => {
     expect(await listActions(world.state.db, { limit: 1 })).toEqual([]);
   };
 
-  it('for a stream that has records already', async () => {
+  it('is refused for a new name that has records already', async () => {
     const world = await synced();
     await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('halls', 'H', 'synced')`;
     await expectRefused(world, run(world, halls()), "the stream 'halls' has records already");
   });
 
-  it('to itself', async () => {
+  it('is refused from a name to itself', async () => {
     const world = await synced();
     await expectRefused(world, run(world, rooms(), 'rooms', 'rooms'), "both names are 'rooms'");
   });
 
-  it('while a run over it is under way', async () => {
+  it('is refused while a run over the stream is under way', async () => {
     const world = await synced();
     const id = await world.startRun('rooms');
     await expectRefused(world, run(world, halls()), `run ${id} over 'rooms' or 'halls' is not finished`);
   });
 
-  it('for a stream that the state does not know', async () => {
+  it('is refused for a stream that the state does not know', async () => {
     const world = await synced();
     await expectRefused(world, run(world, halls(), 'room'), "the state knows no stream 'room'");
   });
 
-  it('for a new name that is not in the configuration', async () => {
+  it('is refused for a new name that is not in the configuration', async () => {
     const world = await synced();
     await expectRefused(
       world,
@@ -213,13 +213,13 @@ describe('rename-stream is refused', () => {
     );
   });
 
-  it('while the former name is still in the configuration', async () => {
+  it('is refused while the former name is still in the configuration', async () => {
     const world = await synced();
     const both = { streams: { ...rooms().streams, ...halls({ externalId: 'hall_{code}' }).streams } };
     await expectRefused(world, run(world, both), "the stream 'rooms' is still in the configuration");
   });
 
-  it.skipIf(isForMirrorAlone())('while the table of its triggers is busy', async () => {
+  it.skipIf(isForMirrorAlone())('is refused while the table of its triggers is busy', async () => {
     const world = await synced();
     const triggers = openTriggers({ url: world.url, channel: 'slotsync_changes' });
     await triggers.install(world.stream('rooms'));
@@ -231,7 +231,7 @@ describe('rename-stream is refused', () => {
     await triggers.close();
   });
 
-  it('while a process works with the former configuration', async () => {
+  it('is refused while a process works with the former configuration', async () => {
     const world = await synced();
     const { fingerprints } = checkConfiguration(rooms());
     const worker = { id: 'w', command: 'worker', host: 'night', pid: 7 };

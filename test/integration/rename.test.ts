@@ -46,7 +46,7 @@ const linksOf = (world: World) => world.sql<{ local_key: string; external_id: st
   SELECT local_key, external_id, linked_by FROM slotsync.links ORDER BY local_key`;
 
 describe('rename', () => {
-  it('lets the object follow the row: it keeps its number, is updated, and no other is made or retired', async () => {
+  it('lets the object follow the row with its number, and creates or retires no object', async () => {
     const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     const { id } = world.sandbox.object('room_A') ?? {};
     await world.sql`UPDATE rooms SET code = 'B', seats = 4 WHERE code = 'A'`;
@@ -65,7 +65,7 @@ describe('rename', () => {
     await expectNothingToSend(world);
   });
 
-  it('links nothing where the template makes the same external id, and moves a link that is there', async () => {
+  it('makes no link where the template makes the same external id, and moves an existing link', async () => {
     const world = await open(rooms({ externalId: 'room_{number}' }));
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
     await world.sync();
@@ -86,7 +86,7 @@ describe('rename', () => {
     expect(await world.statusesOf('rooms')).toEqual({ E: 'synced' });
   });
 
-  it('brings a retired object back, and takes the place of a record that was never accepted', async () => {
+  it('reactivates a retired object, and replaces a record that was never accepted', async () => {
     const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
     await world.sync();
@@ -102,7 +102,7 @@ describe('rename', () => {
     expect(world.sandbox.object('room_B')).toBeUndefined();
   });
 
-  it('wakes what waits for the new key, moves what waits for the old one, its drift and its changes', async () => {
+  it('wakes what waits for the new key, and moves waiting records, drift and changes of the old', async () => {
     const world = await open(roomsAndCourses(), { synced: ['A'] });
     await world.sql`INSERT INTO courses VALUES ('1', 'One', 'B')`;
     await world.sync();
@@ -119,7 +119,7 @@ describe('rename', () => {
     expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
   });
 
-  it('is refused to a row of the template that comes later: its record names the owner', async () => {
+  it('keeps the object from a later row of the template, whose record names the owner', async () => {
     const world = await open(rooms(), { synced: ['A'] });
     await renameRow(world, 'A', 'B');
     await rename(world, 'A', 'B');
@@ -213,7 +213,7 @@ describe('rename', () => {
   });
 });
 
-describe('rename after a run has seen the new key', () => {
+describe('rename after a run with the new key', () => {
   /** A has become B in the mirror, and a run has made an object for B; of A there is a booking. */
   async function openWithBoth(changes: Partial<Declaration> = {}): Promise<World> {
     const world = await open({
@@ -254,7 +254,7 @@ describe('rename after a run has seen the new key', () => {
   }
 
   it.each<Partial<Declaration>>([{ owns: 'fields' }, { owns: 'object' }])(
-    'lets the former object follow the row, and retires the one that was made for it: %j',
+    'lets the former object follow the row, and retires the object of the new key: %j',
     async (changes) => {
       const world = await openSeen(changes);
       const { id } = world.sandbox.object('room_A') ?? {};
@@ -266,7 +266,7 @@ describe('rename after a run has seen the new key', () => {
 
   const NOT_RETIRED: Partial<Declaration>[] = [{ retire: 'keep' }, { retire: 'deactivate', graceDays: 7 }];
   it.each<Partial<Declaration>>([{ retire: 'deactivate' }, ...NOT_RETIRED])(
-    'is refused where a sync has read both rows since the later one was accepted: %j',
+    'is refused if a sync has read both rows since the new row was accepted: %j',
     async (changes) => {
       const world = await open(rooms(changes), { synced: ['A', 'C'] });
       await addRooms(world, 'B');
@@ -281,7 +281,7 @@ describe('rename after a run has seen the new key', () => {
   );
 
   it.each(NOT_RETIRED)(
-    'is refused where a sync has read both rows, also when another one has found the former gone: %j',
+    'is refused if a sync has read both rows, even if a later one found the former gone: %j',
     async (changes) => {
       const world = await open(rooms(changes), { synced: ['A', 'C'] });
       await addRooms(world, 'B');
@@ -294,7 +294,7 @@ describe('rename after a run has seen the new key', () => {
     },
   );
 
-  it('is refused where a sync has read both rows, also when the later one was accepted again since', async () => {
+  it('is refused if a sync has read both rows, even if the new row was accepted again', async () => {
     const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
     await addRooms(world, 'B');
     await world.sync();
@@ -325,7 +325,7 @@ describe('rename after a run has seen the new key', () => {
     expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
   });
 
-  it('brings the former object back when it was retired', async () => {
+  it('reactivates the former object if it was retired', async () => {
     const world = await openWithBoth();
     const { id } = world.sandbox.object('room_A') ?? {};
     await world.sync();
@@ -351,7 +351,7 @@ describe('rename after a run has seen the new key', () => {
     });
   });
 
-  it('keeps the object of the new key where the stream keeps what has no row', async () => {
+  it('keeps the object of the new key where the stream retires nothing', async () => {
     const world = await openSeen({ retire: 'keep' });
     await rename(world, 'A', 'B');
     await world.drainInbox();
@@ -360,7 +360,7 @@ describe('rename after a run has seen the new key', () => {
     await expectNothingToSend(world);
   });
 
-  it('passes the doubt about the object of the new key on, with the time of its next look', async () => {
+  it('passes on the doubt about the object of the new key, with the time of its check', async () => {
     const world = await openSeen();
     await world.sql`
       UPDATE slotsync.records SET in_doubt = true, check_after = now() + interval '1 hour' WHERE local_key = 'B'`;
@@ -371,7 +371,7 @@ describe('rename after a run has seen the new key', () => {
     expect(await factsOf('#former room_B')).toEqual(before);
   });
 
-  it('is refused after a batch that writes the new key was killed, until a run has found out what became of it', async () => {
+  it('is refused after a batch of the new key was killed, until a run has settled its write', async () => {
     const world = await openSeen();
     const { id } = world.sandbox.object('room_A') ?? {};
     const claim = { token: 't', stream: 'rooms', seconds: -1, lateSeconds: 60 };
@@ -414,7 +414,7 @@ describe('rename after a run has seen the new key', () => {
     }
   });
 
-  it('can be taken back: the object that was let go follows the row again', async () => {
+  it('can be reversed, so that the released object follows the row again', async () => {
     const world = await openSeen();
     await rename(world, 'A', 'B');
     await world.drainInbox();
@@ -429,7 +429,7 @@ describe('rename after a run has seen the new key', () => {
     await expectNothingToSend(world);
   });
 
-  it.each(['changes', 'sync'])('comes between the plan and the batches of a run: %s', async (kind) => {
+  it.each(['changes', 'sync'])('may come between the plan and the batches of a run: %s', async (kind) => {
     const world = await openWithBoth();
     const { id } = world.sandbox.object('room_A') ?? {};
     const { runId, queue } =
@@ -445,7 +445,7 @@ describe('rename after a run has seen the new key', () => {
     await expectNothingToSend(world);
   });
 
-  it('is refused when a batch has taken the object over while the mirror answered, and changes nothing', async () => {
+  it('is refused when a batch has taken the object over meanwhile, and changes nothing', async () => {
     const world = await openSeen();
     const before = await world.recordsOf('rooms');
     const { mirror, ...deps } = world.deps();
@@ -474,11 +474,11 @@ describe('rename after a run has seen the new key', () => {
   });
 });
 
-describe('plan: a row that is gone and a new one with the same values', () => {
+describe('a gone and a new row with the same values, in plan', () => {
   const renamedIn = async (world: World) =>
     (await previewStream(world.deps(), world.stream('rooms'))).renamed;
 
-  it('are offered for a rename, also where fields and references have the key', async () => {
+  it('are offered for a rename, even if fields and references contain the key', async () => {
     const fields = { 'room.name': 'name', 'room.seats': (row: Row) => `${row.code}: ${row.seats ?? 0}` };
     const world = await open(rooms({ retire: 'deactivate', fields }), { synced: ['A', 'C'] });
     await renameRow(world, 'A', 'B');
@@ -534,7 +534,7 @@ describe('plan: a row that is gone and a new one with the same values', () => {
   });
 });
 
-describe('failures: a row that is gone and a new one with the same values', () => {
+describe('a gone and a new row with the same values, in failures', () => {
   const offersOf = async (world: World) => {
     const facts = await readFailuresFacts(world.state.db, {}, {});
     const { lead = [] } = failuresDocument(facts, { most: 10, now: new Date() });
@@ -554,7 +554,7 @@ describe('failures: a row that is gone and a new one with the same values', () =
   }
 
   it.each(['deactivate', 'keep'] as const)(
-    'is offered by the sync that finds it, and by no later one: %s',
+    'are offered by the sync that finds them, and by no later sync: %s',
     async (retire) => {
       const world = await open(rooms({ retire }), { synced: ['A', 'C'] });
       await renameRow(world, 'A', 'B');
@@ -575,7 +575,7 @@ describe('failures: a row that is gone and a new one with the same values', () =
     [{ retire: 'keep' }],
     [{ graceDays: 7 }],
     [{ limits: LIMITS }],
-  ])('is offered for a rename until it is done: %j', async (...how) => {
+  ])('are offered for a rename until it is done: %j', async (...how) => {
     const world = await openRenamed(...how);
     expect(await offersOf(world)).toEqual([OFFER]);
     await world.sync();
@@ -595,14 +595,14 @@ describe('failures: a row that is gone and a new one with the same values', () =
       (world) =>
         world.sql`UPDATE slotsync.records SET updated_at = now() - interval '31 days' WHERE local_key = 'A'`,
     ],
-  ])('is not offered any more when %s', async (_, change) => {
+  ])('are not offered any more when %s', async (_, change) => {
     const world = await openRenamed({});
     await change(world);
     await world.sync();
     expect(await offersOf(world)).toEqual([]);
   });
 
-  it('is not offered when the former row was back in between, and is gone without a new one', async () => {
+  it('are not offered when the former row came back and went again', async () => {
     const world = await openRenamed({});
     await addRooms(world, 'A');
     await world.sync();
@@ -612,7 +612,7 @@ describe('failures: a row that is gone and a new one with the same values', () =
     expect(await offersOf(world)).toEqual([]);
   });
 
-  it('is forgotten with its new key', async () => {
+  it('are forgotten with the new key', async () => {
     const world = await openRenamed({});
     await forgetKey(world.state.db, { stream: 'rooms', localKey: 'B' });
     const [record] = await world.sql`SELECT renamed_to FROM slotsync.records WHERE local_key = 'A'`;

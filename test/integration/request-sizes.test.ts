@@ -17,7 +17,7 @@ function learnedSize({ lines }: World): unknown {
 const sizesOf = (world: World) => world.writes().map(({ objects = 0 }) => objects);
 
 describe('the size of requests', () => {
-  it('grows while the service takes them well, and the next run goes on with it', async () => {
+  it('grows while the service takes requests well, and is kept by the next run', async () => {
     const world = await open(rooms({ owns: 'object' }), { sharesRequests: true });
     await addRooms(world, ...many(2500));
     await world.sync();
@@ -47,7 +47,7 @@ describe('the size of requests', () => {
     await expectInSync(world);
   });
 
-  it('is that of a number where one is configured', async () => {
+  it('is the number that is configured', async () => {
     const world = await open(rooms({ owns: 'object', batchSize: 40 }));
     await addRooms(world, ...many(100));
     await world.sync();
@@ -55,7 +55,7 @@ describe('the size of requests', () => {
     expect(learnedSize(world)).toBeUndefined();
   });
 
-  it('needs no read of its own: one find serves all writes of a thousand objects', async () => {
+  it('does not limit finds: one find serves all writes of a thousand objects', async () => {
     const world = await open(rooms(), { sandbox: { maxObjects: 100 } });
     await addRooms(world, ...many(1000));
     await world.sync();
@@ -67,7 +67,7 @@ describe('the size of requests', () => {
     await expectInSync(world);
   });
 
-  it('an object that was read too long before its write is read again, and changes at the service are kept', async () => {
+  it('does not delay a write beyond the age of its reading: the object is read again', async () => {
     const world = await open(rooms(), { sharesRequests: true, sandbox: { maxObjects: 1 } });
     world.configure(rooms({ fields: { 'room.name': 'name' } }));
     await addRooms(world, ...many(200));

@@ -28,7 +28,7 @@ const asked = async () => {
   return error.status === 'rejected' ? (error.reason as UsageError) : undefined;
 };
 
-it('are missing: names the command that makes them', async () => {
+it('missing queue tables are reported with the command that makes them', async () => {
   const error = await asked();
   expect(error).toBeInstanceOf(UsageError);
   expect(error).toMatchObject({
@@ -37,7 +37,7 @@ it('are missing: names the command that makes them', async () => {
   });
 });
 
-it('are there: nothing is said, and no other connection is opened', async () => {
+it('existing queue tables are not reported, and no other connection is opened', async () => {
   await migrateQueue({ postgresUrl: database.url });
   expect(await asked()).toBeUndefined();
   const probes = await sql`SELECT FROM pg_stat_activity
@@ -45,7 +45,7 @@ it('are there: nothing is said, and no other connection is opened', async () => 
   expect(probes).toHaveLength(0);
 });
 
-it('need a newer BullMQ: refused', async () => {
+it('queue tables that need a newer BullMQ are refused', async () => {
   await sql`ALTER TABLE slotsync_queue.migration ADD COLUMN IF NOT EXISTS min_client_version int`;
   await sql`UPDATE slotsync_queue.migration SET min_client_version = ${BULLMQ_MAJOR}`;
   expect(await asked()).toBeUndefined();
@@ -53,6 +53,6 @@ it('need a newer BullMQ: refused', async () => {
   expect(await asked()).toMatchObject({ message: 'the queue tables are newer than this program' });
 });
 
-it('know this program by the major version of its BullMQ', () => {
+it('the expected version of the queue tables is the major version of BullMQ', () => {
   expect(BULLMQ_MAJOR).toBe(BULLMQ_MAJOR_VERSION);
 });

@@ -55,7 +55,7 @@ async function repair(world: World) {
 
 const saidOf = async ({ state }: World) => describeSettled(await readKnowledge(state.db));
 
-describe('state and mirror restored together', () => {
+describe('a state and a mirror restored together', () => {
   /** Two rooms were changed at the service since the backup. */
   async function restored(): Promise<World> {
     const world = await openOwn();
@@ -69,7 +69,7 @@ describe('state and mirror restored together', () => {
     return world;
   }
 
-  it('no run succeeds and nothing is called in sync before a whole verify; a repair mends it', async () => {
+  it('leave no run succeeded, and nothing in sync, until a whole verify and a repair', async () => {
     const world = await restored();
     // Before any run, for who only looks.
     expect(await saidOf(world)).toContain('is not known: slotsync verify --repair');
@@ -102,7 +102,7 @@ describe('state and mirror restored together', () => {
     expect(await saidOf(world)).toBe('Every record is in sync as it was last read.');
   });
 
-  it('a verify of one stream, or one that began before, does not settle it', async () => {
+  it('are not settled by a verify of one stream, or by a verify that began before', async () => {
     const world = await restored();
     await world.sync();
     await settle(world);
@@ -117,7 +117,7 @@ describe('state and mirror restored together', () => {
   });
 });
 
-it('state: its tables restored into the same database', async () => {
+it('a state whose tables were restored into the same database is recognized as restored', async () => {
   const world = await openOwn();
   await addRooms(world, 'r001');
   await world.sync();
@@ -127,7 +127,7 @@ it('state: its tables restored into the same database', async () => {
   expect((await world.sync()).run).toMatchObject({ status: 'partial', errorCode: 'state_restored' });
 });
 
-it('state of before this version: it is noted quietly', async () => {
+it('a state of an earlier version is noted, and is not recognized as restored', async () => {
   const world = await open(rooms());
   await addRooms(world, 'r001');
   await world.sync();
@@ -136,7 +136,7 @@ it('state of before this version: it is noted quietly', async () => {
   expect(await readDatabase(world.state.db, 'state')).toMatchObject({ restoredAt: null });
 });
 
-it('process at work: what it noted last is gone, so the state was put back', async () => {
+it('a process at work recognizes a restored state by the loss of its last note', async () => {
   const world = await open(rooms());
   const { state, log, sql } = world;
   const presence = await startPresence({ state, log, command: 'worker' });
@@ -155,7 +155,7 @@ it('process at work: what it noted last is gone, so the state was put back', asy
   await until(isRestored, { describe: 'the state to count as restored' });
 });
 
-it('process at work: one that slept for longer than processes are kept finds its row deleted, and nothing was put back', async () => {
+it('a process that slept until its row was deleted recognizes no restored state', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   const process_ = { id: 'slept', command: 'worker', host: 'h', pid: 1 };
@@ -165,7 +165,7 @@ it('process at work: one that slept for longer than processes are kept finds its
   expect(await notePresence(db, process_, null, { notedAt: daysAgo(6) })).toMatchObject({ isPutBack: true });
 });
 
-describe('mirror', () => {
+describe('a mirror that is another database', () => {
   let other: TestDatabase;
   beforeAll(async () => (other = await createDatabase()));
   afterAll(() => other.drop());
@@ -182,7 +182,7 @@ describe('mirror', () => {
     world.useMirror(mirror);
   }
 
-  it('another database: what the next plan of a stream would send is held once, and an approval lets it go on', async () => {
+  it('has the next plan of a stream held until an approval', async () => {
     const world = await open(rooms({ retire: 'deactivate' }));
     await addRooms(world, 'r001', 'r002', 'r003');
     await world.sync();
@@ -215,7 +215,7 @@ describe('mirror', () => {
   });
 });
 
-describe('servers', () => {
+describe('a server of PostgreSQL', () => {
   let cluster: Cluster;
   let url: string;
   beforeAll(async () => {
@@ -242,7 +242,7 @@ describe('servers', () => {
     };
   }
 
-  it('a backup that is put back: noticed of a mirror; recovered to a new timeline: of both', async () => {
+  it('is recognized as restored for the mirror, after recovery to a new timeline for the state too', async () => {
     const backup = await cluster.backUp();
     const database = await createDatabase();
     onTestFinished(() => database.drop());
@@ -273,7 +273,7 @@ describe('servers', () => {
     expect(await restored.noteState()).toMatchObject(recovered);
   });
 
-  it('a process that has read an earlier moment than another one noted meanwhile reads again', async () => {
+  it('is read again by a process that has read an earlier moment than another has noted', async () => {
     const { db, mirror } = await connect(url);
     const late = await mirror.facts();
     await noteDatabase(db, 'mirror', async () => late);
@@ -284,7 +284,7 @@ describe('servers', () => {
     expect(await noteDatabase(db, 'mirror', async () => early)).toMatchObject({ is: 'other' });
   });
 
-  it('a replica is the same mirror; one that is promoted loses no comfort', async () => {
+  it('is the same mirror as its replica, even after the promotion of the replica', async () => {
     const data = await cluster.backUp();
     const primary = await connect(url);
     const replica = await cluster.start(data, 'replica', 'campus');
@@ -311,7 +311,7 @@ describe('servers', () => {
     await cluster.restart();
   });
 
-  it('a role that may not ask the server: the oid is left, and check says what is missing', async () => {
+  it('is known by its oid only to a role that may not ask it, and check names the missing right', async () => {
     const { db, mirror } = await connect(url);
     await inDatabase(url, async (sql) => {
       await sql`REVOKE EXECUTE ON FUNCTION pg_control_system(), pg_walfile_name(pg_lsn) FROM PUBLIC`;

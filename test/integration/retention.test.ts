@@ -17,7 +17,7 @@ async function addRun({ sql }: World, kind: string, days: number, ...states: str
     SELECT id, 'rooms', 0, '{A}', state FROM run, unnest(${states}::text[]) AS state`;
 }
 
-it('runs are deleted after a year, those of changes after two weeks; batches after two weeks', async () => {
+it('runs are kept for a year, incremental runs and all batches for two weeks', async () => {
   const world = await open(rooms());
   const { sql } = world;
   for (const kind of ['sync', 'incremental'])
@@ -39,7 +39,7 @@ it('runs are deleted after a year, those of changes after two weeks; batches aft
   expect(await sql`SELECT external_id FROM slotsync.object_claims`).toEqual([{ external_id: 'young' }]);
 });
 
-it('incremental runs: of very many, those that succeeded are deleted after four days', async () => {
+it('incremental runs that succeeded are deleted after four days when they are very many', async () => {
   const world = await open(rooms());
   const { sql } = world;
   const add = async (days: number) => {

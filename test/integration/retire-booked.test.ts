@@ -53,7 +53,7 @@ const bookingFinds = (world: World) =>
   world.sandbox.arrivals().filter(({ path }) => path.endsWith('/reservations/find'));
 
 describe('an object with bookings yet to come', () => {
-  it('is not retired by a process whose clock is past them', async () => {
+  it('is not retired by a process whose clock is ahead of the bookings', async () => {
     const world = await open();
     book(world, 'res_1', ['A'], DAY);
     await remove(world, 'A');
@@ -63,7 +63,7 @@ describe('an object with bookings yet to come', () => {
     expect(isActive(world, 'A')).toBe(true);
   });
 
-  it('is not retired, and says which they are; the others of its request are', async () => {
+  it('is not retired and names its bookings, while other objects of its request are retired', async () => {
     const world = await open();
     for (const at of [4, 2, 1, 3, 5]) book(world, `res_${at}`, ['A'], at * DAY);
     book(world, 'res_6', ['A', 'B'], 6 * DAY);
@@ -80,7 +80,7 @@ describe('an object with bookings yet to come', () => {
     expect(bookingFinds(world)).toHaveLength(1);
   });
 
-  it('is looked for twice at most, however long that takes', async () => {
+  it('has its bookings searched twice at most, however long the search takes', async () => {
     const world = await open();
     await remove(world, 'A');
     const { queue } = await world.plan();
@@ -108,7 +108,7 @@ describe('an object with bookings yet to come', () => {
     expect((await world.recordsOf('rooms')).A?.error_message).toContain(`booked: res_1 at ${shown}`);
   });
 
-  it('is retired by the run after they are over', async () => {
+  it('is retired by the run after its bookings are over', async () => {
     const world = await open();
     book(world, 'res_1', ['A']);
     await remove(world, 'A');
@@ -124,7 +124,7 @@ describe('an object with bookings yet to come', () => {
     expect(world.sandbox.arrivals()).toEqual([]);
   });
 
-  it('is retired when they are cancelled', async () => {
+  it('is retired when its bookings are cancelled', async () => {
     const world = await open();
     book(world, 'res_1', ['A']);
     await remove(world, 'A');
@@ -148,7 +148,7 @@ describe('an object with bookings yet to come', () => {
     });
   });
 
-  it('is retired all the same where the stream says so', async () => {
+  it('is retired where the stream says unlessReserved: false', async () => {
     const world = await open(rooms({ unlessReserved: false }));
     book(world, 'res_1', ['A']);
     await remove(world, 'A');
@@ -158,14 +158,19 @@ describe('an object with bookings yet to come', () => {
   });
 
   it.each<[string, number, SandboxStatus[], boolean]>([
-    ['that has begun', -HOUR / 2, [], true],
-    ['that is over', -2 * HOUR, [], false],
-    ['that is incomplete and preliminary', DAY, ['B_INCOMPLETE', 'C_PRELIMINARY'], true],
-    ['that is planned', DAY, ['B_COMPLETE', 'C_PLANNED'], true],
-    ['that is requested', DAY, ['B_COMPLETE', 'C_REQUESTED'], true],
-    ['that is rejected', DAY, ['B_COMPLETE', 'C_REJECTED'], false],
-    ['years ahead', 3 * 365 * DAY, [], true],
-  ])('a booking %s', async (_, inSeconds, status, keeps) => {
+    ['is not retired with a booking that has begun', -HOUR / 2, [], true],
+    ['is retired with a booking that is over', -2 * HOUR, [], false],
+    [
+      'is not retired with an incomplete and preliminary booking',
+      DAY,
+      ['B_INCOMPLETE', 'C_PRELIMINARY'],
+      true,
+    ],
+    ['is not retired with a planned booking', DAY, ['B_COMPLETE', 'C_PLANNED'], true],
+    ['is not retired with a requested booking', DAY, ['B_COMPLETE', 'C_REQUESTED'], true],
+    ['is retired with a rejected booking', DAY, ['B_COMPLETE', 'C_REJECTED'], false],
+    ['is not retired with a booking years ahead', 3 * 365 * DAY, [], true],
+  ])('%s', async (_, inSeconds, status, keeps) => {
     const world = await open();
     book(world, 'res_1', ['A'], inSeconds, status);
     await remove(world, 'A');
@@ -174,8 +179,8 @@ describe('an object with bookings yet to come', () => {
   });
 });
 
-describe('its bookings', () => {
-  it('are asked for one page at a time, each time for the objects not seen yet', async () => {
+describe('the bookings of objects to be retired', () => {
+  it('are asked for page by page, each time for the objects not seen yet', async () => {
     const world = await open(rooms({}, { pageSize: 2 }));
     for (const at of [1, 2, 3, 4]) book(world, `res_${at}`, ['A'], at * DAY);
     book(world, 'res_5', ['B'], 5 * DAY);
@@ -185,7 +190,7 @@ describe('its bookings', () => {
     expect(bookingFinds(world)).toHaveLength(2);
   });
 
-  it('are complete in a few requests, whatever is booked meanwhile', async () => {
+  it('are read in a few requests, whatever is booked meanwhile', async () => {
     const world = await open(rooms({}, { pageSize: 2 }), 1);
     for (const [at, code] of ['A', 'A', 'B', 'C', 'D'].entries()) book(world, `res_${at}`, [code]);
     await remove(world, 'A', 'B', 'C', 'D', 'E');
@@ -214,7 +219,7 @@ describe('its bookings', () => {
     expect(bookingFinds(world).length).toBeLessThanOrEqual(5);
   });
 
-  it('are asked for 4 times where all objects are booked much: the third asks for a time that fits into a page', async () => {
+  it('are asked for 4 times if all objects have many, the third time for one page', async () => {
     const world = await open(rooms({}, { pageSize: 4 }), 5);
     for (const code of ['A', 'B', 'C', 'D'])
       for (const day of [1, 2, 3, 4]) book(world, `res_${code}_${day}`, [code], day * DAY);
@@ -230,7 +235,7 @@ describe('its bookings', () => {
     });
   });
 
-  it('are not asked for when nothing is retired, nor for what is inactive already', async () => {
+  it('are not asked for when nothing is retired, or for an object that is inactive already', async () => {
     const world = await open();
     await world.sql`UPDATE rooms SET name = 'x'`;
     await world.sync();
@@ -242,7 +247,7 @@ describe('its bookings', () => {
     expect(bookingFinds(world)).toEqual([]);
   });
 
-  it('that cannot be read retire nothing', async () => {
+  it('keep all objects active if they cannot be read', async () => {
     const world = await open();
     await remove(world, 'A', 'B');
     world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 500, times: 4 });
@@ -253,7 +258,7 @@ describe('its bookings', () => {
     expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([false, false]);
   });
 
-  it('that do not say which objects they are for retire nothing', async () => {
+  it('keep all objects active if they do not name their objects', async () => {
     const world = await open();
     await remove(world, 'A');
     const booking = { id: 1, extId: 'res_1', begin: NOW + DAY, end: NOW + 2 * DAY };
@@ -265,7 +270,7 @@ describe('its bookings', () => {
     expect(isActive(world, 'A')).toBe(true);
   });
 
-  it('that book objects without a name beside it count; those that were made by hand do not', async () => {
+  it('count beside objects without a name, which keep no object active', async () => {
     const world = await open();
     const { id } = world.sandbox.addObject({ typeId: 'room' });
     const objects = [
@@ -284,7 +289,7 @@ describe('its bookings', () => {
     expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([true, false]);
   });
 
-  it('count in a preview', async () => {
+  it('count as requests in a preview', async () => {
     const world = await open();
     await remove(world, 'A');
     expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({ requests: 3 });
@@ -293,7 +298,7 @@ describe('its bookings', () => {
   });
 });
 
-describe('retirements that wait for the end of bookings', () => {
+describe('deactivations that wait for the end of bookings', () => {
   it('are not held again night after night once they were let through', async () => {
     const world = await open(rooms({ limits: { retire: { count: 2, percent: 10 } } }), 5);
     book(world, 'res_1', ['A', 'B']);
@@ -306,7 +311,7 @@ describe('retirements that wait for the end of bookings', () => {
     expect(['A', 'B', 'C'].map((code) => isActive(world, code))).toEqual([true, true, false]);
   });
 
-  it('are held with all others when the source is empty', async () => {
+  it('are held with all other deactivations when the source is empty', async () => {
     const world = await open();
     book(world, 'res_1', ['A']);
     await remove(world, 'A');

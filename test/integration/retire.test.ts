@@ -22,10 +22,10 @@ const open = keepRoomWorlds();
 const levelsOf = ({ sql }: World, runId: number) => sql`
   SELECT stream, operation, level > 1 AS "isLast" FROM slotsync.batches WHERE run_id = ${runId} ORDER BY stream`;
 
-describe('retirement: a row that is gone', () => {
+describe('a row that is gone', () => {
   const retiring = rooms({ retire: 'deactivate' });
 
-  it('deactivates its object, and only that', async () => {
+  it('has its object deactivated, and no other object', async () => {
     const world = await open(retiring);
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -42,7 +42,7 @@ describe('retirement: a row that is gone', () => {
   });
 
   it.each(['fields', 'object'] as const)(
-    'keeps every other property of its object (owns: %s)',
+    'has every other property of its object kept (owns: %s)',
     async (owns) => {
       const world = await open(rooms({ retire: 'deactivate', owns }));
       await addRooms(world, 'A', 'B');
@@ -55,7 +55,7 @@ describe('retirement: a row that is gone', () => {
     },
   );
 
-  it('is retired after every other write of the run: what referred to its object no longer does', async () => {
+  it('has its object deactivated after every other write of the run, without references to it', async () => {
     const { streams } = roomsAndCourses();
     const world = await open({ streams: { ...streams, rooms: { ...ROOMS, retire: 'deactivate' } } });
     await addRooms(world, 'A', 'B');
@@ -78,7 +78,7 @@ describe('retirement: a row that is gone', () => {
     expect(isActive(world, 'room_A')).toBe(false);
   });
 
-  it('and comes back reactivates it', async () => {
+  it('has its object reactivated when the row comes back', async () => {
     const world = await open(retiring);
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -91,7 +91,7 @@ describe('retirement: a row that is gone', () => {
     await expectNothingToSend(world);
   });
 
-  it('and that the service will not retire is not sent again, until it is back or a person says so', async () => {
+  it('is not sent again after a refused deactivation until it is back or is retried', async () => {
     const world = await open(retiring);
     await addRooms(world, 'A', 'B', 'C', 'D');
     await world.sync();
@@ -118,7 +118,7 @@ describe('retirement: a row that is gone', () => {
     });
   });
 
-  it('leaves its object alone where the stream keeps', async () => {
+  it('has its object left alone where the stream retires nothing', async () => {
     const world = await open(rooms({ retire: 'keep' }));
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -127,7 +127,7 @@ describe('retirement: a row that is gone', () => {
     expect(isActive(world, 'room_A')).toBe(true);
   });
 
-  it('is only forgotten where it never reached the service', async () => {
+  it('is only deleted from the state if it never reached the service', async () => {
     const world = await open(retiring);
     await addRooms(world, 'A', 'B');
     world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
@@ -137,7 +137,7 @@ describe('retirement: a row that is gone', () => {
     expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
   });
 
-  it('between plan and request settles the record as it is', async () => {
+  it('leaves its record settled as it was when it goes between plan and request', async () => {
     const world = await open(retiring);
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -150,7 +150,7 @@ describe('retirement: a row that is gone', () => {
     expect(isActive(world, 'room_A')).toBe(false);
   });
 
-  it('with all others, while a lost answer is repeated, retires nothing either', async () => {
+  it('together with all other rows retires nothing while a lost answer is repeated', async () => {
     const world = await open(retiring);
     await addRooms(world, ...codes(30));
     await world.sync();
@@ -164,7 +164,7 @@ describe('retirement: a row that is gone', () => {
   });
 
   // Guarantee 6
-  describe('and stands under another key with the same external id', () => {
+  describe('but is there under another key', () => {
     const byNumber = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 
     async function openMoved(): Promise<World> {
@@ -175,7 +175,7 @@ describe('retirement: a row that is gone', () => {
       return world;
     }
 
-    it('is never deactivated: the new record takes the object over', async () => {
+    it('keeps its object active, which the new record takes over', async () => {
       const world = await openMoved();
       await rename(world, 'B', 'b');
       await world.sync();
@@ -185,7 +185,7 @@ describe('retirement: a row that is gone', () => {
       await expectNothingToSend(world);
     });
 
-    it('is not deactivated either when the new record is refused', async () => {
+    it('keeps its object active when the new record is refused', async () => {
       const world = await openMoved();
       await rename(world, 'B', 'b');
       world.sandbox.refuseObject('room_1', { status: 400, message: 'no' });
@@ -197,7 +197,7 @@ describe('retirement: a row that is gone', () => {
       expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
     });
 
-    it('is not deactivated either when the answer to the new record was lost', async () => {
+    it('keeps its object active when the answer to the new record was lost', async () => {
       const world = await openMoved();
       await rename(world, 'B', 'b');
       world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer', times: 4 });

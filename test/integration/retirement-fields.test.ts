@@ -23,7 +23,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const CONTEXT = { lane: 'sync' } as const;
 
-describe('a retirement that sets fields', () => {
+describe('a deactivation that sets fields', () => {
   const FIELDS = ['name', 'seats', 'tags', 'count', 'open', 'color'].map((name) => ({
     extId: `room.${name}`,
   }));
@@ -42,7 +42,7 @@ describe('a retirement that sets fields', () => {
   }
   const fieldsOf = (world: World) => world.fieldsOf('room_A');
 
-  it('sets them beside active: false, and keeps the others', async () => {
+  it('sets the fields beside active: false, and keeps all other fields', async () => {
     const world = await open(
       closing({
         'room.name': 'closed',
@@ -96,7 +96,7 @@ describe('a retirement that sets fields', () => {
   });
 
   it.each(['fields', 'object'] as const)(
-    'the mapping wins again when the row is back (owns: %s)',
+    'is undone by the mapping when the row is back (owns: %s)',
     async (owns) => {
       const world = await openRetired(closing({ 'room.name': 'closed', ...NOTE }, { owns }));
       expect(fieldsOf(world)).toEqual({ 'room.name': 'closed', 'room.note': 'closed' });
@@ -109,7 +109,7 @@ describe('a retirement that sets fields', () => {
     },
   );
 
-  it('a field that is not mapped stays when the row is back if somebody has written it since', async () => {
+  it('leaves an unmapped field as somebody has written it when the row is back', async () => {
     const world = await openRetired();
     world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.note', values: ['reopens in May'] }] });
     await addRooms(world, 'A');
@@ -118,7 +118,7 @@ describe('a retirement that sets fields', () => {
   });
 
   it.each(['changed', 'onCreate'] as const)(
-    'the mapping wins again in a field that the retirement has emptied (write: %s)',
+    'has an emptied field filled by the mapping again when the row is back (write: %s)',
     async (write) => {
       const world = await openRetired(
         closing({ 'room.name': null }, { fields: { 'room.name': { from: 'name', write } } }),
@@ -133,7 +133,7 @@ describe('a retirement that sets fields', () => {
     },
   );
 
-  it('an active object keeps the same value of a field that is not mapped', async () => {
+  it('does not empty an unmapped field with the same value on an active object', async () => {
     const world = await open(closing(NOTE), { synced: ['A'] });
     world.sandbox.changeObject('room_A', {
       fields: [{ fieldId: 'room.note', values: ['closed'] }],
@@ -143,7 +143,7 @@ describe('a retirement that sets fields', () => {
     expect(fieldsOf(world)).toEqual({ 'room.name': 'Aula', 'room.note': 'closed' });
   });
 
-  it('an object that somebody has deactivated gets them too', async () => {
+  it('sets the fields of an object that somebody has deactivated', async () => {
     const world = await open(closing({ 'room.name': 'closed' }), { synced: ['A', 'B'] });
     world.sandbox.changeObject('room_A', { active: false });
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
@@ -152,7 +152,7 @@ describe('a retirement that sets fields', () => {
     await expectNothingToSend(world);
   });
 
-  it('waits for bookings as any other', async () => {
+  it('waits for the end of bookings', async () => {
     const world = await open(closing({ 'room.name': 'closed' }), { synced: ['A', 'B'] });
     bookObject(world, 'room_A');
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
@@ -161,7 +161,7 @@ describe('a retirement that sets fields', () => {
     expect(nameAtService(world, 'A')).toBe('Room A');
   });
 
-  it('a field that somebody changes later is no drift; an object that is active again is, and is closed again', async () => {
+  it('is no drift when a field changes later, and is repeated when the object is active again', async () => {
     const world = await openRetired(closing({ 'room.name': 'closed' }));
     world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.name', values: ['Old hall'] }] });
     const settle = () => world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
@@ -175,7 +175,7 @@ describe('a retirement that sets fields', () => {
     expect(nameAtService(world, 'A')).toBe('closed');
   });
 
-  it('a field that the service does not know is named before anything is written', async () => {
+  it('names a field that the service does not know before anything is written', async () => {
     const world = await open(closing(NOTE), {
       sandbox: {
         schema: {

@@ -27,7 +27,7 @@ beforeEach(async () => {
   onTestFinished(() => rm(folder, { recursive: true }));
 });
 
-it('state and mirror: the password of their role is replaced in the file while they are open', async () => {
+it('state and mirror use a password that is replaced in its file while they are open', async () => {
   const database = await createDatabase();
   const admin = postgres(database.url, { max: 1, onnotice: () => undefined });
   const role = `rotated_${randomBytes(6).toString('hex')}`;
@@ -73,7 +73,7 @@ it('state and mirror: the password of their role is replaced in the file while t
     await until(() => read().then(() => true), { describe: `the ${name} to connect with the new password` });
 });
 
-it('key: one that the service refuses is read again by the next authentication', async () => {
+it('the next authentication reads the key again after the service has refused it', async () => {
   const [sandbox, database] = await Promise.all([
     startSandbox({ rate: 0, apiKey: 'second' }),
     createDatabase(),

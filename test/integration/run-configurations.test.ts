@@ -18,7 +18,7 @@ const FORMER: Fingerprints = { configuration: 'former', streams: { rooms: 'a', c
 /** Rooms are declared otherwise, courses alike. */
 const PRESENT: Fingerprints = { configuration: 'present', streams: { rooms: 'b', courses: 'c' } };
 
-describe('run: its configuration', () => {
+describe('a run of another configuration', () => {
   let world: World;
   beforeEach(async () => {
     world = await openRooms(roomsAndCourses());
@@ -35,7 +35,7 @@ describe('run: its configuration', () => {
   const configurationOf = async (id: number) => (await readRun(world.state.db, id))?.configuration;
   const status = () => statusOf(world.state);
 
-  it('a run whose streams are declared alike is taken over, once nobody at work has its configuration', async () => {
+  it('is taken over if its streams are declared alike, once no process has its configuration', async () => {
     const [alike, other, former] = [
       await start(FORMER, 'courses'),
       await start(FORMER, 'rooms'),
@@ -51,7 +51,7 @@ describe('run: its configuration', () => {
     expect(await configurationOf(former)).toBe('present');
   });
 
-  it('another run over its streams replaces it, once nobody at work has its configuration', async () => {
+  it('is replaced by another run over its streams, once no process has its configuration', async () => {
     const former = await start(FORMER, 'rooms');
     await work('f', FORMER);
     expect(await start(PRESENT, 'rooms')).toBe(former);
@@ -68,13 +68,13 @@ describe('run: its configuration', () => {
     });
   });
 
-  it('a paused run is not replaced: an operator wants it to stay', async () => {
+  it('is not replaced while it is paused', async () => {
     const former = await start(FORMER, 'rooms');
     await setPaused(world.state.db, true, former);
     expect(await start(PRESENT, 'rooms')).toBe(former);
   });
 
-  it('an incremental run returns its keys, and a run over whole streams is left to an operator', async () => {
+  it('returns its keys if it is incremental, and is left to an operator otherwise', async () => {
     const { db } = world.state;
     const sync = await start(FORMER, 'rooms');
     await addChanges(db, 'rooms', ['A']);
@@ -89,7 +89,7 @@ describe('run: its configuration', () => {
     ]);
   });
 
-  it('status: a run that waits is named with the process to be restarted, or with how to replace it', async () => {
+  it('is shown by status with the process to restart, or with the way to replace the run', async () => {
     await work('f', FORMER, new Date(Date.now() - 72 * 3600 * 1000));
     const id = await start(PRESENT, 'rooms');
     const older = await status();
@@ -113,7 +113,7 @@ describe('run: its configuration', () => {
   });
 });
 
-it('run: a stream that the configuration does not know fails alone, and the run says so', async () => {
+it('a run fails only the stream that the configuration does not know, and says so', async () => {
   const world = await openRooms(rooms());
   await addRooms(world, 'A');
   const { run } = await world.sync('rooms', 'halls');

@@ -31,8 +31,8 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-describe('run: one', () => {
-  it('with a type or field the service does not know ends before the first write, with the nearest names', async () => {
+describe('a run', () => {
+  it('ends before the first write if the service does not know a type or field', async () => {
     const config = rooms({ type: 'rom', fields: { 'room.nam': 'name', 'room.seats': 'seats' } });
     const schema = { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }, { extId: 'room.seats' }] };
     const world = await open(config, { sandbox: { schema } });
@@ -50,18 +50,15 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it.each(['reconcile', 'verify'] as const)(
-    'of kind %s, which only reads, cannot be paused',
-    async (kind) => {
-      const { db } = (await open(rooms())).state;
-      const id = await startReading(db, { kind, lane: 'verify', streams: [], startedBy: 'command' });
-      await expect(findPausableRun(db, id)).rejects.toThrow(
-        `run ${id} is a ${kind} run, which only reads and cannot be paused`,
-      );
-    },
-  );
+  it.each(['reconcile', 'verify'] as const)('cannot be paused if it only reads (%s)', async (kind) => {
+    const { db } = (await open(rooms())).state;
+    const id = await startReading(db, { kind, lane: 'verify', streams: [], startedBy: 'command' });
+    await expect(findPausableRun(db, id)).rejects.toThrow(
+      `run ${id} is a ${kind} run, which only reads and cannot be paused`,
+    );
+  });
 
-  it('with one broken source fails for it alone', async () => {
+  it('fails only the stream of a broken source', async () => {
     const world = await open(roomsAndCourses({ from: 'lectures', references: {} }));
     await addRooms(world, 'A');
     const { run } = await world.sync();
@@ -74,7 +71,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('with a key that was withdrawn ends with the reason, and its records go with the next', async () => {
+  it('ends with the reason of a withdrawn key, and its records are sent by the next run', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -91,7 +88,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('keeps its attempts while authentication answers 400', async () => {
+  it('keeps its attempts while the authentication answers 400', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     await world.sync();
@@ -109,7 +106,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('with several batches goes on past one that is out of attempts', async () => {
+  it('goes on past a batch that is out of attempts', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     await addRooms(world, 'A', 'B', 'C', 'D');
     const { runId, queue } = await world.plan();
@@ -123,7 +120,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('over failures of every kind ends with every object as its row says', async () => {
+  it('ends with every object as its row says, after failures of every kind', async () => {
     const schedule = fc.record({
       status500: fc.double({ min: 0, max: 0.15, noNaN: true }),
       reset: fc.double({ min: 0, max: 0.15, noNaN: true }),
@@ -185,13 +182,13 @@ async function openTroubled(sqlstate: string): Promise<World> {
 }
 const calm = ({ sql }: World) => sql`DELETE FROM trouble`;
 
-describe('run: a stream whose source raises', () => {
+describe('a stream whose source raises an error', () => {
   it.each([
     ['an error of its own (P0001)', 'P0001', 'mirror_raised'],
     ['a division by zero', '22012', 'mirror_source'],
     ['a subquery that returns several rows', '21000', 'mirror_raised'],
     ['a statement timeout', '57014', 'mirror_timeout'],
-  ])('%s fails alone, at once', async (_, sqlstate, code) => {
+  ])('fails alone at once with %s', async (_, sqlstate, code) => {
     const world = await openTroubled(sqlstate);
     const { run, errors } = await world.sync();
     expect(errors).toEqual([]);
@@ -206,7 +203,7 @@ describe('run: a stream whose source raises', () => {
   it.each([
     ['a conflict on a standby', '40001'],
     ['a server without memory', '53200'],
-  ])('%s fails alone after three attempts, and the others are sent', async (_, sqlstate) => {
+  ])('fails alone after three attempts with %s', async (_, sqlstate) => {
     const world = await openTroubled(sqlstate);
     const { run, errors } = await world.sync();
     expect(errors).toMatchObject([{ code: 'mirror_failed' }, { code: 'mirror_failed' }]);
@@ -214,7 +211,7 @@ describe('run: a stream whose source raises', () => {
     await expectInSync(world);
   });
 
-  it('that takes longer than its time fails alone, at once, and the others are sent', async () => {
+  it('fails alone at once when its reading takes longer than its time', async () => {
     const world = await open(roomsAndCourses({ from: 'offered', references: {} }), { statementSeconds: 2 });
     await addRooms(world, 'A');
     await world.sql`CREATE VIEW offered AS SELECT code, name FROM courses, pg_sleep(600)`;
@@ -225,7 +222,7 @@ describe('run: a stream whose source raises', () => {
     await expectInSync(world);
   });
 
-  it('an error that passes is tried again, and everything is sent', async () => {
+  it('is tried again, and is sent when the error has passed', async () => {
     const world = await openTroubled('40001');
     const runId = await world.startRun();
     await expect(world.planRun(runId)).rejects.toMatchObject({ code: 'mirror_failed' });
@@ -235,7 +232,7 @@ describe('run: a stream whose source raises', () => {
     expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
   });
 
-  it('in an incremental run fails alone, and its keys come back later', async () => {
+  it('fails alone in an incremental run, and its keys come back later', async () => {
     const world = await openTroubled('P0001');
     await addChanges(world.state.db, 'rooms', ['A']);
     await addChanges(world.state.db, 'courses', ['c1']);
@@ -248,7 +245,7 @@ describe('run: a stream whose source raises', () => {
     expect([...waiting]).toEqual([{ stream: 'courses', local_key: 'c1', later: true }]);
   });
 
-  it('is not what a mirror that cannot be reached is: then the whole plan waits, however often it was tried', async () => {
+  it('does not fail while the mirror cannot be reached, for which the whole plan waits', async () => {
     const world = await open(roomsAndCourses());
     const mirror = createMirror({ url: `postgres://nobody@127.0.0.1:${await findFreePort()}/nowhere` });
     const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'] } as const;
@@ -263,7 +260,7 @@ describe('run: a stream whose source raises', () => {
   });
 });
 
-it('run: nothing of a stream is sent that turns out at the end of its reading to have a key twice', async () => {
+it('a run sends nothing of a stream whose reading ends with a repeated key', async () => {
   const world = await open(roomsAndCourses({ batchSize: 2, references: {} }));
   await addRooms(world, 'A');
   await world.sql`ALTER TABLE courses DROP CONSTRAINT courses_pkey`;
@@ -280,7 +277,7 @@ it('run: nothing of a stream is sent that turns out at the end of its reading to
   expect(await world.recordsOf('courses')).toEqual({});
 });
 
-it('run: eight that are started at once over one stream are one', async () => {
+it('a run is started once by eight simultaneous requests over one stream', async () => {
   const world = await open(rooms());
   const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'] } as const;
   const started = await Promise.all(Array.from({ length: 8 }, () => startRun(world.state.db, request)));
@@ -289,7 +286,7 @@ it('run: eight that are started at once over one stream are one', async () => {
   expect(await world.sql`SELECT FROM slotsync.runs`).toHaveLength(1);
 });
 
-it('run: one that is started before another is committed waits for it, and is that one', async () => {
+it('a run started before another run is committed waits, and joins that run', async () => {
   const world = await open(rooms());
   const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'] } as const;
   const [first, second] = await world.state.db.transaction(async (tx) => {
@@ -306,7 +303,7 @@ it('run: one that is started before another is committed waits for it, and is th
   expect(await second.other).toMatchObject({ started: false, run: { id: first.run.id } });
 });
 
-describe('run: its end', () => {
+describe('the end of a run', () => {
   async function planned(): Promise<{ world: World; runId: number; queue: number[] }> {
     const world = await open(rooms({ batchSize: 2 }));
     await addRooms(world, 'A', 'B', 'C', 'D');
@@ -357,7 +354,7 @@ describe('run: its end', () => {
     expect(run).toMatchObject({ status: 'partial', errorCode: 'outcomes_missing' });
   });
 
-  it('an incremental run that lost a batch returns its keys', async () => {
+  it('returns the keys of an incremental run that lost a batch', async () => {
     const world = await open(rooms({ batchSize: 1 }));
     await addRooms(world, 'A', 'B');
     await addChanges(world.state.db, 'rooms', ['A', 'B']);
@@ -371,7 +368,7 @@ describe('run: its end', () => {
   });
 });
 
-describe('batch: one that was read before another process settled a part of it', () => {
+describe('a batch that was read before another process settled a part of it', () => {
   const outcome = (localKey: string): Outcome => ({
     localKey,
     outcome: 'synced',
@@ -409,7 +406,7 @@ describe('batch: one that was read before another process settled a part of it',
     });
   });
 
-  it('fails without the records that were settled', async () => {
+  it('fails without the settled records', async () => {
     const { world, stale } = await halfSettled();
     expect(await failBatch(world.state, stale, { code: 'service_failed', message: 'answered 500' })).toBe(2);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'failed', C: 'failed' });
@@ -422,7 +419,7 @@ describe('batch: one that was read before another process settled a part of it',
   });
 });
 
-it('batch: one that is cancelled while it is sent leaves no claim behind', async () => {
+it('a batch that is cancelled while it is sent leaves no claim behind', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
   const { runId, queue } = await world.plan();
@@ -437,7 +434,7 @@ it('batch: one that is cancelled while it is sent leaves no claim behind', async
   expect((await world.recordsOf('rooms'))['A']).toMatchObject({ claimed_by: null, in_doubt: true });
 });
 
-it('batch: out of attempts it ends also when a record of it cannot be written', async () => {
+it('a batch out of attempts ends even if one of its records cannot be written', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B');
   const long = randomBytes(3600).toString('base64');

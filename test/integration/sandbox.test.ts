@@ -103,8 +103,8 @@ function claimsOf(token: string): Record<string, unknown> {
   >;
 }
 
-describe('authentication', () => {
-  it('answers the right key, region and organization with a JWT that says when it ends', async () => {
+describe('authentication at the sandbox', () => {
+  it('answers the right key, region and organization with a JWT that names its end', async () => {
     const sandbox = await start({ tokenSeconds: 60 });
     const answer = await authenticate(sandbox);
     expect(answer.status).toBe(200);
@@ -115,7 +115,7 @@ describe('authentication', () => {
   });
 });
 
-describe('requests that are invalid', () => {
+describe('an invalid request to the sandbox', () => {
   it.each([
     ['objects', { typ: 'room' }, 'typ'],
     ['objects', { page: 0 }, 'page'],
@@ -124,7 +124,7 @@ describe('requests that are invalid', () => {
     ['objects', { idFormat: 'INTERNAL', typeId: 'room' }, 'typeId'],
     ['reservations', { date: { startDate: 0, endDate: 1_700_000_000_000 } }, 'milliseconds'],
     ['reservations', { reservationStatus: ['ALL'] }, 'reservationStatus'],
-  ])('refuses to find %s by %j, naming %s', async (noun, body, place) => {
+  ])('is refused when it finds %s by %j, with a message about %s', async (noun, body, place) => {
     const { call } = await connect(await start());
     const answer = await call('POST', `/v1/${noun}/find`, { idFormat: 'EXTERNAL', ...body });
     expect(answer.status).toBe(400);
@@ -132,8 +132,8 @@ describe('requests that are invalid', () => {
   });
 });
 
-describe('PUT /objects', () => {
-  it('refuses items for themselves and takes the others', async () => {
+describe('PUT /objects of the sandbox', () => {
+  it('refuses single items, and takes all other items', async () => {
     const sandbox = await start();
     sandbox.refuseObject('room_E', { status: 409, message: 'locked' });
     const { put } = await connect(sandbox);
@@ -178,9 +178,9 @@ describe('PUT /objects', () => {
       [{ ...room('A'), fields: [{ fieldId: 'room.seats', values: [4] }] }],
       'values',
     ],
-    ['what only the service maintains', [{ ...room('A'), modified: 1 }], 'modified'],
+    ['a property that only the service maintains', [{ ...room('A'), modified: 1 }], 'modified'],
     ['a poisonous object', [room('A'), room('POISON')], 'poison'],
-  ])('refuses the whole call for %s and stores nothing', async (_, objects, place) => {
+  ])('refuses the whole call for %s, and stores nothing', async (_, objects, place) => {
     const sandbox = await start();
     sandbox.refuseObject('room_POISON', { status: 400, message: 'poison', wholeCall: true });
     const { put } = await connect(sandbox);
@@ -196,7 +196,7 @@ describe('PUT /objects', () => {
     fields: [{ fieldId: 'course.room', values: [roomId] }],
   });
 
-  it('refuses the whole call for an unknown reference, or the object alone', async () => {
+  it('refuses the whole call or only the object for an unknown reference, as configured', async () => {
     const whole = await start();
     const refused = await (await connect(whole)).put([room('A'), course('c1', 'room_Z')]);
     expect(refused.status).toBe(400);
@@ -218,7 +218,7 @@ describe('PUT /objects', () => {
     expect(results.map(({ status }) => status)).toEqual([200, 400, 200, 400, 400, 400]);
   });
 
-  it('refuses a reference to an object of the same call, where it takes those to stored ones alone', async () => {
+  it('refuses a reference to an object of the same call with references: stored', async () => {
     const sandbox = await start({ references: 'stored' });
     const { put } = await connect(sandbox);
     const answer = (await (await put([room('A'), course('c1', 'room_A')])).json()) as Put;
@@ -227,8 +227,8 @@ describe('PUT /objects', () => {
   });
 });
 
-describe('finding objects, types and fields', () => {
-  it('takes ids and extIds as a union with the other filters, and alone just them', async () => {
+describe('finds of objects, types and fields in the sandbox', () => {
+  it('join ids and extIds with the other filters, if there are any', async () => {
     const sandbox = await start();
     const a = sandbox.putObject(room('A'));
     sandbox.putObject(room('B', { 'room.seats': '4' }));
@@ -252,7 +252,7 @@ describe('finding objects, types and fields', () => {
   });
 });
 
-describe('objects made by hand', () => {
+describe('objects made by hand in the sandbox', () => {
   const named = (name: string) => [{ fieldId: 'room.name', values: [name] }];
 
   it('are found without an external id, by type, fields and number, and not by external id', async () => {
@@ -287,7 +287,7 @@ describe('objects made by hand', () => {
     expect(sandbox.object(unnamed.id)).toEqual(unnamed);
   });
 
-  it('are refused with a number where external ids are not assigned, and twice in one call', async () => {
+  it('are refused with a number if external ids are not assigned, and twice in one call', async () => {
     const sandbox = await start();
     const { id } = sandbox.addObject({ typeId: 'room' });
     const answer = await (await connect(sandbox)).put([{ ...room('A'), id }]);
@@ -305,8 +305,8 @@ describe('objects made by hand', () => {
   });
 });
 
-describe('finds that cannot be relied upon', () => {
-  it('refuses a search by fields where it is switched off, and nothing else', async () => {
+describe('unreliable finds of the sandbox', () => {
+  it('refuse a search by fields where it is switched off, and no other find', async () => {
     const sandbox = await start({ searchesFields: false });
     sandbox.putObject(room('A'));
     const { call, find } = await connect(sandbox);
@@ -316,7 +316,7 @@ describe('finds that cannot be relied upon', () => {
   });
 });
 
-describe('reservations and cancellations', () => {
+describe('reservations and cancellations in the sandbox', () => {
   const HOUR = 3600;
   const NOON = 1_800_000_000;
   const booking = (extId: string, at = NOON) => ({
@@ -331,7 +331,7 @@ describe('reservations and cancellations', () => {
   const bookings = async (connection: Awaited<ReturnType<typeof connect>>, body: object = {}) =>
     (await connection.find<FoundBooking>('reservations', body)).results.map(({ extId }) => extId);
 
-  it('finds by overlap, in half-open periods', async () => {
+  it('are found by overlap, in half-open periods', async () => {
     const sandbox = await start();
     sandbox.addReservation(booking('before', NOON - HOUR));
     sandbox.addReservation(booking('within', NOON));
@@ -346,7 +346,7 @@ describe('reservations and cancellations', () => {
     expect(await bookings(connection, { extIds: ['after'] })).toEqual(['after']);
   });
 
-  it('hides statuses nobody asked for, but not from a list', async () => {
+  it('are hidden by a status that was not asked for, but not in a list', async () => {
     const sandbox = await start();
     sandbox.addReservation(booking('normal'));
     const preliminary = sandbox.addReservation({ ...booking('preliminary'), status: ['C_PRELIMINARY'] });
@@ -372,7 +372,7 @@ describe('reservations and cancellations', () => {
     expect(await bookings(connection)).toEqual(['normal', 'preliminary']);
   });
 
-  it('searches for any object within a type and all types', async () => {
+  it('are found by any object within a type, and by all types', async () => {
     const sandbox = await start();
     const a = sandbox.putObject(room('A'));
     sandbox.addReservation(booking('both'));
@@ -395,8 +395,8 @@ describe('reservations and cancellations', () => {
   });
 });
 
-describe('quota', () => {
-  it('counts wrong requests too, and says when to come back', async () => {
+describe('the quota of the sandbox', () => {
+  it('counts wrong requests, and tells when to come back', async () => {
     const sandbox = await start({ rate: 2 });
     const answers: Response[] = [];
     for (let i = 0; i < 3; i += 1) answers.push(await fetch(`${sandbox.url}/v1/nothing`));
@@ -406,8 +406,8 @@ describe('quota', () => {
   });
 });
 
-describe('faults', () => {
-  it('answers a status on order, with the body and headers ordered, without processing', async () => {
+describe('faults of the sandbox', () => {
+  it('answer an ordered status, body and headers without processing', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     sandbox.failNext({
@@ -424,7 +424,7 @@ describe('faults', () => {
     expect((await put([room('A')])).status).toBe(200);
   });
 
-  it('resets before processing, or loses the answer after it', async () => {
+  it('reset before processing, or lose the answer after it', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     sandbox.failNext({ fault: 'reset' });
@@ -437,7 +437,7 @@ describe('faults', () => {
     expect(sandbox.arrivals().map(({ status }) => status)).toEqual([200, 0, 0]);
   });
 
-  it('fails by seeded chance, the same way each time', async () => {
+  it('happen by seeded chance, the same way each time', async () => {
     const run = async (): Promise<number[]> => {
       const sandbox = await start({ seed: 42, faults: { status500: 0.5 } });
       const statuses: number[] = [];
@@ -452,8 +452,8 @@ describe('faults', () => {
   });
 });
 
-describe('gate', () => {
-  it('does not hold what the quota refuses, and counts what it holds once', async () => {
+describe('the gate of the sandbox', () => {
+  it('holds nothing that the quota refuses, and counts each held request once', async () => {
     const sandbox = await start({ rate: 2, gate: { method: 'PUT' } });
     const { put } = await connect(sandbox);
     const held = put([room('A')]);
@@ -464,7 +464,7 @@ describe('gate', () => {
     expect(sandbox.arrivals()).toHaveLength(3);
   });
 
-  it('carries out what it held although the client has gone, and drops it when the sandbox closes', async () => {
+  it('carries out a held request although its client has gone, and drops it at the close', async () => {
     const sandbox = await start({ gate: {} });
     sandbox.openGate();
     const { call } = await connect(sandbox);
@@ -486,7 +486,7 @@ describe('gate', () => {
   });
 });
 
-describe('the summary of requests', () => {
+describe('the summary of requests in the sandbox', () => {
   it('notes every request of the service, in order, and no control request', async () => {
     const sandbox = await start();
     const { put, find } = await connect(sandbox);
@@ -508,7 +508,7 @@ describe('the summary of requests', () => {
   });
 });
 
-describe('control interface', () => {
+describe('the control interface of the sandbox', () => {
   async function control(sandbox: Sandbox, method: string, path: string, body?: unknown) {
     const answer = await fetch(`${sandbox.url}/sandbox/${path}`, {
       method,
@@ -520,7 +520,7 @@ describe('control interface', () => {
     return { status: answer.status, body: (text === '' ? undefined : JSON.parse(text)) as unknown };
   }
 
-  it('takes JSON as `curl -d` announces it', async () => {
+  it('takes JSON as `curl -d` sends it', async () => {
     const sandbox = await startSandbox();
     running.push(sandbox);
     const headers = { 'content-type': 'application/x-www-form-urlencoded' };
@@ -536,12 +536,12 @@ describe('control interface', () => {
     ['a page of another site', { origin: 'https://elsewhere.example' }, 403],
     ['a page of a file or in a sandboxed frame', { origin: 'null' }, 403],
     [
-      'a name that another site made lead here',
+      'a name that another site has rebound to this machine',
       { host: 'rebound.example', origin: 'http://rebound.example' },
       403,
     ],
-    ['such a name, by GET', { host: '127.0.0.1.rebound.example' }, 403],
-  ])('answers only this machine’s programs and pages: %s', async (_, headers, status) => {
+    ['a rebound name, by GET', { host: '127.0.0.1.rebound.example' }, 403],
+  ])('answers only programs and pages of this machine: %s', async (_, headers, status) => {
     const sandbox = await start();
     const { visit } = createVisitor(Number(new URL(sandbox.url).port));
     for (const method of ['GET', 'DELETE'])
@@ -550,7 +550,7 @@ describe('control interface', () => {
       );
   });
 
-  it('defines, seeds and tells, without a token and beside the quota', async () => {
+  it('defines the schema, seeds objects and reports, without a token or the quota', async () => {
     const sandbox = await startSandbox({ rate: 1 });
     running.push(sandbox);
     expect((await control(sandbox, 'PUT', 'schema', SCHEMA)).status).toBe(204);
@@ -574,7 +574,7 @@ describe('control interface', () => {
     expect(sandbox.arrivals()).toEqual([]);
   });
 
-  it('makes, changes and removes objects by hand, and leaves pages out', async () => {
+  it('makes, changes and removes objects by hand, and leaves out pages', async () => {
     const sandbox = await start();
     const made = await control(sandbox, 'POST', 'objects', { typeId: 'room' });
     const { id } = made.body as { id: number };
@@ -617,7 +617,7 @@ describe('control interface', () => {
     );
   });
 
-  it('orders pages of HTML and late requests, tells how many wait, and carries them out', async () => {
+  it('orders pages of HTML and late requests, counts them, and carries them out', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     const page = { path: 'objects', method: 'put', fault: 'html', status: 404, times: 'always' };
@@ -636,7 +636,7 @@ describe('control interface', () => {
     expect((await control(sandbox, 'POST', 'fail-next', { fault: 'late', delayMs: -1 })).status).toBe(400);
   });
 
-  it('closes the gate, tells how many it holds, and opens it', async () => {
+  it('closes the gate, counts the held requests, and opens the gate', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     expect((await control(sandbox, 'POST', 'gate', { path: 'objects', method: 'put' })).status).toBe(204);
@@ -677,7 +677,7 @@ describe('control interface', () => {
     expect(sandbox.reservations()).toEqual([]);
   });
 
-  it('says what it did not understand', async () => {
+  it('names what it did not understand', async () => {
     const sandbox = await start();
     expect(await control(sandbox, 'PUT', 'faults', { status500: 2 })).toMatchObject({
       status: 400,
@@ -694,14 +694,14 @@ describe('control interface', () => {
   });
 });
 
-describe('subtypes', () => {
+describe('subtypes in the sandbox', () => {
   const withClassroom = { ...SCHEMA, types: [...SCHEMA.types, { extId: 'classroom', parent: 'room' }] };
   const classroom = { ...room('A'), typeId: 'classroom' };
 
   it.each([
     [true, ['room_A', 'room_B']],
     [undefined, ['room_B']],
-  ])('are found with their parent where the sandbox says so: %s', async (findsSubtypes, expected) => {
+  ])('are found with their parent type if the sandbox says so: %s', async (findsSubtypes, expected) => {
     const sandbox = await start({ schema: withClassroom, findsSubtypes });
     const { put, find } = await connect(sandbox);
     await put([classroom, room('B')]);

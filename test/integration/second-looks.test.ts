@@ -19,7 +19,7 @@ const status = (world: World) => statusOf(world.state);
 
 const TIME = String.raw`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`;
 
-it('second look: explain and status say that an answer was lost, and when the service is asked again', async () => {
+it('explain and status say that an answer was lost, and when the service is asked again', async () => {
   const world = await open(rooms({ owns: 'object' }));
   await addRooms(world, 'A', 'B');
   expect(await status(world)).not.toContain('checked again');
@@ -40,7 +40,7 @@ it('second look: explain and status say that an answer was lost, and when the se
   expect(await explained(world, 'A')).not.toContain('In doubt');
 });
 
-it('second look: explain says that an object refused alone is sent once more, and when', async () => {
+it('explain says that an object refused alone is sent once more, and when', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
   world.sandbox.refuseObject('room_A', { status: 422, message: 'no' });

@@ -52,8 +52,8 @@ const add = (world: World, parents: Record<string, string | null>) =>
   world.sql`INSERT INTO departments SELECT key, 'Department ' || key, value FROM jsonb_each_text(${world.sql.json(parents)})`;
 const parentOf = (world: World, code: string) => world.fieldsOf(`dep_${code}`)?.['department.parent'];
 
-describe('a tree', () => {
-  it('is sent by one run, parents before children, in whatever order its keys are', async () => {
+describe('a tree of departments', () => {
+  it('is sent by one run with parents before children, whatever the order of its keys', async () => {
     const world = await open(departments({ batchSize: 4, owns: 'object' }));
     // Each child's key is before that of its parent.
     const codes = Array.from({ length: 127 }, (_, at) => String(999 - at));
@@ -73,13 +73,13 @@ describe('a tree', () => {
   });
 });
 
-describe('a circle', () => {
+describe('a circle of departments', () => {
   it.each([
     ['of one', { A: 'A' }],
     ['of two', { A: 'B', B: 'A' }],
     ['of three, with departments below it', { A: 'C', B: 'A', C: 'B', D: 'C', E: 'D' }],
   ])(
-    '%s is sent by one run, and one of its departments twice',
+    'is sent by one run, with one of its departments sent twice: %s',
     async (_, parents: Record<string, string>) => {
       const world = await open();
       await add(world, parents);
@@ -121,7 +121,7 @@ async function crashAfter(world: World, batches: number, lost?: number): Promise
   await cancelRun(world.state.db, runId);
 }
 
-describe('a circle that is not whole', () => {
+describe('an incomplete circle of departments', () => {
   it('keeps the wish for its second write, and is no drift meanwhile', async () => {
     const world = await open();
     await add(world, { A: 'B', B: 'A' });
@@ -141,7 +141,7 @@ describe('a circle that is not whole', () => {
     [2, 'after the first write', undefined],
     [3, 'before the second write', undefined],
     [2, 'after the first write, whose answer is lost', 2],
-    [3, 'after the other department, of which the answer is lost', 3],
+    [3, 'after the second department, whose answer is lost', 3],
     [4, 'after the second write, whose answer is lost', 4],
   ] as const)('is sent in full after a crash that follows %i batches: %s', async (batches, _, lost) => {
     const world = await open();
@@ -155,7 +155,7 @@ describe('a circle that is not whole', () => {
     await expectNothingToSend(world);
   });
 
-  it('waits for what is refused, and sends the rest', async () => {
+  it('waits for a department that is refused, and has all other departments sent', async () => {
     const world = await open();
     await add(world, { A: 'B', B: 'A', C: null });
     world.sandbox.refuseObject('dep_B', { status: 400, message: 'no' });
@@ -167,7 +167,7 @@ describe('a circle that is not whole', () => {
     expect(parentOf(world, 'A')).toBe('dep_B');
   });
 
-  it('is broken in a run of changes, where one of its departments has waited before', async () => {
+  it('is broken in an incremental run when one of its departments has waited before', async () => {
     const world = await open();
     await add(world, { A: 'B' });
     await world.sync();
@@ -180,7 +180,7 @@ describe('a circle that is not whole', () => {
     expect(await world.statusesOf('departments')).toEqual({ A: 'synced', B: 'synced' });
   });
 
-  it('is broken where one of its departments was given up because the other one never came', async () => {
+  it('is broken when one of its departments was given up before the other department came', async () => {
     const world = await open();
     await add(world, { A: 'B' });
     await world.sync();
@@ -195,7 +195,7 @@ describe('a circle that is not whole', () => {
     await expectNothingToSend(world);
   });
 
-  it('counts once towards the limits', async () => {
+  it('counts each of its departments once towards the limits', async () => {
     const world = await open(
       departments({ limits: { create: { count: 3, percent: 0 }, update: { count: 0, percent: 0 } } }),
     );
@@ -217,7 +217,7 @@ describe('a circle that is not whole', () => {
     expect(parentOf(world, 'C')).toBe('dep_C');
   });
 
-  it("gets its left-out reference by the second write, where the stream says `write: 'onCreate'`", async () => {
+  it('gets its omitted reference by the second write, with write: onCreate', async () => {
     const world = await open(departments({ write: 'onCreate' }), CURRENT);
     await add(world, { A: 'B', B: 'A', C: 'C' });
     await world.sync();
@@ -229,7 +229,7 @@ describe('a circle that is not whole', () => {
     await expectNothingToSend(world);
   });
 
-  it("gets its left-out reference after a lost answer, where the stream says `write: 'onCreate'`", async () => {
+  it('gets its omitted reference after a lost answer, with write: onCreate', async () => {
     const world = await open(departments({ write: 'onCreate' }), CURRENT);
     await add(world, { A: 'B', B: 'A' });
     await crashAfter(world, 2, 2);
@@ -239,7 +239,7 @@ describe('a circle that is not whole', () => {
     expect([parentOf(world, 'A'), parentOf(world, 'B')]).toEqual(['dep_B', 'dep_A']);
   });
 
-  it('keeps the reference of an object that was there before, where it is written at a create alone', async () => {
+  it('keeps the reference of an existing object, with write: onCreate', async () => {
     const world = await open(departments({ write: 'onCreate' }));
     await add(world, { X: null });
     await world.sync();
@@ -254,7 +254,7 @@ describe('a circle that is not whole', () => {
     await expectNothingToSend(world);
   });
 
-  it('gets its left-out reference, and nothing else, by the second write, where the stream has create alone', async () => {
+  it('gets only its omitted reference by the second write, if its stream has create only', async () => {
     const world = await open(departments({ operations: ['create'] }));
     await add(world, { A: 'B', B: 'A', C: 'C' });
     world.sandbox.refuseObject('dep_B', { status: 400, message: 'no' });
@@ -270,7 +270,7 @@ describe('a circle that is not whole', () => {
 });
 
 describe('a department', () => {
-  it('waits for a parent that has no row, and those below it wait too', async () => {
+  it('waits for a parent that has no row, like the departments below it', async () => {
     const world = await open();
     await add(world, { A: 'none', B: 'A', C: 'B', D: null });
     const { run } = await world.sync();
@@ -287,7 +287,7 @@ describe('a department', () => {
     expect(parentOf(world, 'C')).toBe('dep_B');
   });
 
-  it('goes into the inbox where its run of changes is cancelled after its parent has arrived', async () => {
+  it('goes into the inbox when its incremental run is cancelled after its parent has arrived', async () => {
     const world = await open(departments({ batchSize: 2 }));
     await add(world, { A: 'B', B: null, C: null });
     const { runId, queue } = await world.planChanges('departments', 'A', 'B', 'C');
@@ -298,7 +298,7 @@ describe('a department', () => {
     expect(parentOf(world, 'A')).toBe('dep_B');
   });
 
-  it('comes to stand in a circle of accepted ones by an ordinary update', async () => {
+  it('joins a circle of accepted departments by an ordinary update', async () => {
     const world = await open();
     await add(world, { A: null, B: 'A' });
     await world.sync();
@@ -309,7 +309,7 @@ describe('a department', () => {
     await expectNothingToSend(world);
   });
 
-  it('is sent in a circle without the references that are not there, and with all of them then', async () => {
+  it('is sent in a circle without its missing references first, and with all of them then', async () => {
     const reference = { stream: 'departments', key: 'deputy' };
     const world = await open(
       departments({ references: { ...DEPARTMENTS.references, 'department.deputy': reference } }),
@@ -339,7 +339,7 @@ describe('a department', () => {
     await expectNothingToSend(world);
   });
 
-  it('is retired though others refer to it, as between streams', async () => {
+  it('is retired although other departments refer to it', async () => {
     const world = await open(departments({ retire: 'deactivate' }));
     await add(world, { A: null, B: 'A' });
     await world.sync();
@@ -353,7 +353,7 @@ describe('a department', () => {
 
 describe('a circle whose reference has a rule', () => {
   it.each(['changed', 'onCreate', 'whenEmpty'] as const)(
-    'gets the reference that was left out (write: %s)',
+    'gets its omitted reference (write: %s)',
     async (write) => {
       const reference = { stream: 'departments', key: 'parent', write };
       const world = await open(departments({ references: { 'department.parent': reference } }));

@@ -22,8 +22,8 @@ function watch() {
 }
 const WHOLE = { kind: 'sync', range: null, room: { records: Infinity }, context: { lane: 'sync' } } as const;
 
-describe('external id: one of 60 000 rows', () => {
-  it('is counted, named by six keys, and its rows are refused in portions', async () => {
+describe('an external id of 60 000 rows', () => {
+  it('is counted, named with six keys, and its rows are refused in portions', async () => {
     const world = await open(byNumber);
     await world.sql`
       INSERT INTO rooms (code, name, number) SELECT 'r' || i, 'Room', '1' FROM generate_series(1, ${MANY}) AS i`;
@@ -49,7 +49,7 @@ describe('external id: one of 60 000 rows', () => {
   });
 });
 
-it('external id: an empty code makes no external id; each row has its reason, and the others arrive', async () => {
+it('rows with an empty code have no external id and a reason each, and all other rows are sent', async () => {
   const world = await open(byNumber);
   await world.sql`
     INSERT INTO rooms (code, name, number) SELECT 'r' || i, 'Room', '' FROM generate_series(1, ${MANY}) AS i`;
@@ -70,7 +70,7 @@ it('external id: an empty code makes no external id; each row has its reason, an
   expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced' }, r1: dead, r2: dead });
 });
 
-it('external id: rows that share one are refused by a run with a batch for each portion', async () => {
+it('a run refuses rows that share an external id with a batch for each portion', async () => {
   const world = await open(byNumber);
   await world.sql`
     INSERT INTO rooms (code, name, number) SELECT 'r' || i, 'Room', (i % 2)::text FROM generate_series(1, 2500) AS i`;
@@ -90,21 +90,24 @@ it.each([
   [7, ['a', 'b', 'c', 'd', 'e', 'f'], 'a', 'b, c, d, e, f and 1 more row'],
   [6, ['a', 'b', 'c', 'd', 'e', 'f'], 'c', 'a, b, d, e, f'],
   [60_000, ['a', 'b', 'c', 'd', 'e', 'f'], 'z', 'a, b, c, d, e and 59994 more rows'],
-])('external id: %i rows with %j: the message of %s names %s', (count, keys, key, others) => {
-  const row = {
-    operation: 'refuse',
-    key,
-    hash: '1',
-    sharedId: 0,
-    isSettled: false,
-    decision: 'create',
-  } as const;
-  expect(explainRefusal(row, [{ externalId: 'x', count, keys }]).message).toBe(
-    `external id 'x' is also that of ${others}`,
-  );
-});
+])(
+  'of %i rows that share an external id, with the keys %j, the message of %s names %s',
+  (count, keys, key, others) => {
+    const row = {
+      operation: 'refuse',
+      key,
+      hash: '1',
+      sharedId: 0,
+      isSettled: false,
+      decision: 'create',
+    } as const;
+    expect(explainRefusal(row, [{ externalId: 'x', count, keys }]).message).toBe(
+      `external id 'x' is also that of ${others}`,
+    );
+  },
+);
 
-it('external id: rows that share one are refused in the part that a run covers, and only when they would be sent', async () => {
+it('rows that share an external id are refused in the part of a run, if they would be sent', async () => {
   const world = await open(byNumber);
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '2')`;
   await world.sync();

@@ -61,7 +61,7 @@ describe('a connection that has fallen silent', () => {
       'a transaction',
       (client: postgres.Sql) => inTransaction(client, (tx) => tx.send((sql) => sql`SELECT 1`)),
     ],
-  ])('%s: fails, and the next one works over another connection', (_, send) =>
+  ])('fails %s, and the next attempt works over another connection', (_, send) =>
     overHop(async (client, hop) => {
       await send(client);
       hop.forget();
@@ -70,7 +70,7 @@ describe('a connection that has fallen silent', () => {
     }),
   );
 
-  it('a transaction: its commit fails', () =>
+  it('fails the commit of a transaction', () =>
     overHop(async (client, hop) => {
       const done = inTransaction(client, async (tx) => {
         await tx.send((sql) => sql`UPDATE rooms SET name = 'y' WHERE code = 1`);
@@ -80,7 +80,7 @@ describe('a connection that has fallen silent', () => {
       await client`SELECT 1`;
     }));
 
-  it('while it was idle: the driver ends it, and the next statement works over another one', async () => {
+  it('is ended by the driver while it is idle, and the next statement works over another one', async () => {
     let sent = 0;
     const hop = await startHop(database.url, { onConnection: () => () => void sent++ });
     const idle = { max: 1, idle_timeout: 1 };
@@ -98,7 +98,7 @@ describe('a connection that has fallen silent', () => {
     }
   });
 
-  it('an answer that was on its way: is not waited for', () =>
+  it('ends the wait for an answer that was on its way', () =>
     overHop(async (client, hop) => {
       const sleeping = client`SELECT pg_sleep(1)`.execute();
       await until(
@@ -111,7 +111,7 @@ describe('a connection that has fallen silent', () => {
       await expect(sleeping).rejects.toMatchObject(CLOSED);
     }));
 
-  it('a reading: fails in the middle', () =>
+  it('fails a reading in its middle', () =>
     overHop(async (client, hop) => {
       const rows: Readable = await client`COPY (SELECT * FROM rooms) TO STDOUT`.readable();
       const failed = once(rows, 'error');
@@ -125,7 +125,7 @@ describe('a connection that has fallen silent', () => {
     }));
 });
 
-it('a reading whose rows are not taken for longer than an answer may take goes on', () =>
+it('a reading whose rows are taken slowly goes on longer than an answer may take', () =>
   overHop(async (client) => {
     const rows: Readable = await client`COPY (SELECT * FROM rooms) TO STDOUT`.readable();
     await once(rows, 'readable');
@@ -135,7 +135,7 @@ it('a reading whose rows are not taken for longer than an answer may take goes o
     expect(bytes).toBeGreaterThan(99_000 * 1000);
   }));
 
-it('a server that says nothing for a while: the next connection works', () =>
+it('a client connects again after its server was silent for a while', () =>
   overHop(
     async (client, hop) => {
       hop.silence();
@@ -146,7 +146,7 @@ it('a server that says nothing for a while: the next connection works', () =>
     { connect_timeout: 0.5 },
   ));
 
-it('a server that closes connections for a while: the next connection works', async () => {
+it('a client connects again after its server closed connections for a while', async () => {
   let isBroken = true;
   const { hostname, port } = new URL(database.url);
   const proxy = createServer((socket) => {
@@ -176,7 +176,7 @@ it.each([
   [undefined, '10min'],
   [60, '1min'],
 ])(
-  'a statement of the state ends before its connection is closed; it may take %s seconds',
+  'a statement of the state ends before its connection is closed (statementSeconds: %s)',
   async (statementSeconds, limit) => {
     const state = openState({ url: database.url, ...(statementSeconds && { statementSeconds }) });
     try {
@@ -189,8 +189,8 @@ it.each([
   },
 );
 
-describe('the queue in PostgreSQL, whose connections have fallen silent', () => {
-  it('opens others: jobs are added and worked, and new ones are listened for', async () => {
+describe('the queue in PostgreSQL with silent connections', () => {
+  it('opens new connections, adds and works jobs, and listens for new jobs', async () => {
     await migrateQueue({ postgresUrl: database.url });
     let listening = 0;
     const countListening = () => (chunk: Buffer) => void (chunk.includes('LISTEN') && listening++);
@@ -221,7 +221,7 @@ describe('the queue in PostgreSQL, whose connections have fallen silent', () => 
 });
 
 it.skipIf(redisUrl() === undefined)(
-  'Redis: a connection that has fallen silent is noted, and a new one that is answered',
+  'a silent connection to Redis is noted, and so is a new connection that answers',
   async () => {
     const url = redisUrl() ?? '';
     const hop = await startHop(url);

@@ -56,7 +56,7 @@ async function errorOf(work: () => PromiseLike<unknown>): Promise<unknown> {
 }
 
 describe.each([
-  ['alone', (run: (db: Queries) => PromiseLike<unknown>) => run(state.db)],
+  ['outside a transaction', (run: (db: Queries) => PromiseLike<unknown>) => run(state.db)],
   [
     'in a transaction',
     (run: (db: Queries) => PromiseLike<unknown>) => state.db.transaction(async (tx) => run(tx)),
@@ -66,8 +66,8 @@ describe.each([
     (run: (db: Queries) => PromiseLike<unknown>) =>
       state.db.transaction((tx) => tx.transaction(async (inner) => run(inner))),
   ],
-])('%s', (_, within) => {
-  it.each(failures)('%s that fails is named', async (_name, run) => {
+])('the state %s', (_, within) => {
+  it.each(failures)('names %s that fails', async (_name, run) => {
     await state.db.insert(streams).values({ stream: 'rooms', cursor: '' }).onConflictDoNothing();
     const error = await errorOf(() => within(run));
     expect(error).toBeInstanceOf(SlotsyncError);
@@ -78,8 +78,8 @@ describe.each([
   });
 });
 
-describe('a transaction', () => {
-  it('with a statement that takes too long names its kind and its tables', async () => {
+describe('an error of the state', () => {
+  it('names the kind and the tables of a statement that takes too long', async () => {
     const work = state.db.transaction(async (tx) => {
       await tx.execute(`SET LOCAL statement_timeout = '50ms'`);
       await query(tx)`UPDATE slotsync.streams SET cursor = ${SECRET} WHERE (SELECT pg_sleep(5)) IS NOT NULL`;
@@ -96,7 +96,7 @@ describe('a transaction', () => {
   it.each([
     ['an error of ours', new SlotsyncError('claimed', 'another batch is writing some of these records')],
     ['any other error', new Error('the worker is stopping')],
-  ])('lets %s pass that its work throws, and writes nothing', async (_, thrown) => {
+  ])('does not replace %s of a transaction, which writes nothing', async (_, thrown) => {
     const work = state.db.transaction((tx) =>
       tx.transaction(async (inner) => {
         await inner.insert(streams).values({ stream: 'halls', cursor: '' });
@@ -110,7 +110,7 @@ describe('a transaction', () => {
   it.each([
     ['a query', (db: Queries) => query(db)`SELECT 1`],
     ['a transaction', (db: Queries) => db.transaction(async () => undefined)],
-  ])('%s without a database is named', async (_, work) => {
+  ])('names %s without a database', async (_, work) => {
     const nowhere = openState({ url: 'postgres://nobody:wrong@127.0.0.1:1/none' });
     try {
       const error = await errorOf(() => work(nowhere.db));
@@ -121,29 +121,26 @@ describe('a transaction', () => {
   });
 });
 
-it.each(['LATIN1', 'SQL_ASCII'])(
-  '%s: a state or a mirror in it is refused with the way out',
-  async (encoding) => {
-    const other = await createEmptyDatabase({ encoding });
-    const [elsewhere, mirror] = [openState({ url: other.url }), createMirror({ url: other.url })];
-    try {
-      const refusal = (name: string) => ({
-        message: `the ${name} is in ${encoding}: only one in UTF8 has a place for every character`,
-        remedy: expect.stringContaining('createdb -E UTF8 -T template0'),
-        disposition: 'dead',
-      });
-      await expect(migrate(other.url)).rejects.toMatchObject(refusal('state database'));
-      await expect(requireMigrated(elsewhere)).rejects.toMatchObject(refusal('state database'));
-      for (let time = 1; time <= 2; time++)
-        await expect(mirror.ping()).rejects.toMatchObject(refusal('mirror'));
-    } finally {
-      await Promise.all([mirror.close(), elsewhere.close()]);
-      await other.drop();
-    }
-  },
-);
+it.each(['LATIN1', 'SQL_ASCII'])('a state or a mirror in %s is refused with a remedy', async (encoding) => {
+  const other = await createEmptyDatabase({ encoding });
+  const [elsewhere, mirror] = [openState({ url: other.url }), createMirror({ url: other.url })];
+  try {
+    const refusal = (name: string) => ({
+      message: `the ${name} is in ${encoding}: only one in UTF8 has a place for every character`,
+      remedy: expect.stringContaining('createdb -E UTF8 -T template0'),
+      disposition: 'dead',
+    });
+    await expect(migrate(other.url)).rejects.toMatchObject(refusal('state database'));
+    await expect(requireMigrated(elsewhere)).rejects.toMatchObject(refusal('state database'));
+    for (let time = 1; time <= 2; time++)
+      await expect(mirror.ping()).rejects.toMatchObject(refusal('mirror'));
+  } finally {
+    await Promise.all([mirror.close(), elsewhere.close()]);
+    await other.drop();
+  }
+});
 
-it('status: a state that is read-only is said, before the runs that wait for it', async () => {
+it('status reports a read-only state before the runs that wait for it', async () => {
   const name = new URL(database.url).pathname.slice(1);
   const set = (value: 'on' | 'off') =>
     state.db.execute(sql.raw(`ALTER DATABASE ${name} SET default_transaction_read_only = ${value}`));
@@ -167,7 +164,7 @@ it('status: a state that is read-only is said, before the runs that wait for it'
   }
 });
 
-describe('a value', () => {
+describe('a value in a statement', () => {
   const AWKWARD = [
     `it's "quoted"`,
     '\\',
@@ -180,7 +177,7 @@ describe('a value', () => {
   ];
 
   it.each(['on', 'off'])(
-    'is what it was, whatever it holds, with standard_conforming_strings %s',
+    'stays unchanged, whatever it holds, with standard_conforming_strings %s',
     async (setting) => {
       const read = await state.db.transaction(async (tx) => {
         await tx.execute(sql`SELECT set_config('standard_conforming_strings', ${setting}, true)`);
@@ -198,12 +195,12 @@ describe('a value', () => {
     },
   );
 
-  it('that no text of PostgreSQL can hold is refused before anything is sent', async () => {
+  it('is refused before anything is sent if no text of PostgreSQL can hold it', async () => {
     const error = await errorOf(() => query(state.db)`SELECT 1, ${'a\0b'}::text`);
     expect(error).toMatchObject({ code: 'state_failed', facts: { sqlstate: '22021' } });
   });
 
-  it('that is no text is what it was', async () => {
+  it('stays unchanged if its type is not text', async () => {
     expect(
       await query(
         state.db,
@@ -216,7 +213,7 @@ describe('a value', () => {
 describe('statements in one message', () => {
   const number = (value: number) => sql`SELECT ${value}::int AS value`;
 
-  it('answer the rows of each that has any, wherever others stand', async () => {
+  it('return the rows of each statement that has rows, in any order of statements', async () => {
     const silent = sql`DELETE FROM slotsync.streams WHERE false`;
     const none = sql`SELECT 1 AS value WHERE false`;
     expect(await queryTogether(state.db, [])).toEqual([]);

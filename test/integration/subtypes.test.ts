@@ -42,9 +42,9 @@ const remove = (world: World, code: string) => world.sql`DELETE FROM rooms WHERE
 
 const OWNS = [['fields'], ['object']] as const;
 
-describe('subtypes: an object of one', () => {
+describe('an object of a subtype', () => {
   it.each(OWNS)(
-    'keeps its type when it is written, where the stream owns %s; a new one gets `type`',
+    'keeps its type when it is written, where the stream owns %s; a new object gets `type`',
     async (owns) => {
       const world = await open(subtyped({ owns }));
       expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
@@ -58,7 +58,7 @@ describe('subtypes: an object of one', () => {
     },
   );
 
-  it('is another type’s where the stream does not name its type', async () => {
+  it('belongs to another type where the stream does not name its type', async () => {
     const types = ['room', 'classroom', 'lab'].map((extId) => ({ extId }));
     const fields = [...SUBTYPED_FIELDS].map((extId) => ({ extId }));
     const world = await open(subtyped({ subtypes: ['lab'] }), { sandbox: { schema: { types, fields } } });
@@ -70,7 +70,7 @@ describe('subtypes: an object of one', () => {
     expect(nameAtService(world, 'A')).toBe('by hand');
   });
 
-  it('is deactivated with its type', async () => {
+  it('is deactivated, and keeps its type', async () => {
     const world = await open(subtyped({ retire: 'deactivate' }));
     await world.sync();
     await remove(world, 'A');
@@ -108,8 +108,8 @@ describe('subtypes: an object of one', () => {
   });
 });
 
-describe('subtypes: what creates would overwrite', () => {
-  it('is found in each of the types, also where these are read whole', async () => {
+describe('overwriting in a stream with subtypes', () => {
+  it('is found in each of the types, even where the types are read whole', async () => {
     const world = await openWorld(subtyped());
     const all = codes(1500);
     for (const code of all) addObject(world, `room_${code}`, 'classroom', 'by hand');
@@ -119,7 +119,7 @@ describe('subtypes: what creates would overwrite', () => {
   });
 });
 
-describe('subtypes: verify', () => {
+describe('verify of a stream with subtypes', () => {
   // A service may answer objects of subtypes to a find by their parent, too.
   it.each([[true], [false]])(
     'reads each type and each object once; finds answer subtypes: %s',
@@ -151,7 +151,7 @@ describe('subtypes: verify', () => {
     expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, differing: 1, unowned: 1 }]);
   });
 
-  it('counts an object that is nobody’s with the first stream of these types', async () => {
+  it('counts an object without a record with the first stream of its types', async () => {
     const labs = { ...ROOMS, type: 'lab', subtypes: ['store'], externalId: 'lab_{code}' };
     const world = await openWorld({ streams: { rooms: SUBTYPED, labs } });
     for (const type of ['room', 'lab', 'store']) addObject(world, null, type, 'x');
@@ -160,11 +160,11 @@ describe('subtypes: verify', () => {
   });
 });
 
-describe('subtypes: match', () => {
+describe('match of a stream with subtypes', () => {
   const matching = subtyped({ match: ['room.name'] });
 
   it.each([[true], [false]])(
-    'links a row to an object of one in a run; searched by fields: %s',
+    'links a row to an object of a subtype in a run; searched by fields: %s',
     async (searchByFields) => {
       const world = await openWorld(
         { ...matching, service: { searchByFields } },
@@ -208,7 +208,7 @@ describe('groups of streams by types', () => {
       }).streams,
     ).map(({ types: all, streams }) => [[...all].join(), streams.map(({ name }) => name).join()]);
 
-  it('have the streams that share a type, directly or through a third one', () => {
+  it('contain the streams that share a type, directly or through a third stream', () => {
     expect(groups({ a: ['x'], b: ['y'], c: ['x'] })).toEqual([
       ['x', 'a,c'],
       ['y', 'b'],

@@ -52,7 +52,7 @@ async function work(world: World): Promise<number> {
 }
 
 describe('the trace of a run', () => {
-  it('has its batches within its planning, and their requests within them, without personal data', async () => {
+  it('has batches within the planning and requests within batches, without personal data', async () => {
     const world = await openRooms(roomsAndCourses());
     await addRooms(world, 'Anna', 'Bengt');
     await world.sql`INSERT INTO courses VALUES ('Cecilia', 'Course of Cecilia', 'Anna')`;
@@ -150,8 +150,8 @@ interface SentSpan {
   parentSpanId?: string;
 }
 
-describe('a collector', () => {
-  it('gets the trace of a sync when OTEL_EXPORTER_OTLP_ENDPOINT names it, and nothing is left registered', async () => {
+describe('a collector of traces', () => {
+  it('gets the trace of a sync by its environment variable, and nothing stays registered', async () => {
     const collector = await startCollector();
     const world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
     ends.push(() => world.close());
@@ -186,7 +186,7 @@ describe('a collector', () => {
     for (const { parentSpanId } of writes) expect(batches).toContain(parentSpanId);
   });
 
-  it('that never answers is reported once, and does not keep the process from ending', async () => {
+  it('is reported once if it never answers, and does not keep the process from ending', async () => {
     const { url, received } = await startCollector({ answers: false });
     const lines: string[] = [];
     const log = pino({}, { write: (line: string) => void lines.push(line) });
@@ -207,7 +207,7 @@ describe('a collector', () => {
   });
 
   it.each(Object.entries(DRIPS))(
-    'whose %s drips is reported, and does not keep the process from ending, although garbage is collected',
+    'is reported if its %s drips, and delays no end of the process, despite garbage collection',
     async (_, answer) => {
       const collector = await openDripping(answer);
       ends.push(collector.close);
@@ -222,7 +222,7 @@ describe('a collector', () => {
     },
   );
 
-  it('an SDK that was registered before the program gets the spans, and no second one is registered', async () => {
+  it('is that of an SDK registered before the program, and no second SDK is registered', async () => {
     const { spans, end } = keepSpans();
     ends.push(end);
     expect(startTracing(pino({ level: 'silent' }))).toBeUndefined();

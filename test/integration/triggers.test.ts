@@ -60,8 +60,8 @@ const noted = async () =>
   ).map(({ key }) => key);
 const clear = () => sql`DELETE FROM slotsync.changes`;
 
-describe.skipIf(isForMirrorAlone())('a statement', () => {
-  it('notes each key once, exactly as the mirror reads it, whatever the session prints like', async () => {
+describe.skipIf(isForMirrorAlone())('a statement on a table with triggers', () => {
+  it('notes each key once, as the mirror reads it, whatever the session prints like', async () => {
     await triggers.install(stream(TABLE, ['code', 'Year']));
     await sql.unsafe(`UPDATE ${TABLE} SET name = 'y'`);
     expect(await noted()).toEqual(['a\\|b|1', 'c\\\\d|2']);
@@ -74,7 +74,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(await noted()).toEqual(['2026-01-15 08:00:00.123456+00']);
   });
 
-  it('notes keys of a stream that reads some columns of the table', async () => {
+  it('notes the keys of a stream that reads some columns of the table', async () => {
     const some = stream({ table: TABLE, columns: ['code', 'name'] }, 'code');
     expect(await triggers.refusal(some)).toBeUndefined();
     await triggers.install(some);
@@ -82,7 +82,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(await noted()).toEqual(['a|b', 'c\\d']);
   });
 
-  it('notes the keys of a session in which a backslash begins an escape, and does not fail its write', async () => {
+  it('notes the keys of a session with backslash escapes, and does not fail', async () => {
     await triggers.install(stream(TABLE, ['code', 'Year']));
     await sql.begin(async (tx) => {
       await tx`SET LOCAL standard_conforming_strings = off`;
@@ -91,7 +91,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(await noted()).toEqual(['a\\|b|1', 'c\\\\d|2']);
   });
 
-  it('notes the key before and the key after, of inserts, updates and deletes', async () => {
+  it('notes the former and the new key of inserts, updates and deletes', async () => {
     await triggers.install(stream(TABLE, 'code'));
     await sql.unsafe(`UPDATE ${TABLE} SET code = 'new' WHERE "Year" = 2`);
     expect(await noted()).toEqual(['c\\d', 'new']);
@@ -104,7 +104,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(await noted()).toEqual([]);
   });
 
-  it('notes keys of a nondeterministic collation by their bytes, also in a composite key', async () => {
+  it('notes keys of a nondeterministic collation by their bytes, even in a composite key', async () => {
     await sql.unsafe(`CREATE COLLATION "Campus".blurred (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
       CREATE TABLE "Campus".blurs (code text COLLATE "Campus".blurred, name text COLLATE "Campus".blurred)`);
     await triggers.install(stream('"Campus".blurs', 'code', 'single'));
@@ -114,7 +114,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(warnings.filter((text) => text.startsWith('slotsync'))).toEqual([]);
   });
 
-  it('wakes whoever listens once a transaction, and not when it is rolled back', async () => {
+  it('notifies listeners once in a transaction, and not when it is rolled back', async () => {
     await triggers.install(stream(TABLE, 'code'));
     const heard: string[] = [];
     const listening = postgres(database.url, { max: 1 });
@@ -138,7 +138,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     }
   });
 
-  it('a change by a role without any right on the state is noted too', async () => {
+  it('is noted if its role has no right on the state', async () => {
     await triggers.install(stream(TABLE, 'code'));
     await sql`CREATE ROLE slotsync_test_writer`;
     try {
@@ -172,7 +172,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     ).toHaveLength(2);
   });
 
-  it('with a key that no index takes is carried out, and its other keys are noted', async () => {
+  it('is carried out with a key that no index takes, and its other keys are noted', async () => {
     await triggers.install(stream(TABLE, ['code', 'Year']));
     const long = randomBytes(2400).toString('hex');
     await sql.unsafe(`INSERT INTO ${TABLE} (code, "Year") VALUES ($1, 1), ('short', 2), ($2, 3)`, [
@@ -183,7 +183,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('calls no function and no operator of the writer, whatever the writer’s search path finds first', async () => {
+  it('calls no function and no operator of the writer, whatever the search path finds first', async () => {
     await sql.unsafe(`
       CREATE SCHEMA own;
       CREATE TABLE own.called (what text);
@@ -263,7 +263,7 @@ describe.skipIf(isForMirrorAlone())('a table of another role', () => {
       CREATE CAST (campus.kind AS text) WITH FUNCTION campus.print;
       RESET ROLE`);
 
-  it('calls no cast of its own for a key: it prints as the type does, also below a domain', async () => {
+  it('has no cast of its own called for a key, even below a domain', async () => {
     await createCast();
     await sql.unsafe(`SET ROLE ${owner}; CREATE DOMAIN campus.narrow AS campus.kind;
       CREATE TABLE campus.narrows (kind campus.narrow, name text); RESET ROLE`);
@@ -279,7 +279,7 @@ describe.skipIf(isForMirrorAlone())('a table of another role', () => {
     expect(warnings.filter((text) => text.startsWith('slotsync'))).toEqual([]);
   });
 
-  it('is refused for a key that prints as the settings of a session say', async () => {
+  it('is refused for a key that prints according to the settings of a session', async () => {
     await sql`CREATE TABLE "Campus".prices (price money, of regclass)`;
     for (const [key, type] of [
       ['price', 'money'],
@@ -290,7 +290,7 @@ describe.skipIf(isForMirrorAlone())('a table of another role', () => {
       );
   });
 
-  it('gets triggers from what is printed, run by its owner or by a superuser', async () => {
+  it('gets triggers from the printed SQL, run by its owner or by a superuser', async () => {
     const statements = `BEGIN; ${(await triggers.print(kinds())).join(';\n')}; COMMIT`;
     const theirs = postgres(as(owner), { max: 1, onnotice: () => undefined });
     try {
@@ -325,12 +325,12 @@ describe.skipIf(isForMirrorAlone())('a table of another role', () => {
   });
 });
 
-describe.skipIf(isForMirrorAlone())('installing', () => {
+describe.skipIf(isForMirrorAlone())('the installation of triggers', () => {
   const installed = () => sql<{ table: string; trigger: string }[]>`
     SELECT tgrelid::regclass::text AS table, tgname AS trigger FROM pg_trigger
     WHERE tgname LIKE 'slotsync%' ORDER BY tgname`;
 
-  it('may be done again, follows the stream to another table, and is undone without a trace', async () => {
+  it('may be repeated, follows the stream to another table, and is undone without a trace', async () => {
     await triggers.install(stream(TABLE, 'code'));
     const before = await installed();
     expect(before).toHaveLength(3);
@@ -354,14 +354,14 @@ describe.skipIf(isForMirrorAlone())('installing', () => {
     expect(await noted()).toEqual(['1', 'a|b']);
   });
 
-  it('is refused where there is no table', async () => {
+  it('is refused for a source that is no table', async () => {
     expect(await triggers.refusal(stream({ query: 'SELECT 1 AS code' }, 'code'))).toContain('is a query');
     expect(await triggers.refusal(stream('Campus.seen', 'code'))).toContain('Campus.seen is a view');
     expect(await triggers.refusal(stream('Campus.none', 'code'))).toContain('there is no table Campus.none');
     expect(await triggers.refusal(stream(TABLE, 'code'))).toBeUndefined();
   });
 
-  it('does not stand in line for a table that is busy', async () => {
+  it('does not wait for a table that is busy', async () => {
     const other = postgres(database.url, { max: 1 });
     try {
       await other.begin(async (tx) => {
@@ -376,13 +376,13 @@ describe.skipIf(isForMirrorAlone())('installing', () => {
     expect(await installed()).toEqual([]);
   });
 
-  it('is refused where there is no such key column', async () => {
+  it('is refused for a key column that does not exist', async () => {
     expect(await triggers.refusal(stream(TABLE, ['code', 'year']))).toBe(
       'rooms: key: there is no column year; did you mean Year?',
     );
   });
 
-  it('is printed as SQL that installs', async () => {
+  it('can be printed as SQL, which installs the triggers', async () => {
     const statements = await triggers.print(stream(TABLE, 'code'));
     await sql.unsafe(`BEGIN; ${statements.join(';\n')}; COMMIT`);
     await sql.unsafe(`DELETE FROM ${TABLE}`);
@@ -390,7 +390,7 @@ describe.skipIf(isForMirrorAlone())('installing', () => {
   });
 });
 
-describe.skipIf(isForMirrorAlone())('triggers that were installed', () => {
+describe.skipIf(isForMirrorAlone())('installed triggers', () => {
   let state: State;
   beforeEach(async () => {
     state = openState({ url: database.url });
@@ -405,7 +405,7 @@ describe.skipIf(isForMirrorAlone())('triggers that were installed', () => {
     ['another table that takes the place of theirs', `ALTER TABLE ${TABLE} RENAME TO former; ${MADE_ANEW}`],
     ['a trigger that is disabled', `ALTER TABLE ${TABLE} DISABLE TRIGGER slotsync_changes_rooms_update`],
     ['a trigger that is dropped', `DROP TRIGGER slotsync_changes_rooms_insert ON ${TABLE}`],
-  ])('are found to be gone: %s', async (_, statements) => {
+  ])('are found to be lost: %s', async (_, statements) => {
     expect(await lost()).toEqual([]);
     await sql.unsafe(statements);
     expect(await lost()).toEqual(['rooms']);
@@ -414,7 +414,7 @@ describe.skipIf(isForMirrorAlone())('triggers that were installed', () => {
     expect(await lost()).toEqual([]);
   });
 
-  it('and were removed by an operator are not missed', async () => {
+  it('are not found to be lost if an operator removed them', async () => {
     await triggers.remove(functionName('rooms'));
     expect(await lost()).toEqual([]);
   });

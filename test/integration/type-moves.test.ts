@@ -84,7 +84,7 @@ const student = async (world: World, id = 7) => (await world.recordsOf('students
 const retry = (world: World) => retryRecords(world.state.db, { stream: 'students', keys: ['7'] });
 
 describe('a row that moves to a stream of another type', () => {
-  it('has its former object deactivated in the same run, and says what keeps the new record out', async () => {
+  it('has its former object deactivated, and its new record names the reason', async () => {
     const world = await open();
     await move(world, 7);
     const { run } = await world.sync();
@@ -105,7 +105,7 @@ describe('a row that moves to a stream of another type', () => {
     expect((await world.sync()).run).toMatchObject({ plan: { staff: { retire: 0 } } });
   });
 
-  it('is deactivated within the limits only', async () => {
+  it('has its former object deactivated within the limits only', async () => {
     const world = await open(config(false, { staff: { limits: { retire: { count: 1, percent: 0 } } } }));
     await move(world, 7, 8);
     const { run } = await world.sync();
@@ -115,7 +115,7 @@ describe('a row that moves to a stream of another type', () => {
     expect([person(world, 7)?.active, person(world, 8)?.active]).toEqual([false, false]);
   });
 
-  it('is deactivated by the sync after the inbox has seen both rows', async () => {
+  it('has its former object deactivated by the sync after incremental runs', async () => {
     const world = await open();
     await move(world, 7);
     await world.planChanges('staff', '7').then(({ runId, queue }) => world.finish(runId, queue));
@@ -127,7 +127,7 @@ describe('a row that moves to a stream of another type', () => {
     expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: false });
   });
 
-  it('is deactivated where rows move both ways', async () => {
+  it('has its former object deactivated although rows move both ways', async () => {
     const world = await open();
     await world.sql`INSERT INTO students VALUES (99, 'Person 99', 1)`;
     await world.sync();
@@ -138,7 +138,7 @@ describe('a row that moves to a stream of another type', () => {
     expect([person(world, 7)?.active, person(world, 99)?.active]).toEqual([false, false]);
   });
 
-  it('is the staff’s again when it moves back', async () => {
+  it('gets its object back when it moves back', async () => {
     const world = await openMoved();
     await world.sql`DELETE FROM students`;
     await world.sql`INSERT INTO staff VALUES (7, 'Person 7', 'N2')`;
@@ -178,7 +178,7 @@ describe('a row that moves to a stream of another type', () => {
     expect(await student(world)).toMatchObject({ status: 'synced' });
   });
 
-  it('keeps an object of a type that both streams may have, by what the object is', async () => {
+  it('keeps an object of a type that both streams may have', async () => {
     const both = { staff: { subtypes: ['tutor'] }, students: { subtypes: ['tutor'] } };
     const world = await open(config(false, both));
     await world.sql`INSERT INTO staff VALUES (21, 'Person 21', NULL), (22, 'Person 22', NULL)`;
@@ -193,8 +193,8 @@ describe('a row that moves to a stream of another type', () => {
   });
 });
 
-describe('a row that moves to a stream of another type, where the service can change types', () => {
-  it('takes its object along, with what people keep there', async () => {
+describe('a moved row where the service can change types', () => {
+  it('takes its object along, with the values that people keep there', async () => {
     const world = await open(config(true), { changeTypes: true });
     world.sandbox.changeObject('person_7', { fields: [{ fieldId: 'comment', values: ['kept'] }] });
     const number = person(world, 7)?.id;
@@ -214,7 +214,7 @@ describe('a row that moves to a stream of another type, where the service can ch
     expect(world.writes()).toEqual([]);
   });
 
-  it('asks once; where that is refused the object is deactivated by the next run', async () => {
+  it('asks for the new type once, and the next run deactivates a refused object', async () => {
     const world = await openMoved(config(true));
     expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: true });
     expect(await student(world)).toMatchObject({
@@ -241,7 +241,7 @@ describe('a row that moves to a stream of another type, where the service can ch
   it.each<[string, Partial<WorldOptions>, Partial<Declaration>]>([
     ['that patches', { dialect: PATCHING }, {}],
     ['whose objects are owned whole', {}, { owns: 'object' }],
-  ])('asks for it in a service %s', async (_, options, changes) => {
+  ])('asks for the new type in a service %s', async (_, options, changes) => {
     const streams = { staff: { ...changes, fields: { 'person.name': 'name' } }, students: changes };
     const world = await openMoved(config(true, streams), {}, options);
     expect(await student(world)).toMatchObject({ status: 'dead', error_code: 'external_id_taken' });
@@ -262,7 +262,7 @@ describe('a row that moves to a stream of another type, where the service can ch
     expect(person(world, 7)).toMatchObject({ typeId: 'staff', active: false });
   });
 
-  it('asks for it by the retry once that is configured', async () => {
+  it('asks for the new type by the retry once the service is configured for it', async () => {
     const world = await openMoved(config(false), { changeTypes: true });
     Object.assign(world.destination, { canChangeTypes: true }); // as of the next configuration
     await retry(world);
@@ -270,7 +270,7 @@ describe('a row that moves to a stream of another type, where the service can ch
     expect(person(world, 7)).toMatchObject({ typeId: 'student', active: true });
   });
 
-  it('leaves an object of another type alone that slotsync never had', async () => {
+  it('leaves an object of another type alone that no record has had', async () => {
     const world = await open(config(true), { changeTypes: true });
     world.sandbox.addObject({ extId: 'person_30', typeId: 'staff', fields: [] });
     await world.sql`INSERT INTO students VALUES (30, 'Person 30', 1)`;

@@ -15,8 +15,8 @@ import {
 const open = keepRoomWorlds();
 
 // Guarantee 5
-describe('unchanged row: a second run', () => {
-  it('over an unchanged mirror sends no write, whatever became of the records', async () => {
+describe('a second run', () => {
+  it('sends no write over an unchanged mirror, whatever became of the records', async () => {
     const world = await open(roomsAndCourses());
     await addRooms(world, ...codes(250), 'refused');
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'r001'), ('c2', 'Two', 'nowhere'), ('c3', 'Three', NULL)`;
@@ -42,7 +42,7 @@ describe('unchanged row: a second run', () => {
     await expectInSync(world);
   });
 
-  it('sends nothing for a change that the mapping does not look at', async () => {
+  it('sends nothing for a change of a column that is not mapped', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -51,7 +51,7 @@ describe('unchanged row: a second run', () => {
     await expectNothingToSend(world);
   });
 
-  it('sends no record again that was refused after an answer had been lost', async () => {
+  it('sends no record again that was refused after a lost answer', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     world.sandbox.refuseObject('room_B', { status: 400, message: 'no' });

@@ -44,7 +44,7 @@ const UNFIT: readonly (readonly [type: string, value: string, fit: string, sent:
 
 describe('a value that cannot be sent', () => {
   it.each(UNFIT)(
-    'of type %s: %s makes its record dead, and %s arrives',
+    'makes its record dead for type %s: %s, while %s is sent',
     async (type, unfit, fit, sent, words) => {
       const fields = {
         'thing.named': 'value',
@@ -67,7 +67,7 @@ describe('a value that cannot be sent', () => {
     },
   );
 
-  it('in a column that the mapping does not use changes nothing', async () => {
+  it('changes nothing in a column that the mapping does not use', async () => {
     await withWorld({ fields: { f: 'id' } }, async (world) => {
       await world.sql`CREATE TABLE things AS SELECT 1 AS id, 'infinity'::date AS until, 'NaN'::numeric AS price`;
       await world.sync();
@@ -75,7 +75,7 @@ describe('a value that cannot be sent', () => {
     });
   });
 
-  it('as text is text', async () => {
+  it('is sent when its column is text', async () => {
     await withWorld({ fields: { f: 'name' } }, async (world) => {
       await world.sql`CREATE TABLE things AS SELECT id, name FROM (VALUES (1, 'NaN'), (2, 'infinity'), (3, '10000 BC')) AS t(id, name)`;
       await world.sync();
@@ -84,7 +84,7 @@ describe('a value that cannot be sent', () => {
     });
   });
 
-  it('in the external id or in the key makes its record dead', async () => {
+  it('makes its record dead in the external id or in the key', async () => {
     await withWorld({ key: 'until', externalId: 'thing_{until}_{price}' }, async (world) => {
       await world.sql`CREATE TABLE things (until date PRIMARY KEY, price numeric)`;
       await world.sql`INSERT INTO things VALUES ('infinity', 1), ('2026-01-01', 'NaN'), ('2026-01-02', 1), ('0001-01-01 BC', 1)`;
@@ -103,7 +103,7 @@ describe('a value that cannot be sent', () => {
     });
   });
 
-  it('in a reference makes its record dead', async () => {
+  it('makes its record dead in a reference', async () => {
     const shared = { type: 'thing', fields: {} };
     const parents = { ...shared, from: 'parents', key: 'price', externalId: 'parent_{name}' };
     const things = {

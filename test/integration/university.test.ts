@@ -26,7 +26,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-test.skipIf(isForMirrorAlone())('sample university: the configuration of the demo reads it', async () => {
+test.skipIf(isForMirrorAlone())('the configuration of the demo reads the sample university', async () => {
   const spentMs = countProcessorTime();
   const counts = await loadUniversity(sql, { seed: 7 });
   expect(spentMs()).toBeLessThan(2000);
@@ -50,16 +50,19 @@ test.skipIf(isForMirrorAlone())('sample university: the configuration of the dem
   expect(shared).toEqual([[{ externalId: 'person_S9003', count: 2, keys: ['9003', '9004'] }]]);
 });
 
-test.skipIf(isForMirrorAlone())('sample university: a schema that exists is left alone', async () => {
-  await inEmptyDatabase(async (client) => {
-    await client`CREATE SCHEMA campus`;
-    await client`CREATE TABLE campus.precious AS SELECT 1 AS one`;
-    await expect(loadUniversity(client, { seed: 7 })).rejects.toMatchObject({ code: '42P06' });
-    expect(await client`SELECT one FROM campus.precious`).toEqual([{ one: 1 }]);
-  });
-});
+test.skipIf(isForMirrorAlone())(
+  'the load of the sample university leaves an existing schema alone',
+  async () => {
+    await inEmptyDatabase(async (client) => {
+      await client`CREATE SCHEMA campus`;
+      await client`CREATE TABLE campus.precious AS SELECT 1 AS one`;
+      await expect(loadUniversity(client, { seed: 7 })).rejects.toMatchObject({ code: '42P06' });
+      expect(await client`SELECT one FROM campus.precious`).toEqual([{ one: 1 }]);
+    });
+  },
+);
 
-describe.skipIf(isForMirrorAlone())('sample university: rows', () => {
+describe.skipIf(isForMirrorAlone())('the rows of the sample university', () => {
   let rows: Rows;
 
   beforeAll(async () => {
@@ -69,7 +72,7 @@ describe.skipIf(isForMirrorAlone())('sample university: rows', () => {
     });
   });
 
-  test('are the same for the same seed, and others for another', async () => {
+  test('are the same for the same seed, and differ for another seed', async () => {
     const [same, other] = await Promise.all([1, 2].map(loadRows));
     expect(same).toEqual(rows);
     for (const table of TABLES) expect(other?.[table]).not.toEqual(rows[table]);

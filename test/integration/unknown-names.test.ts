@@ -8,7 +8,7 @@ const open = keepRoomWorlds();
 const CONTEXT = { lane: 'sync' } as const;
 const MINUTE = 60 * 1000;
 
-it('unknown names: one request for the types of all streams and one for the fields, again after an hour', async () => {
+it('the check of names asks once for all types and once for all fields, again after an hour', async () => {
   const world = await open(roomsAndCourses());
   let now = 0;
   const nameCheck = createNameCheck(world.destination, () => now);
@@ -26,7 +26,7 @@ it('unknown names: one request for the types of all streams and one for the fiel
   expect(await requests(rooms, courses)).toBe(2);
 });
 
-it('unknown names: names that the service did not know are asked for again', async () => {
+it('the check of names asks again for names that the service did not know', async () => {
   const world = await open(roomsAndCourses(), { sandbox: { schema: { types: [], fields: [] } } });
   const nameCheck = createNameCheck(world.destination, () => 0);
   for (let attempt = 0; attempt < 2; attempt++) {

@@ -38,7 +38,7 @@ async function verifyRooms(world: World, destination: Destination = world.destin
   return { drifting, compared: streams[0]?.compared, waiting: streams[0]?.waiting };
 }
 
-it('unreadable object of others: verify, match, plan, init and sync leave it out', async () => {
+it('an unreadable object without a record is left out by verify, match, plan, init and sync', async () => {
   const world = await open(rooms({ match: ['room.name'] }));
   await addRooms(world, 'A', 'B');
   await world.sync();
@@ -58,7 +58,7 @@ it('unreadable object of others: verify, match, plan, init and sync leave it out
   await expectInSync(world);
 });
 
-it('objects that the service cannot show: verify and match go on without that of others, and wait for ours', async () => {
+it('verify and match go on without an object that the service cannot show, and wait for ours', async () => {
   const world = await open(rooms());
   const all = codes(40);
   await addRooms(world, ...all);
@@ -93,7 +93,7 @@ it('an object with an integer that would be rounded is not written, and its reco
   });
 });
 
-it('a service that fails on every page of a type: verify ends with its error', async () => {
+it('verify ends with the error of a service that fails on every page of a type', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A');
   await world.sync();
@@ -102,7 +102,7 @@ it('a service that fails on every page of a type: verify ends with its error', a
   await expect(verify(world.verifying())).rejects.toThrow('/v1/objects/find answered 500');
 });
 
-it('unreadable objects, and no other of their type: the form is another one than is known', async () => {
+it('match fails with an unknown form when every object of the type is unreadable', async () => {
   const world = await open(rooms());
   garble(world, 'one');
   garble(world, 'two');
@@ -110,7 +110,7 @@ it('unreadable objects, and no other of their type: the form is another one than
   await expect(matching).rejects.toMatchObject({ code: 'answer_invalid', detail: "'one'" });
 });
 
-it('unreadable object of ours: verify goes on, the next sync says why it fails, and the others are sent', async () => {
+it('an unreadable object of a record fails alone with its reason, and verify goes on', async () => {
   const world = await open(rooms());
   await addRooms(world, 'A', 'B');
   await world.sync();
@@ -151,7 +151,7 @@ it.each([
   ['half an answer', { fault: 'brokenJson' }],
   ['no answer', { fault: 'reset' }],
 ] as const)(
-  'object that the service shows with %s: it fails alone, and the others are sent',
+  'an object that the service shows with %s fails alone, and all other objects are sent',
   async (_, fault) => {
     const world = await open(rooms(), { attempts: 9 });
     const all = codes(20);
@@ -187,7 +187,7 @@ it.each([
   },
 );
 
-it('object that the service cannot show: the creates beside it are planned and sent', async () => {
+it('an object that the service cannot show does not stop the creates beside it', async () => {
   const world = await open(rooms(), { attempts: 9 });
   await addRooms(world, ...codes(8));
   cannotShow(world, 'r003');
@@ -196,7 +196,7 @@ it('object that the service cannot show: the creates beside it are planned and s
   expect(await world.statusesOf('rooms')).toMatchObject({ r002: 'synced', r003: 'failed', r004: 'synced' });
 });
 
-it('finds of a service that is down end after a few', async () => {
+it('finds of a service that is down end after a few requests', async () => {
   const world = await open(rooms(), { attempts: 1 });
   await addRooms(world, ...codes(100));
   await world.sync();

@@ -29,7 +29,7 @@ async function pushAndWork(world: World, keys: readonly string[]) {
   return world.finish(taken.runId, queue);
 }
 
-it('unreadable row: it fails alone, the changed keys beside it arrive, and nothing is retired', async () => {
+it('an unreadable row fails alone; the changed keys beside it are sent, and nothing is retired', async () => {
   const world = await openView();
   const keys = ['A', STRANGE, 'C', 'D', 'Ä'];
   await addRooms(world, ...keys);
@@ -54,7 +54,7 @@ it('unreadable row: it fails alone, the changed keys beside it arrive, and nothi
   expect(nameAtService(world, STRANGE)).toBe('good');
 });
 
-it('row: one that is too large is given up alone, before its values are read, until it changes', async () => {
+it('a row that is too large is given up alone, before its values are read, until it changes', async () => {
   const world = await open(rooms({ rowLimitMegabytes: 4 }));
   await addRooms(world, 'A', 'B', 'C');
   const mb = 1024 * 1024;
@@ -79,7 +79,7 @@ it('row: one that is too large is given up alone, before its values are read, un
 /** Rooms whose external ids do not follow from their keys. */
 const BY_NUMBER = { externalId: 'room_{number}' };
 
-it('unreadable row: a new one fails alone beside a good one, also where its key does not say its external id', async () => {
+it('a new unreadable row fails alone, even if its key does not make its external id', async () => {
   const world = await openView(BY_NUMBER);
   const { sql } = world;
   await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
@@ -98,7 +98,7 @@ it('unreadable row: a new one fails alone beside a good one, also where its key 
   expect(await sql`SELECT FROM slotsync.changes`).toHaveLength(0);
 });
 
-it('unreadable row: pushed alone it fails alone, and its run is not tried for ever', async () => {
+it('an unreadable row that is pushed alone fails, and its run is not tried for ever', async () => {
   const world = await openView(BY_NUMBER);
   await world.sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
   await world.sync();
@@ -111,7 +111,7 @@ it('unreadable row: pushed alone it fails alone, and its run is not tried for ev
   expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
 });
 
-it('unreadable row: a row whose record cannot be read has not lost its object', async () => {
+it('an unreadable row keeps the object of its record', async () => {
   const world = await openView(BY_NUMBER);
   const { sql } = world;
   await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
@@ -124,7 +124,7 @@ it('unreadable row: a row whose record cannot be read has not lost its object', 
   expect(world.fieldsOf('room_1')?.['room.name']).toBe('Room A');
 });
 
-it('unreadable row: while it may give the external id of a gone row, that object stays, and the others go', async () => {
+it('an unreadable row that may have the external id of a gone row keeps only that object active', async () => {
   const world = await openView({ ...BY_NUMBER, retire: 'deactivate' }, 'number');
   const { sql } = world;
   await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1'), ('B', 'Room B', 1, '2')`;

@@ -232,7 +232,7 @@ const orReason = <T>(run: () => T): T | Error => {
 };
 
 describe('values of each type', () => {
-  it('as keys: plan, rows and references say the same text', async () => {
+  it('are the same text as keys in plans, rows and references', async () => {
     const faults: unknown[] = [];
     let checked = 0;
     for (const type of types.filter(isKeyOrSample)) {
@@ -283,7 +283,7 @@ describe('values of each type', () => {
     expect(checked).toBeGreaterThan(1000);
   });
 
-  it('in external ids: SQL finds and counts what the program renders', async () => {
+  it('are found and counted in external ids by SQL as the program renders them', async () => {
     const faults: unknown[] = [];
     let checked = 0;
     for (const type of types) {
@@ -320,7 +320,7 @@ describe('values of each type', () => {
     expect(checked).toBeGreaterThan(1000);
   });
 
-  it.skipIf(isForMirrorAlone())('as keys: triggers note what the plan reads', async () => {
+  it.skipIf(isForMirrorAlone())('are noted as keys by triggers as the plan reads them', async () => {
     const triggers = openTriggers({ url: database.url, channel: 'slotsync_changes' });
     const faults: unknown[] = [];
     const refused: string[] = [];

@@ -71,8 +71,8 @@ const finds = ({ sandbox }: World) => sandbox.arrivals().filter(({ path }) => pa
 const change = (world: World, code: string, name: string) =>
   world.sandbox.changeObject(`room_${code}`, { fields: [{ fieldId: 'room.name', values: [name] }] });
 
-describe('verify: an object of a record', () => {
-  it('as it should be: nothing is said, and the stream is verified', async () => {
+describe('an object of a record in verify', () => {
+  it('is verified without a finding if it is as it should be', async () => {
     const world = await openSynced(rooms(), codes(3));
     expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 3, waiting: 0, requests: 1 });
     expect(await driftOf(world)).toEqual([]);
@@ -80,7 +80,7 @@ describe('verify: an object of a record', () => {
     expect(await readRun(world.state.db, 2)).toMatchObject({ kind: 'verify', status: 'succeeded' });
   });
 
-  it('changed, missing, inactive, or of another type: both values of what the mapping owns, and of others nothing', async () => {
+  it('is reported if changed, missing, inactive or retyped, with the values of mapped fields', async () => {
     const config = roomsAndCourses();
     const note = { extId: 'room.note' };
     const fields = [...['room.name', 'room.seats', 'course.name', 'course.room'].map(toField), note];
@@ -105,8 +105,8 @@ describe('verify: an object of a record', () => {
   });
 });
 
-describe('verify: what a sync has to do with is no drift', () => {
-  it('a row that changed, came or went waits, and so does a record that is given up, in doubt or claimed', async () => {
+describe('a record that a sync has to do with', () => {
+  it('waits in verify if its row changed, or if it is given up, in doubt or claimed', async () => {
     const world = await openSynced(rooms(), ['A', 'B', 'C', 'D', 'F', 'G']);
     await rename(world, 'A', 'Hall');
     await world.sql`DELETE FROM rooms WHERE code = 'B'`;
@@ -122,7 +122,7 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
-  it('a record written while its page was read: the object is asked for again, and waits where that is as old', async () => {
+  it('is read again if written while its page was read, and waits if that reading is as old', async () => {
     const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'Aula');
     // Written after every answer, however long the verify takes to begin.
@@ -131,7 +131,7 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(finds(world)).toHaveLength(2);
   });
 
-  it('a record written after its page was asked for, and before the pages read ahead: the object is asked for again', async () => {
+  it('is read again if written after the request for its page', async () => {
     const world = await openSynced({ ...rooms(), service: { pageSize: 1 } }, ['A', 'B', 'C']);
     change(world, 'A', 'Aula');
     world.sandbox.closeGate({ path: '/objects/find', hold: 'answer' });
@@ -147,14 +147,14 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
-  it('a record written just before the verify: the object is asked for again a moment later, and its drift is reported', async () => {
+  it('is read again a moment later if written just before verify, and its drift is reported', async () => {
     const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'Aula');
     await world.sql`UPDATE slotsync.records SET updated_at = clock_timestamp()`;
     expect(await verifyRooms(world)).toMatchObject({ drifting: 1, compared: 2, waiting: 0 });
   });
 
-  it('a sync that mends the object while the verify is at work: no drift is written', async () => {
+  it('is no drift if the sync mends its object while verify is at work', async () => {
     const world = await openSynced(rooms(), ['A']);
     world.sandbox.removeObject('room_A');
     // The answer to the question by external id is held, while the record is written.
@@ -168,7 +168,7 @@ describe('verify: what a sync has to do with is no drift', () => {
   });
 });
 
-it('verify: a row that is as it was and becomes another object: it is in doubt, and the next sync sends it', async () => {
+it('verify puts a record in doubt whose unchanged row becomes another object, for the next sync', async () => {
   let name = 'Old';
   const world = await openSynced(rooms({ fields: { 'room.name': () => name } }), ['A', 'B']);
   expect(await verifyRooms(world)).toMatchObject({ compared: 2, inDoubt: 0 });
@@ -183,7 +183,7 @@ it('verify: a row that is as it was and becomes another object: it is in doubt, 
   expect(await verifyRooms(world)).toMatchObject({ compared: 2, waiting: 0, inDoubt: 0 });
 });
 
-it('verify: an object that drifted, and whose record was given up since, is not passed over', async () => {
+it('verify does not pass over an object that drifted and whose record was given up since', async () => {
   const world = await openSynced(rooms(), codes(3));
   const [code = ''] = codes(1);
   change(world, code, 'by hand');
@@ -193,8 +193,8 @@ it('verify: an object that drifted, and whose record was given up since, is not 
   expect(await verifyRooms(world, { sample: 1 })).toMatchObject({ notComparedAgain: 0 });
 });
 
-describe('verify: objects that are nobody’s record', () => {
-  it('extras: counted always, listed only where they are asked for, and never drift', async () => {
+describe('objects without a record in verify', () => {
+  it('are always counted, listed only where they are asked for, and never drift', async () => {
     const world = await openSynced(rooms(), ['A']);
     const { id } = world.sandbox.addObject({ typeId: 'room' });
     world.sandbox.addObject({ extId: 'room_Z', typeId: 'room' });
@@ -216,7 +216,7 @@ describe('verify: objects that are nobody’s record', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
-  it('extras: a pass that does not ask for them keeps what is true of them, and deletes the rest', async () => {
+  it('stay listed after a pass that does not ask for them, as long as they are there', async () => {
     const world = await openSynced(rooms(), ['A']);
     const [kept, removed, gone] = [1, 2, 3].map(() => world.sandbox.addObject({ typeId: 'room' }).id);
     await verifyRooms(world, { extras: true });
@@ -227,7 +227,7 @@ describe('verify: objects that are nobody’s record', () => {
     expect(later.id).toBeGreaterThan(gone ?? 0);
   });
 
-  it('two streams of one type: an object of either is nobody’s extra', async () => {
+  it('are no objects of another stream of the same type', async () => {
     const both = { rooms: ROOMS, labs: { ...ROOMS, from: 'labs', externalId: 'lab_{code}' } };
     const world = await open({ streams: both });
     await world.sql`CREATE TABLE labs (code text PRIMARY KEY, name text, seats integer)`;
@@ -249,8 +249,8 @@ describe('verify: objects that are nobody’s record', () => {
   });
 });
 
-describe('verify: what is said changes', () => {
-  it('events: one for each change of what is said, and one when it is mended', async () => {
+describe('the findings of verify', () => {
+  it('make an event for each change, and one when the drift is mended', async () => {
     const world = await openSynced(rooms(), ['A']);
     change(world, 'A', 'Aula');
     await verifyRooms(world);
@@ -271,7 +271,7 @@ describe('verify: what is said changes', () => {
     ]);
   });
 
-  it('a write that is accepted later mends it; a sync that sends nothing does not', async () => {
+  it('end with a write that is accepted later, and not with a sync that sends nothing', async () => {
     const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'Aula');
     await verifyRooms(world);
@@ -284,8 +284,8 @@ describe('verify: what is said changes', () => {
   });
 });
 
-describe('verify: what is expected no more, and what nobody can name', () => {
-  it('a row that is gone from a stream that retires nothing: what was said of its object goes too', async () => {
+describe('the findings of verify', () => {
+  it('end when the row is gone from a stream that retires nothing', async () => {
     const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'By hand');
     world.sandbox.removeObject('room_B');
@@ -296,7 +296,7 @@ describe('verify: what is expected no more, and what nobody can name', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
-  it('a stream that the configuration has no more', async () => {
+  it('end when the stream leaves the configuration', async () => {
     const world = await open(roomsAndCourses());
     await addRooms(world, 'A', 'B');
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A')`;
@@ -310,7 +310,7 @@ describe('verify: what is expected no more, and what nobody can name', () => {
     expect(await driftOf(world)).toMatchObject([{ stream: 'rooms', local_key: 'A' }]);
   });
 
-  it('an external id that the state cannot hold is nobody’s', async () => {
+  it('count an object whose external id the state cannot hold as one without a record', async () => {
     const world = await openSynced(rooms(), ['A']);
     for (const extId of ['room_\0', 'room_\uD800', `room_${'x'.repeat(2000)}`])
       world.sandbox.addObject({ extId, typeId: 'room', fields: [] });
@@ -319,8 +319,8 @@ describe('verify: what is expected no more, and what nobody can name', () => {
   });
 });
 
-describe('verify: a pass', () => {
-  it('a sample: by external id alone, and the stream is not verified by it', async () => {
+describe('a pass of verify', () => {
+  it('asks by external id only over a sample, and does not verify the stream', async () => {
     const world = await openSynced(rooms(), codes(20));
     for (const code of codes(20)) change(world, code, 'Aula');
     expect(await verifyRooms(world, { sample: 5 })).toMatchObject({ drifting: 5, compared: 5, requests: 1 });
@@ -328,7 +328,7 @@ describe('verify: a pass', () => {
     expect(await driftOf(world)).toHaveLength(5);
   });
 
-  it('pages: each is compared, and what was not met is asked for once', async () => {
+  it('compares each page, and asks once for the objects that no page had', async () => {
     const config = rooms();
     const world = await openSynced({ ...config, service: { pageSize: 4 } }, codes(10));
     world.sandbox.removeObject('room_r003');
@@ -336,7 +336,7 @@ describe('verify: a pass', () => {
     expect(await verifyRooms(world)).toMatchObject({ compared: 10, missing: 1, changed: 1, requests: 4 });
   });
 
-  it('a service that answers fewer pages than it promised: the run fails, nothing is called missing', async () => {
+  it('fails and calls nothing missing when the service answers fewer pages than it promised', async () => {
     const world = await openSynced({ ...rooms(), service: { pageSize: 4 } }, codes(10));
     world.sandbox.setMissingPages(1);
     await expect(verifyRooms(world)).rejects.toMatchObject({ code: 'answer_invalid' });
@@ -345,7 +345,7 @@ describe('verify: a pass', () => {
     expect(await readRun(world.state.db, 2)).toMatchObject({ status: 'failed', errorCode: 'answer_invalid' });
   });
 
-  it('runs one at a time: a second one is refused, and one that was interrupted is closed by the next', async () => {
+  it('runs alone, and closes a pass that was interrupted', async () => {
     const world = await openSynced(rooms(), ['A']);
     const second = await whileReadingAlone(world.state, 'verify', async () =>
       verifyRooms(world).catch((error: unknown) => error),
@@ -362,7 +362,7 @@ describe('verify: a pass', () => {
     });
   });
 
-  it('a run that is cancelled ends at its next page', async () => {
+  it('ends at its next page when it is cancelled', async () => {
     const world = await openSynced(rooms(), ['A']);
     world.sandbox.closeGate({ path: '/objects/find' });
     const verifying = verifyRooms(world).catch((error: unknown) => error);
@@ -373,7 +373,7 @@ describe('verify: a pass', () => {
     expect(await readRun(world.state.db, 2)).toMatchObject({ status: 'cancelled' });
   });
 
-  it('nothing anywhere: an empty stream of an empty type', async () => {
+  it('finds nothing over an empty stream of an empty type', async () => {
     const world = await open(rooms());
     expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 0, waiting: 0 });
     expect(await verifyRooms(world, { sample: 10 })).toMatchObject({ drifting: 0, compared: 0, requests: 0 });
@@ -391,8 +391,8 @@ async function repair(world: World, range?: RunRange) {
   return world.finish(runId, queue);
 }
 
-describe('repair', () => {
-  it('changed, missing and inactive objects are sent again, and what is equal by then is not', async () => {
+describe('a repair', () => {
+  it('sends changed, missing and inactive objects again, and none that is equal by then', async () => {
     const world = await openSynced(rooms(), codes(30));
     change(world, 'r000', 'Aula');
     world.sandbox.removeObject('room_r001');
@@ -426,7 +426,7 @@ describe('repair', () => {
     ['sorted', 'b,a', ['a', 'b']],
     ['dropped', 'Hall', []],
   ] as const)(
-    'values that the service stores otherwise (%s) are sent again once, and then no more until one changes',
+    'sends values that the service stores otherwise (%s) once, and then none until one changes',
     async (storedAs, name, there) => {
       const world = await open(rooms(named), { sandbox: { schema: storing(storedAs) } });
       await world.sql`INSERT INTO rooms (code, name) VALUES ('A', ${name})`;
@@ -466,7 +466,7 @@ describe('repair', () => {
     },
   );
 
-  it('another value of an object whose values are stored otherwise is drift, and is sent again', async () => {
+  it('sends another value of an object whose values are stored otherwise', async () => {
     const world = await open(rooms(named), { sandbox: { schema: storing('cut') } });
     await world.sql`INSERT INTO rooms (code, name, seats) VALUES ('A', 'A hall with a long name', 5)`;
     await sync(world);
@@ -483,7 +483,7 @@ describe('repair', () => {
   });
 
   it.each(['was as it should be after the repair', 'was not sent by the repair'])(
-    'an object that is changed again in the same way, and %s, is drift',
+    'treats an object as drift that changed again in the same way, and %s',
     async (what) => {
       const world = await openSynced(rooms(), ['A']);
       change(world, 'A', 'Aula');
@@ -497,7 +497,7 @@ describe('repair', () => {
     },
   );
 
-  it('a retired object that is active again is retired again, unless its row is back or it is booked', async () => {
+  it('retires a retired object again that is active, unless its row is back or it is booked', async () => {
     const world = await openSynced(rooms({ retire: 'deactivate' }), codes(40));
     await world.sql`DELETE FROM rooms WHERE code IN ('r000', 'r001')`;
     await sync(world);
@@ -511,7 +511,7 @@ describe('repair', () => {
     expect(await world.statusesOf('rooms')).toMatchObject({ r000: 'retired', r001: 'deferred' });
   });
 
-  it('a retired object is retired again after what else drifts was sent', async () => {
+  it('retires an object again after all other drift was sent', async () => {
     const world = await openSynced(rooms({ retire: 'deactivate' }), codes(20));
     await world.sql`DELETE FROM rooms WHERE code = 'r000'`;
     await sync(world);
@@ -529,7 +529,7 @@ describe('repair', () => {
     expect(world.sandbox.object('room_r000')?.active).toBe(false);
   });
 
-  it('parents before children: a type that is gone is made again in the order of its references', async () => {
+  it('creates missing parents before their missing children', async () => {
     const world = await open(roomsAndCourses({}));
     await addRooms(world, 'A');
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
@@ -545,7 +545,7 @@ describe('repair', () => {
     });
   });
 
-  it('an object of another type, and one that is nobody’s, are left alone', async () => {
+  it('leaves an object of another type, and an object without a record, alone', async () => {
     const world = await openSynced(roomsAndCourses(), ['A']);
     world.sandbox.removeObject('room_A');
     world.sandbox.addObject({ extId: 'room_A', typeId: 'course' });
@@ -559,7 +559,7 @@ describe('repair', () => {
   const held = (limits: Declaration['limits'] = { repair: { count: 2, percent: 10 } }) =>
     openSynced(rooms({ limits }), codes(20));
 
-  it('beyond its limit it is held, with what it looks like', async () => {
+  it('is held beyond its limit, with the reason and the command', async () => {
     const world = await held();
     for (const code of codes(20)) world.sandbox.removeObject(`room_${code}`);
     await verifyRooms(world);
@@ -593,7 +593,7 @@ describe('repair', () => {
       (world: World) => codes(5).forEach((code) => world.sandbox.removeObject(`room_${code}`)),
       /lacks 5 of the 20 objects/,
     ],
-  ])('%s: the hold says so', async (_, spoil, says) => {
+  ])('is held with a reason that names the pattern of the drift: %s', async (_, spoil, says) => {
     const world = await held();
     spoil(world);
     await verifyRooms(world);
@@ -601,7 +601,7 @@ describe('repair', () => {
     expect(reasonHeld(run, 'rooms', 'repair')).toMatch(says);
   });
 
-  it('a row that has changed since is left to a sync, which may have to hold it', async () => {
+  it('leaves a row that has changed since to a sync, which may hold it', async () => {
     const world = await openSynced(rooms({ limits: { update: { count: 0, percent: 0 } } }), ['A', 'B']);
     for (const code of ['A', 'B']) change(world, code, 'By hand');
     await verifyRooms(world);
@@ -613,7 +613,7 @@ describe('repair', () => {
     expect(await driftOf(world)).toMatchObject([{ local_key: 'A' }]);
   });
 
-  it('rows that change or go after the repair was planned are left to the next sync, which sends them', async () => {
+  it('leaves rows that change or go after its plan to the next sync, which sends them', async () => {
     const world = await openSynced(rooms({ retire: 'deactivate' }), ['A', 'B', 'C']);
     for (const code of ['A', 'B']) change(world, code, 'By hand');
     await verifyRooms(world);
@@ -628,7 +628,7 @@ describe('repair', () => {
     expect(world.sandbox.object('room_B')?.active).toBe(false);
   });
 
-  it('a sample: only what that verify has seen is repaired', async () => {
+  it('covers only what a verify of a sample has seen', async () => {
     const world = await held({ repair: { count: 100, percent: 100 } });
     for (const code of codes(20)) change(world, code, 'Aula');
     await verifyRooms(world);
@@ -640,11 +640,11 @@ describe('repair', () => {
   });
 });
 
-describe('adopt: the state was lost', () => {
+describe('adopt after the loss of the state', () => {
   const lose = (world: World) => world.sql`
     TRUNCATE slotsync.records, slotsync.runs, slotsync.batches, slotsync.streams, slotsync.gates, slotsync.held, slotsync.sent, slotsync.drift, slotsync.verifications RESTART IDENTITY`;
 
-  it('records are made again without a write, and a sync sends only what differs', async () => {
+  it('makes records again without a write, and a sync sends only what differs', async () => {
     const world = await open(roomsAndCourses());
     await addRooms(world, ...codes(30));
     await world.sql`INSERT INTO courses SELECT 'c' || i, 'Course ' || i, 'r000' FROM generate_series(1, 5) AS i`;
@@ -673,7 +673,7 @@ describe('adopt: the state was lost', () => {
     expect(world.writes().map(({ objects }) => objects)).toEqual([2, 1]);
   });
 
-  it('a state that is there: nothing of it is changed', async () => {
+  it('changes nothing of the records that are there', async () => {
     const world = await openSynced(rooms(), ['A', 'B']);
     await world.sql`DELETE FROM slotsync.records WHERE local_key = 'B'`;
     change(world, 'A', 'Aula');
@@ -682,7 +682,7 @@ describe('adopt: the state was lost', () => {
     expect((await world.recordsOf('rooms'))['A']).toEqual(before['A']);
   });
 
-  it('an object without an external id is left to the sync that assigns one', async () => {
+  it('leaves an object without an external id to the sync that assigns one', async () => {
     const world = await open(
       { ...rooms(), service: { assignExternalIds: true } },
       { sandbox: { assignsExternalIds: true } },
@@ -696,7 +696,7 @@ describe('adopt: the state was lost', () => {
     expect(world.sandbox.object('room_A')).toMatchObject({ id });
   });
 
-  it('an object that no row has stays as it is, and one that two rows have is nobody’s', async () => {
+  it('leaves an object that no row or two rows have without a record', async () => {
     const world = await open(rooms({ externalId: 'room_{name}' }));
     await world.sql`INSERT INTO rooms VALUES ('A', 'One'), ('B', 'Two'), ('C', 'Two')`;
     for (const name of ['One', 'Two', 'Three'])
@@ -710,7 +710,7 @@ describe('adopt: the state was lost', () => {
   });
 });
 
-describe('verify: by a worker', () => {
+describe('verify by a worker', () => {
   const schedule = { nightly: '0 2 * * *', timezone: 'UTC' };
   const DUE = new Date('2026-03-02T02:00:00Z');
   const periodic = (world: World, changes: Partial<PeriodicVerifyDeps> = {}): PeriodicVerifyDeps => ({
@@ -730,7 +730,7 @@ describe('verify: by a worker', () => {
   const startNight = ({ sql }: World) =>
     sql`UPDATE slotsync.schedules SET last_due = ${DUE} WHERE name = 'nightly'`;
 
-  it('after sync: once for each night, when its run has ended and its bookings were reconciled', async () => {
+  it('runs after the sync of each night once, when the run and its reconcile have ended', async () => {
     const world = await open({ ...rooms(), schedule, verify: { after: 'sync' } });
     await addRooms(world, 'A');
     await register(world, 'sync');
@@ -748,7 +748,7 @@ describe('verify: by a worker', () => {
     expect(await verifyWhenDue(deps, DUE)).toBeUndefined();
   });
 
-  it('a pattern of its own; one that failed is due still', async () => {
+  it('runs by a pattern of its own, and stays due after a failure', async () => {
     const world = await openSynced({ ...rooms(), verify: { after: '0 5 * * 0' } }, ['A']);
     await register(world, '0 5 * * *');
     const [before, after] = [new Date('2026-03-02T04:59:00Z'), new Date('2026-03-02T05:00:00Z')];
@@ -760,7 +760,7 @@ describe('verify: by a worker', () => {
     expect(await verifyWhenDue(periodic(world), after)).toBeUndefined();
   });
 
-  it('a pattern of its own: nothing is due by a clock that is ahead', async () => {
+  it('is not due by a clock that is ahead, with a pattern of its own', async () => {
     const world = await open({ ...rooms(), verify: { after: '0 5 * * *' } });
     await registerSchedule(world.state.db, VERIFY, { pattern: '0 5 * * *', timezone: 'UTC' });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 24 * 60 * 60 * 1000 });
@@ -768,7 +768,7 @@ describe('verify: by a worker', () => {
     expect(await verifyWhenDue(periodic(world))).toBeUndefined();
   });
 
-  it('within limits: what drifts is repaired by a run of its own', async () => {
+  it('is followed by a repair of the drift within limits', async () => {
     const world = await openSynced(
       { ...rooms(), schedule, verify: { after: 'sync', repair: 'within-limits' } },
       codes(20),

@@ -64,14 +64,14 @@ async function work(
 const hasEnded = (world: World, runId: number) => async () =>
   (await readRun(world.state.db, runId))?.finishedAt instanceof Date;
 
-describe('workers', () => {
+describe('a batch in the queue', () => {
   let world: World;
   beforeEach(async () => {
     world = await open();
     await addRooms(world, 'A');
   });
 
-  it('batch: out of attempts it has failed, and its run ends', async () => {
+  it('fails when it is out of attempts, and its run ends', async () => {
     const { runId, queue } = await world.plan();
     const [batchId = 0] = queue;
     world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson', times: 2 });
@@ -90,7 +90,7 @@ describe('workers', () => {
     expect(world.writes()).toHaveLength(2);
   });
 
-  it('batch: the job of a cancelled run is dropped, and nothing of the run is sent', async () => {
+  it('is dropped when its run was cancelled, and nothing of the run is sent', async () => {
     const { runId, queue } = await world.plan();
     await producer.enqueueBatches(queue.map((id) => ({ id, lane: 'sync' })));
     const count = async () => Object.values(await producer.depth()).reduce((sum, jobs) => sum + jobs, 0);
@@ -104,7 +104,7 @@ describe('workers', () => {
   });
 });
 
-describe('changes that are few: the process that takes them', () => {
+describe('the process that takes a few changes', () => {
   let world: World;
   let taken: TakenRun;
   /** Calls that gave something to the queue. */
@@ -213,7 +213,7 @@ describe('changes that are few: the process that takes them', () => {
     });
   });
 
-  it('are planned once, however long that takes: a sweep meanwhile plans nothing', async () => {
+  it('plans them once, while a sweep plans nothing', async () => {
     let readings = 0;
     const { mirror } = world.deps();
     const jobs = () => bullmq.queue(QUEUES.runs).getJobCountByTypes('waiting', 'prioritized', 'active');
@@ -284,7 +284,7 @@ describe('changes that are few: the process that takes them', () => {
   });
 
   it.each(['planned', 'taken'] as const)(
-    'may be killed when they are %s: a sweep queues the rows',
+    'may be killed when the changes are %s, and a sweep queues their rows',
     async (how) => {
       taken = await take();
       if (how === 'planned') await world.planRun(taken.runId);
@@ -294,7 +294,7 @@ describe('changes that are few: the process that takes them', () => {
   );
 });
 
-it('a process that has begun takes the share of those that it comes to see', async () => {
+it('a process that has begun takes only its share beside the processes that it sees', async () => {
   const world = await open();
   const { state, log } = world;
   const shares: number[] = [];
@@ -373,12 +373,12 @@ describe('a run that a command has started', () => {
     await expectInSync(world);
   });
 
-  it('leaves more batches than may be in flight to the queue, and works that', async () => {
+  it('leaves more batches than may be in flight to the queue, and works the queue', async () => {
     expect((await workOne({ concurrency: 1 })).opened).toHaveLength(3);
     await expectInSync(world);
   });
 
-  it('stops within some requests when the service refuses everything, though all of its batches are in flight', async () => {
+  it('stops after some requests when the service refuses everything, with all batches in flight', async () => {
     const all = await openRefused(200);
     const { runId } = await workOne();
     const refused = world.writes().length;
@@ -390,7 +390,7 @@ describe('a run that a command has started', () => {
     });
   });
 
-  it('goes on where an approval allows the refusals', async () => {
+  it('goes on when an approval allows the refusals', async () => {
     const all = await openRefused(60);
     const { runId } = await workOne();
     const { run } = await approve(world.approving(), { runId });
@@ -416,7 +416,7 @@ describe('a run that a command has started', () => {
     await expectInSync(world);
   }
 
-  it('goes on where sending stops and resumes while the workers of the queue are opened', async () => {
+  it('goes on when sending stops and resumes while the workers of the queue are opened', async () => {
     await addRooms(world, ...codes(6));
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', status: 503, times: 8 });
     let resume = () => undefined as void;
@@ -431,7 +431,7 @@ describe('a run that a command has started', () => {
     await workWith({ bullmq: async () => late, probe: async () => void setImmediate(resume) });
   });
 
-  it('goes on where the first sweep of the queue fails', async () => {
+  it('goes on when the first sweep of the queue fails', async () => {
     let sweeps = 0;
     const failing: Producer = {
       ...producer,
@@ -444,7 +444,7 @@ describe('a run that a command has started', () => {
     expect(sweeps).toBe(1);
   });
 
-  it('is left to its planner by the sweeps of others, while that is alive', async () => {
+  it('is left to its planner by the sweeps of other processes, while the planner is alive', async () => {
     const runId = await world.startRun();
     await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
     await world.sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('planning', 'sync', 'here', 1)`;
@@ -457,7 +457,7 @@ describe('a run that a command has started', () => {
     await work(world, hasEnded(world, runId), 'the run to end');
   });
 
-  it('is queued by a sweep of its own planner, which has left it', async () => {
+  it('is queued by a sweep of its own planner, which has left the run', async () => {
     const runId = await world.startRun();
     await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
     await world.sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('planning', 'sync', 'here', 1)`;
@@ -466,7 +466,7 @@ describe('a run that a command has started', () => {
   });
 });
 
-it('workers: a job whose notification was lost is taken within half a minute', async () => {
+it('a job whose notification was lost is taken within half a minute', async () => {
   const world = await open();
   await addRooms(world, 'A');
   const { runId, queue } = await world.plan();
@@ -491,7 +491,7 @@ it('workers: a job whose notification was lost is taken within half a minute', a
   await expectInSync(world);
 });
 
-it('workers: a batch that fails goes alone from then on, so that it spoils no other twice', async () => {
+it('a batch that fails is sent alone from then on, so that it spoils no other batch twice', async () => {
   // So long between two slots that the batches come to stand in one line.
   const world = await open(rooms({ owns: 'object' }), { rules: { paceMs: 500 } });
   const all = ['B', 'C', 'D', 'E', 'F', 'A'];
@@ -515,7 +515,7 @@ it('workers: a batch that fails goes alone from then on, so that it spoils no ot
   expect([...new Set(Object.values(others))]).toEqual(['synced']);
 });
 
-it('workers: an object for which a gateway answers each request fails alone, and no breaker opens', async () => {
+it('an object at which a gateway answers fails alone, and no circuit breaker opens', async () => {
   const world = await open(rooms({ owns: 'object' }));
   const all = Array.from({ length: 20 }, (_, at) => `c${at}`);
   await addRooms(world, ...all);
@@ -530,7 +530,7 @@ it('workers: an object for which a gateway answers each request fails alone, and
   expect(world.writes().length).toBeLessThanOrEqual(1 + 12 + 3);
 });
 
-it('workers: when the loop of a queue ends, the state says that the process sends nothing, and why', async () => {
+it('a worker whose queue loop ends is noted as sending nothing, with the reason', async () => {
   const world = await open();
   const presence = await startPresence({ state: world.state, log: world.log, command: 'worker' });
   let end: (error: Error) => void = () => undefined;

@@ -13,7 +13,7 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-describe('written object: it', () => {
+describe('a write', () => {
   const SCHEMA = {
     types: [{ extId: 'room' }, { extId: 'hall' }],
     fields: ['room.name', 'room.seats', 'comment'].map((extId) => ({ extId })),
@@ -26,7 +26,7 @@ describe('written object: it', () => {
   const finds = (world: World) =>
     world.sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
 
-  it('keeps the fields the mapping does not own', async () => {
+  it('keeps the fields that the mapping does not own', async () => {
     const world = await open(rooms(), { sandbox: { schema: SCHEMA } });
     world.sandbox.putObject(standing({ 'room.name': 'Old', comment: 'a person wrote this' }));
     await world.sql`INSERT INTO rooms VALUES ('A', 'New', 48)`;
@@ -48,7 +48,7 @@ describe('written object: it', () => {
   it.each([
     ['keeps', 'fields', PROPERTIES],
     ['with owns: object empties', 'object', undefined],
-  ] as const)('%s the properties that nobody here knows', async (_, owns, kept) => {
+  ] as const)('%s the properties that slotsync does not know', async (_, owns, kept) => {
     const world = await open(rooms({ owns }), { sandbox: { schema: SCHEMA } });
     world.sandbox.putObject({ ...standing({ 'room.name': 'Old' }), properties: PROPERTIES });
     await world.sql`INSERT INTO rooms VALUES ('A', 'New', 48)`;
@@ -57,7 +57,7 @@ describe('written object: it', () => {
     expect(world.sandbox.object('room_A')?.properties).toEqual(kept);
   });
 
-  it('with owns: object replaces without reading', async () => {
+  it('replaces without reading with owns: object', async () => {
     const world = await open(rooms({ owns: 'object' }), { sandbox: { schema: SCHEMA } });
     world.sandbox.putObject(standing({ 'room.name': 'Old', comment: 'gone' }));
     await addRooms(world, 'A');
@@ -83,7 +83,7 @@ describe('written object: it', () => {
     },
   );
 
-  it('is nothing where equal objects stand already', async () => {
+  it('is left out if an equal object exists', async () => {
     const world = await open(rooms(), { sandbox: { schema: SCHEMA } });
     world.sandbox.putObject(standing({ 'room.name': 'Room A', comment: 'kept' }));
     await addRooms(world, 'A');
@@ -96,7 +96,7 @@ describe('written object: it', () => {
     await expectNothingToSend(world);
   });
 
-  it('activates an equal object that stands there inactive', async () => {
+  it('activates an equal object that is inactive', async () => {
     const world = await open(rooms());
     world.sandbox.putObject({ ...standing({ 'room.name': 'Room A' }), active: false });
     await addRooms(world, 'A');

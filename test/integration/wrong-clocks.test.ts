@@ -62,11 +62,11 @@ async function openQueue(world: World, redisUrl: string | undefined) {
   return { bullmq, producer, work, count, hasEnded };
 }
 
-describe.each(STORES)('queue on $store', ({ url, skip }) => {
+describe.each(STORES)('a process with a wrong clock, and its queue on $store', ({ url, skip }) => {
   it.skipIf(skip).each([
     ['a day', DAY],
     ['ten minutes', 10 * MINUTE],
-  ])('delays: a process whose clock is %s ahead has put batches back, and ends', async (_, aheadMs) => {
+  ])('puts batches back when its clock is %s ahead, and ends', async (_, aheadMs) => {
     const world = await open(rooms());
     const { producer, work, count, hasEnded } = await openQueue(world, url);
     await addRooms(world, 'A', 'B', 'C');
@@ -80,7 +80,7 @@ describe.each(STORES)('queue on $store', ({ url, skip }) => {
     await expectInSync(world);
   });
 
-  it.skipIf(skip)('delays: a process whose clock is behind works what is due by the state', async () => {
+  it.skipIf(skip)('works what is due by the state when its clock is behind', async () => {
     const world = await open(rooms());
     const { bullmq, work, hasEnded } = await openQueue(world, url);
     await addRooms(world, 'A');
@@ -95,41 +95,37 @@ describe.each(STORES)('queue on $store', ({ url, skip }) => {
     await work(hasEnded(runId), 'the run to end');
   });
 
-  it.skipIf(skip)(
-    'changes: a job that could not be stored comes again after its clock was corrected',
-    async () => {
-      const world = await open(rooms());
-      const { bullmq } = await openQueue(world, url);
-      const jobs = bullmq.queue(QUEUES.changes);
-      onTestFinished(() => jobs.close());
-      await jobs.add('changed', { stream: 'rooms', key: 'A' });
-      await world.sql`ALTER TABLE slotsync.changes ADD CONSTRAINT refuses CHECK (stream <> 'rooms')`;
-      const stopping = AbortSignal.abort();
-      const receive = async (done: () => Promise<boolean>, describeIt: string) => {
-        const worker = createChangeWorker({ ...world.deps(), bullmq }, stopping);
-        void worker.run();
-        try {
-          await until(done, { describe: describeIt });
-        } finally {
-          await worker.close();
-        }
-      };
-      const failed = () =>
-        world.lines.some((line) => line.includes('storing the keys of a change job failed'));
-      setClock(DAY);
+  it.skipIf(skip)('gets a job again that could not be stored after its clock is corrected', async () => {
+    const world = await open(rooms());
+    const { bullmq } = await openQueue(world, url);
+    const jobs = bullmq.queue(QUEUES.changes);
+    onTestFinished(() => jobs.close());
+    await jobs.add('changed', { stream: 'rooms', key: 'A' });
+    await world.sql`ALTER TABLE slotsync.changes ADD CONSTRAINT refuses CHECK (stream <> 'rooms')`;
+    const stopping = AbortSignal.abort();
+    const receive = async (done: () => Promise<boolean>, describeIt: string) => {
+      const worker = createChangeWorker({ ...world.deps(), bullmq }, stopping);
+      void worker.run();
       try {
-        await receive(async () => failed(), 'the keys to be refused');
+        await until(done, { describe: describeIt });
       } finally {
-        await world.sql`ALTER TABLE slotsync.changes DROP CONSTRAINT refuses`;
-        vi.useRealTimers();
+        await worker.close();
       }
-      const stored = async () => (await world.sql`SELECT local_key FROM slotsync.changes`).length > 0;
-      await receive(stored, 'the key in the inbox');
-    },
-  );
+    };
+    const failed = () => world.lines.some((line) => line.includes('storing the keys of a change job failed'));
+    setClock(DAY);
+    try {
+      await receive(async () => failed(), 'the keys to be refused');
+    } finally {
+      await world.sql`ALTER TABLE slotsync.changes DROP CONSTRAINT refuses`;
+      vi.useRealTimers();
+    }
+    const stored = async () => (await world.sql`SELECT local_key FROM slotsync.changes`).length > 0;
+    await receive(stored, 'the key in the inbox');
+  });
 });
 
-it('locks on PostgreSQL: those of a process that was killed a day ahead end in minutes', async () => {
+it('locks in PostgreSQL of a process that was killed a day ahead end in minutes', async () => {
   const world = await open(rooms());
   const { producer } = await openQueue(world, undefined);
   await addRooms(world, 'A');
@@ -147,7 +143,7 @@ it('locks on PostgreSQL: those of a process that was killed a day ahead end in m
   ).toEqual([{ ends: true, value: '0' }]);
 });
 
-it('state: a night by a clock that is a day ahead leaves no time that is to come', async () => {
+it('a night by a clock that is a day ahead leaves no future time in the state', async () => {
   const world = await open(rooms());
   const { db } = world.state;
   await addRooms(world, 'A', 'B', 'x'.repeat(2000));
