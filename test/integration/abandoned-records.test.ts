@@ -1,5 +1,5 @@
 // Guarantee 11
-// Records whose rows are gone from a stream that retires nothing: whatever they failed for, nobody waits for them any more.
+// Abandoned records: their rows are gone from a stream that retires nothing, so a sync settles whatever failed before.
 import { expect, it } from 'vitest';
 import { countUnsettled } from '../../src/state/records/read/count-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -25,7 +25,7 @@ const refuse = (world: World, code: string) =>
 const remove = (world: World, ...codes: string[]) =>
   world.sql`DELETE FROM rooms WHERE code = ANY (${codes}::text[])`;
 
-/** Rooms that are not in sync, each for another reason; A is. Their rows are gone; all but the new one were accepted. */
+/** Opens rooms that are not in sync, each for another reason, beside room A. Their rows are gone. All but the new room were accepted. */
 async function openAbandoned(): Promise<World> {
   const world = await open(rooms());
   await addRooms(world, 'A', 'dead', 'failed', 'waiting');
@@ -147,7 +147,7 @@ it('an abandoned record whose create lost its answer is deleted when no late wri
   expect(await world.recordsOf('rooms')).toEqual({});
 });
 
-/** Rooms whose objects may pass to another key. All are in doubt, and a lost write of each may still be carried out. */
+/** Opens rooms whose objects may pass to another key. All are in doubt, and a lost write of each may still land. */
 async function openInDoubt(): Promise<World> {
   const world = await open(rooms({ key: 'number', externalId: 'room_{code}' }));
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1'), ('B', 'Room B', '2')`;

@@ -1,5 +1,5 @@
 // Guarantee 2
-// Synced means accepted: what the state says of a record after every kind of answer, and after none.
+// Synced means accepted: the state of a record after every kind of answer, and after no answer.
 import { describe, expect, it } from 'vitest';
 import { transferObjects } from '../../src/state/records/transfer-objects.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';

@@ -1,5 +1,5 @@
 // Guarantee 11
-// What a run did is what the service accepted, by operation, and not what was planned.
+// The operations of a run as the service accepted them, not as they were planned.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readReport } from '../../src/situation/report.js';
 import { reportDocument } from '../../src/documents/report.js';

@@ -1,4 +1,4 @@
-// The actions of operators are noted: who, when and why, and nothing that was not done.
+// The noted actions of operators: who, when and why. An action without an effect is not noted.
 import { expect, it } from 'vitest';
 import { actionsDocument } from '../../src/documents/actions.js';
 import { answerToText } from '../../src/render/text.js';
@@ -16,7 +16,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const FEW = { count: 2, percent: 10 };
 
-/** The noted actions, the oldest first. */
+/** Returns the noted actions, oldest first. */
 async function noted({ state, sql }: World) {
   expect(await sql`SELECT FROM slotsync.actions WHERE at > now()`).toHaveLength(0);
   const actions = await listActions(state.db, { limit: 100 });
@@ -25,7 +25,7 @@ async function noted({ state, sql }: World) {
     .map(({ by, via, action, subject, runId, reason }) => ({ by, via, action, subject, runId, reason }));
 }
 
-/** A run that holds three deactivations of rooms. */
+/** Opens a world whose run 2 holds three deactivations of rooms. */
 async function openHeld(): Promise<World> {
   const world = await open(rooms({ retire: 'deactivate', limits: { retire: FEW } }));
   await addRooms(world, 'A', 'B', 'C', 'D');

@@ -1,5 +1,5 @@
 // Guarantee 9
-// Alerts: each cause is reported once to each channel, what fails is tried again, and no run waits for any of it.
+// Alerts: each cause is reported once to each channel, a failed message is retried, and no run waits for a channel.
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
@@ -65,7 +65,7 @@ afterEach(async () => {
   await receiver.close();
 });
 
-/** As another process: its own connection. */
+/** Returns the dependencies of another process, with its own connection to the state. */
 function alerting(settings: Partial<AlertSettings> = {}, rules: object = {}, mailed?: object): AlertDeps {
   const state = openState({ url: world.url });
   others.push(state);
@@ -89,7 +89,7 @@ function alerting(settings: Partial<AlertSettings> = {}, rules: object = {}, mai
   return { state, log: world.log, channels, rules: parsed, report, streams: ['rooms'], timeZone: 'UTC' };
 }
 
-/** The service refuses one of two rows: the run is partial. */
+/** Lets the service refuse one of two rows, so that the run is partial. */
 async function failOne(): Promise<void> {
   world.sandbox.refuseObject('room_ada-lovelace', { status: 400, message: 'Ada Lovelace is no room' });
   await world.sync();
@@ -100,11 +100,11 @@ async function tell(deps: AlertDeps): Promise<void> {
   await sendDue(deps, never);
 }
 
-/** As if its cause had been gone for this long. */
+/** Moves the end of every cause back by `minutes`. */
 const letGo = (minutes: number) =>
   world.sql`UPDATE slotsync.alerts SET gone_since = gone_since - ${minutes} * interval '1 minute'`;
 
-/** As if the time of the next attempt had come. */
+/** Makes every message due for its next attempt. */
 const makeDue = () => world.sql`UPDATE slotsync.alert_messages SET next_at = now()`;
 
 describe('alerts', () => {

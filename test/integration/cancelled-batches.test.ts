@@ -1,4 +1,4 @@
-// A batch may hold the objects of many requests. What is left of it is not sent once its run is cancelled or paused.
+// A batch may hold the objects of many requests. Once its run is cancelled or paused, its unsent objects are not sent.
 import { expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -9,7 +9,7 @@ import { until } from '../support/wait.js';
 const open = keepRoomWorlds();
 const CODES = Array.from({ length: 1200 }, (_, at) => `r${at}`);
 
-/** A batch of 1200 rooms, of which the first request is held until `meanwhile` is done. */
+/** Applies a batch of 1200 rooms, whose first request is held until `meanwhile` is done. */
 async function applyBatchWhile(meanwhile: 'cancelled' | 'paused') {
   const world = await open(rooms({ owns: 'object', batchSize: 10 }));
   await addRooms(world, ...CODES);

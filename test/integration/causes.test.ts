@@ -1,5 +1,5 @@
 // Guarantees 10, 11
-// Root causes: whatever waits, through however many others, is counted where something has to be done.
+// Root causes: a waiting record is counted at the end of its chain, where an operator has to act.
 import { plain } from '../../src/render/text.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { readSituation } from '../../src/situation/situation.js';
@@ -33,7 +33,7 @@ interface Given {
   at?: string;
 }
 
-/** Records as runs leave them, by `stream key`. */
+/** Writes records as runs leave them, by `stream key`. */
 async function given(records: Record<string, Given>): Promise<void> {
   for (const [name, record] of Object.entries(records)) {
     const [stream = '', key = ''] = name.split(' ');

@@ -1,6 +1,6 @@
 // Guarantee 3
-// Columns that change their names or types under values that stay as they are: every reading sees it, also that of a
-// process that has read the source for long.
+// Columns that change their names or types under unchanged values: every reading notices the change, even in a process
+// that has read the source for a long time.
 import { describe, expect, it } from 'vitest';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { collect } from '../../src/mirror/source-reader.js';

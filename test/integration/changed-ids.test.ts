@@ -1,4 +1,4 @@
-// A plan and a check of rows foresee what a sync says of external ids: those that changed, those that another stream's row has,
+// A plan and a check of rows foresee the outcome of a sync for external ids: changed ids, ids of another stream's row,
 // and objects that change hands.
 import { expect, it } from 'vitest';
 import { checkRows } from '../../src/sync/operator/check-rows.js';
@@ -8,7 +8,7 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-/** Four rooms, `k1` with the number 1 and so on, and two labs whose template may give the ids of rooms. */
+/** Opens four rooms, `k1` with the number 1 and so on, and two labs whose template may make the ids of rooms. */
 async function openSynced(): Promise<World> {
   const byNumber = { ...ROOMS, externalId: 'room_{number}', fields: { 'room.name': 'name' } };
   const world = await open({ streams: { rooms: byNumber, labs: { ...byNumber, from: 'labs' } } });

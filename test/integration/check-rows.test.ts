@@ -1,4 +1,4 @@
-// Rows that could not be sent, found before anything is sent: each reason with its place, its number and its first keys.
+// The check of rows finds rows that could not be sent before a sync: each reason with its place, its count and its first keys.
 import { expect, it } from 'vitest';
 import { findRisks } from '../../src/sync/operator/check.js';
 import { checkRows } from '../../src/sync/operator/check-rows.js';

@@ -1,4 +1,4 @@
-// The service in `check`: without writing, and with the one object that it may write back.
+// The assumptions of `check` about the service: probed without a write, and with the one object that may be written back.
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';

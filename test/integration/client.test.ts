@@ -1,6 +1,6 @@
 // Guarantee 1
-// The service's answers, one by one, over real sockets: what each becomes, how often it is asked for, and what must
-// not stand in any of it.
+// The client's handling of each answer over real sockets: the resulting error, the number of requests, and the texts that no
+// error may hold.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
@@ -64,7 +64,7 @@ const UNUSED: QuotaUsage = {
   usedByOthers: 0,
 };
 
-/** The client's calls of the limiter: the quota itself is not the matter here, but every request must ask. */
+/** Notes the client's calls of the limiter. Every request must ask it; the quota has tests of its own. */
 function countingLimiter() {
   const asked = { lanes: [] as Lane[], throttled: [] as (number | undefined)[], held: 0, isUsable: true };
   const limiter: Pick<Limiter, 'take' | 'throttled' | 'usage'> = {
@@ -107,7 +107,7 @@ function connect(baseUrl: string, options: ConnectOptions = {}) {
   return { destination, asked };
 }
 
-/** The service, and a client of it. */
+/** Starts the service, and a client of it. */
 async function connectToService(service: SandboxOptions = {}, options: ConnectOptions = {}) {
   const sandbox = await startService(service);
   return { sandbox, ...connect(sandbox.url, options) };
@@ -122,7 +122,7 @@ function putLost(destination: Destination, sandbox: Sandbox) {
   return put(destination, 'a');
 }
 
-/** The error of a call that must fail; neither key nor token may stand anywhere in it or in the log. */
+/** Returns the error of a call that must fail. Neither key nor token may stand anywhere in it or in the log. */
 async function failureOf(call: Promise<unknown>): Promise<SlotsyncError> {
   const error = await call.then(
     () => undefined,
@@ -774,7 +774,7 @@ describe('the quota', () => {
   });
 });
 
-/** More of them than an answer is parsed with. */
+/** More values than the client parses in one answer. */
 const MANY_VALUES = `{"results":[${'0,'.repeat(4_000_000)}0]}`;
 
 interface FakeAnswer {
@@ -782,10 +782,7 @@ interface FakeAnswer {
   body: unknown;
 }
 
-/**
- * The service where the sandbox is too good: it authenticates, and answers the rest as the test says, or leaves it to the
- * test.
- */
+/** Starts a service that misbehaves as the sandbox cannot. It authenticates, and answers the rest as the test says. */
 async function fakeService(
   answer: (request: IncomingMessage, body: { page: number }, response: ServerResponse) => FakeAnswer | void,
   token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`,

@@ -1,5 +1,5 @@
 // Guarantees 6, 10, 11
-// Closed gates as operators meet them: shown from what is held now, answered once, and forgotten with a key.
+// Closed gates as operators meet them: shown from the keys that are held now, answered once, and forgotten with a key.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { isLatestNightlyBad } from '../../src/alerts/note-nightly.js';
 import type { App } from '../../src/app/app.js';
@@ -27,7 +27,7 @@ const RETIRING = rooms({ retire: 'deactivate' });
 
 afterEach(() => void vi.restoreAllMocks());
 
-/** A world of 40 rooms, of which 11 are gone: their retirements are held. */
+/** Opens a world of 40 rooms, of which 11 are gone. Their deactivations are held. */
 async function openHeld(): Promise<{ world: World; runId: number }> {
   const world = await open(RETIRING, { synced: codes(40) });
   await world.sql`DELETE FROM rooms WHERE code < 'r011'`;
@@ -38,7 +38,7 @@ async function openHeld(): Promise<{ world: World; runId: number }> {
 const gatesOf = ({ state }: World) => readGates(state.db);
 const shownIn = async ({ state }: World) => (await statusOf(state)).replaceAll(/\s+/g, ' ');
 
-/** As much of the program as these commands use. */
+/** The parts of the program that these commands use. */
 function appOf(world: World, config: SlotsyncConfig): App {
   vi.spyOn(process.stdout, 'write').mockReturnValue(true);
   return {

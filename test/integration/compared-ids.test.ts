@@ -1,5 +1,5 @@
 // Guarantees 2, 6
-// `service.externalIds`: ids that the service takes for one are one here, in rows, in the state, in finds and in answers.
+// `service.externalIds`: ids that the service treats as equal are equal in rows, in the state, in finds and in answers.
 import { describe, expect, it } from 'vitest';
 import { keyOf, keySql, type ExternalIdRule } from '../../src/streams/external-id-rule.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';

@@ -1,5 +1,5 @@
 // Guarantees 3, 4, 5, 6
-// Two rows, or a row and what was sent before, want one object: who gets it, and what counts towards the limits.
+// Two rows, or a row and an earlier write, want one object: its owner, and the count towards the limits.
 import { describe, expect, it } from 'vitest';
 import { linkRecords } from '../../src/state/records/link-records.js';
 import {
@@ -21,7 +21,7 @@ const cancelRuns = async ({ sql }: World) => {
   await sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
   await sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
 };
-/** Creates of these rows are sent; the service carries them out, and no answer comes. */
+/** Sends the creates of these rows. The service carries them out, and their answers are lost. */
 async function loseCreates(world: World): Promise<void> {
   const { queue } = await world.plan();
   world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'loseAnswer' });

@@ -1,6 +1,6 @@
 // Guarantees 2, 6
-// Services for which external ids that differ little are one: nothing is accepted that the answer contradicts, and the record says what
-// the service did.
+// Services that treat similar external ids as equal: no answer is accepted that contradicts the request, and the record says
+// what the service did.
 import { describe, expect, it } from 'vitest';
 import type { DialectDefinition, Json } from '../../src/dialect/dialect.js';
 import { retireFormer } from '../../src/state/records/retry-records.js';
@@ -20,7 +20,7 @@ const open = keepRoomWorlds();
 const PROPOSAL = "; if both are one: service.externalIds: { case: 'insensitive' }";
 const retiring = rooms({ retire: 'deactivate' });
 
-/** By key, the status of each record, and why it is not in sync. */
+/** Returns for each key why its record is not in sync, else its status. */
 async function reasonsOf(world: World) {
   const records = Object.values(await world.recordsOf('rooms'));
   return Object.fromEntries(

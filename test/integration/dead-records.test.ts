@@ -1,4 +1,4 @@
-// Dead records: what makes a record go again that was given up.
+// Dead records: the events that have a given-up record sent again.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import {

@@ -1,5 +1,5 @@
 // Guarantees 6, 11
-// A run is only history: whether finished runs are kept or deleted, the same is sent, held and due after each step of a history.
+// Finished runs decide nothing: the same is sent, held and due after each step of a history, with or without them.
 import { expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { readGates } from '../../src/state/gates/gates.js';
@@ -36,7 +36,7 @@ const push = async (world: World, ...keys: string[]) => {
   await addChanges(world.state.db, 'rooms', keys);
   await world.drainInbox();
 };
-/** The run that met a gate last, as `status` names it. */
+/** Returns the run that met the gate last, as `status` names it. */
 async function runOfGate({ state }: World, operation: string): Promise<number> {
   const gate = (await readGates(state.db)).find((one) => one.operation === operation);
   if (!gate) throw new Error(`no gate of ${operation} is closed`);
@@ -45,7 +45,7 @@ async function runOfGate({ state }: World, operation: string): Promise<number> {
 const approveGate = async (world: World, operation: string) =>
   world.approve(await runOfGate(world, operation), operation === '*' ? {} : { operation });
 
-/** The service takes everything again. */
+/** Lets the service accept every object again, and retries all records. */
 async function allowAll(world: World): Promise<void> {
   for (const code of codes(8)) world.sandbox.allowObject(`room_${code}`);
   await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
@@ -159,7 +159,7 @@ const HISTORY: readonly Step[] = [
   ],
 ];
 
-/** All that is sent, held and due, without times and numbers of runs. */
+/** Returns everything that is sent, held and due, without times and numbers of runs. */
 async function stand(world: World) {
   const { sql, sandbox } = world;
   return {
@@ -187,7 +187,7 @@ async function stand(world: World) {
   };
 }
 
-/** The state after each step. `isDeleted`: whether finished runs are deleted after it. */
+/** Returns the state after each step. `isDeleted`: whether finished runs are deleted after the step. */
 async function play(isDeleted: (step: number) => boolean) {
   const world = await open(LIMITED);
   const stands: unknown[] = [];

@@ -1,5 +1,5 @@
-// Dockerfile, docker-compose.yml, the manifest for Kubernetes and the unit file: what of them can be checked without Docker,
-// a cluster and an init system.
+// Dockerfile, docker-compose.yml, the manifest for Kubernetes and the unit file, checked without Docker, a cluster or an init
+// system.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -130,7 +130,7 @@ describe('the manifest for Kubernetes', () => {
   });
 });
 
-/** The answer of Redis; empty while it does not listen. */
+/** Returns the answer of Redis, or an empty text while Redis does not listen. */
 function ask(port: number, command: string): Promise<string> {
   return new Promise((resolve) => {
     let answer = '';

@@ -1,5 +1,5 @@
 // Guarantees 2, 6
-// Services that speak otherwise, each reached by a dialect alone: the two of examples/, and some that are wrong.
+// Services with another protocol, each reached by a dialect alone: the two of examples/, and some wrong dialects.
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
@@ -21,7 +21,7 @@ import { keepWorlds } from '../support/worlds.js';
 
 const open = keepWorlds();
 
-/** A file of examples/dialects, loaded as one of an operator. */
+/** Loads a file of examples/dialects as an operator's configuration does. */
 const load = async (name: string): Promise<unknown> =>
   (await importFile(fileURLToPath(new URL(`../../examples/dialects/${name}`, import.meta.url)))).exported;
 const keyedService = (await load('keyed-service.ts')) as DialectDefinition;

@@ -1,4 +1,4 @@
-// The control requests of the sandbox in README and docs, as an operator pastes them: each is accepted.
+// The control requests of the sandbox in README and docs: the sandbox accepts each as it is printed.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';

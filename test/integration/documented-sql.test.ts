@@ -1,5 +1,5 @@
-// The SQL of the documents, as an operator pastes it: every statement over the state runs, and each question of
-// docs/state-tables.md is answered by at least one row in a world where there is something to answer.
+// The SQL of the documents: every statement over the state runs as it is printed, and each question of docs/state-tables.md
+// has at least one row as its answer.
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { reconcile } from '../../src/sync/reconcile/reconcile.js';
@@ -11,7 +11,7 @@ import { openWorld, type World } from '../support/world.js';
 const DOCS = new URL('../../docs/', import.meta.url);
 const QUESTIONS = '## Questions and ready SQL';
 
-/** Statements of the blocks of SQL of a text; those that make roles, indexes and schemas are left out. */
+/** Returns the statements of a text's SQL blocks, without those that create roles, indexes and schemas. */
 function statementsOf(text: string): string[] {
   return [...text.matchAll(/^ *```sql\n([^]*?)^ *```/gm)]
     .flatMap(([, block = '']) =>
@@ -145,5 +145,5 @@ describe('docs/state-tables.md', () => {
   });
 });
 
-/** Ends a transaction whose statements had no error. */
+/** Error that rolls back the transaction of a statement that succeeded. */
 class Undone extends Error {}

@@ -1,6 +1,6 @@
 // Guarantees 3, 6, 11
-// A stream is due until a whole sync of it has ended its plan. A part of a stream, however it was sent, is no success of it, and
-// takes nothing away from what a whole sync has to do.
+// A stream is due until the plan of a whole sync has ended. A run over a part of the stream is no success of the stream, and
+// leaves everything due that a whole sync has to do.
 import { describe, expect, it } from 'vitest';
 import { concerns, needsPerson } from '../../src/documents/concerns/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
@@ -45,7 +45,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const FIVE = codes(5);
 
-/** A world in which five rooms were synced a day ago. */
+/** Opens a world in which five rooms were synced a day ago. */
 async function openSynced(config = rooms({ retire: 'deactivate' })): Promise<World> {
   const world = await open(config);
   await addRooms(world, ...FIVE);
@@ -56,10 +56,10 @@ async function openSynced(config = rooms({ retire: 'deactivate' })): Promise<Wor
 }
 const concernsOf = async ({ state }: World, streams = ['rooms']) =>
   concerns(await readSituation(state.db, { streams }));
-/** As if the stream had been synced long ago. */
+/** Deletes the time of the stream's last success. */
 const forgetSuccess = ({ sql }: World) => sql`UPDATE slotsync.streams SET synced_at = NULL`;
 
-/** The nightly schedule comes due. Returns the runs that a worker starts for it. */
+/** Lets the nightly schedule come due. Returns the runs that a worker starts for it. */
 async function passNight({ state, sql, deps }: World) {
   await registerSchedule(state.db, 'nightly', { pattern: '* * * * *', timezone: 'UTC' });
   await sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 hour', last_due = NULL`;

@@ -77,7 +77,7 @@ test('the embedded server admits only its password, which no list of processes a
   expect((await readdir(folder)).toSorted()).toEqual(['data', 'native', 'server.log']);
 });
 
-/** The arguments of every process of this machine, read again and again until `stop`. */
+/** Collects the arguments of every process of this machine until `stop`. */
 function listArguments() {
   const found = new Set<string>();
   const stopping = new AbortController();
@@ -140,7 +140,7 @@ test.each(users)(
   },
 );
 
-/** Starts a server from a Node process of its own. */
+/** Starts a server from another Node process. */
 async function startInChild(user: { uid?: number; gid?: number }) {
   const folder = user.uid === undefined ? ROOT : await copyCheckout(user.uid);
   const script = `
@@ -164,7 +164,7 @@ async function startInChild(user: { uid?: number; gid?: number }) {
   return { url, dataDirectory, kill: () => child.kill('SIGKILL') };
 }
 
-/** The files to start a server with, where that user can read them. */
+/** Copies the files that start a server to a folder that the user can read. */
 async function copyCheckout(uid: number): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'slotsync-test-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));

@@ -1,5 +1,5 @@
 // Guarantee 6
-// The end of a row in a column, from which the days of grace count after the row is gone.
+// The end of a row, read from a column. The days of grace count from it after the row is gone.
 import { describe, expect, it } from 'vitest';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { explainRecord } from '../../src/sync/operator/explain.js';

@@ -1,4 +1,4 @@
-// Exceptions: a record that somebody administers by hand is left as it is, by whatever way it comes.
+// Exceptions: no run writes a record that somebody administers by hand.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { recordDocument } from '../../src/documents/record.js';
 import { failuresDocument } from '../../src/documents/failures.js';

@@ -1,6 +1,6 @@
 // Guarantee 6
-// Creates whose objects are at the service already: what people keep there is not overwritten unasked. Looked at as an
-// operator does: objects at the service, rows of the state, runs and gates.
+// Creates whose objects exist at the service: values that people keep there are not overwritten without approval. Checked as
+// an operator sees it: objects at the service, rows of the state, runs and gates.
 import { expect, it } from 'vitest';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
@@ -31,7 +31,7 @@ const put = (world: World, extId: string, typeId: string, fields: Record<string,
     fields: Object.entries(fields).map(([fieldId, value]) => ({ fieldId, values: [value] })),
   });
 
-/** Rooms in the mirror, and some of them at the service, named by hand. */
+/** Opens rooms in the mirror, some of which exist at the service with names entered by hand. */
 async function open(config: SlotsyncConfig, count: number, byHand: number, equal = 0): Promise<World> {
   const world = await openWorld(config);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;

@@ -1,6 +1,6 @@
 // Guarantees 2, 3, 10
-// An object at which the service fails or hangs: the others of its batch arrive in the same run, and the next one begins
-// with what this one has learned.
+// An object at which the service fails or hangs: all other objects of its batch are accepted in the same run, and the next run
+// sends the failing object alone from the start.
 import { describe, expect, it } from 'vitest';
 import { FAILS_ON_OBJECT } from '../../src/sync/apply/narrow-failures.js';
 import {
@@ -15,7 +15,7 @@ import {
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
-/** As many attempts as a batch has. */
+/** The number of attempts of a real batch. */
 const ATTEMPTS = { attempts: 9 };
 const fail = (world: World, code: string) =>
   world.sandbox.refuseObject(`room_${code}`, { status: 500, message: 'out of memory', wholeCall: true });

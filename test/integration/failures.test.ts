@@ -1,5 +1,5 @@
 // Guarantees 10, 11
-// Every failure says what happens next: it is tried again, it waits, or it is a person's turn; and by which command.
+// Every failure names its next step and a command: it is retried, it waits, or a person must act.
 import { describe, expect, it } from 'vitest';
 import { nextStep } from '../../src/documents/causes.js';
 import { failureToPoint } from '../../src/documents/failures.js';
@@ -31,7 +31,7 @@ async function open(): Promise<World> {
   return world;
 }
 
-/** The one failure there must be, as `slotsync failures` reads it. */
+/** Returns the only failure, as `slotsync failures` reads it. */
 async function failureIn(world: World, stream: string): Promise<Failure> {
   const failures = await listFailures(world.state.db, { stream, limit: 10 });
   expect(failures).toHaveLength(1);
@@ -40,7 +40,7 @@ async function failureIn(world: World, stream: string): Promise<Failure> {
   return failure;
 }
 
-/** The output of `slotsync sync` and `slotsync runs <run>`. */
+/** Returns the output of `slotsync sync` and `slotsync runs <run>`. */
 async function printed(world: World, run: Run): Promise<string> {
   const document = runDocument(await readRunFacts(world.state.db, run), new Date());
   return answerToText(document, { timeZone: 'UTC', columns: Infinity });

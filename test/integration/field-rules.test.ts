@@ -1,4 +1,4 @@
-// People edit objects at the service too: which of their values stay by the rules of the fields, in plans, writes and verify.
+// Values that people edit at the service: the rule of a field decides in plans, writes and verify whether they stay.
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -26,7 +26,7 @@ const ruled = (rule: FieldRuleConfig) =>
   rooms({ fields: { 'room.name': { from: 'name', ...rule }, 'room.seats': 'seats' } });
 const KEEPING = ruled({ write: 'changed' });
 
-/** A world in which room A was synced, an hour ago. */
+/** Opens a world in which room A was synced an hour ago. */
 async function open(config = KEEPING, options: WorldOptions = {}): Promise<World> {
   const world = await openWorld(config, { ...options, synced: ['A'] });
   await settle(world);
@@ -51,7 +51,7 @@ const NOTED: WorldOptions = {
     },
   },
 };
-/** A service that keeps what is not sent. `bodies` gets what is written, as JSON. */
+/** A service that keeps what is not sent. `bodies` collects the writes, as JSON. */
 const patching = (bodies: string[]): WorldOptions => ({
   dialect: (base) => ({
     write: {
@@ -298,7 +298,7 @@ describe('taking a field from the mirror', () => {
 });
 
 /**
- * The rules, told once more: by what happened, and not by hashes. `accepted`: the mapped values when the service accepted the
+ * The expected result of each rule, from values instead of hashes. `accepted`: the mapped values when the service accepted the
  * object last.
  */
 const MODELS: {

@@ -1,4 +1,4 @@
-// The rows that have an external id now, and those that refer to a record: SQL answers exactly what the mapping would.
+// The search for the rows that have an external id, or refer to a record: SQL finds exactly what the mapping would make.
 import { randomUUID } from 'node:crypto';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -26,7 +26,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** Values as SQL writes them, of which some give no id and some print otherwise than JavaScript does. */
+/** Values as SQL writes them. Some make no id, and some print otherwise than in JavaScript. */
 const VALUES: Record<string, readonly string[]> = {
   text: ["'a'", "' a '", "''", "'NaN'", "'infinity'", "'é_x'", 'NULL', String.raw`'\|{}"'`],
   'char(6)': ["'AB'", "'ABC123'", "''"],
@@ -76,7 +76,7 @@ function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' |
 
 const tableName = () => `t_${randomUUID().replaceAll('-', '')}`;
 
-/** Rows read one after the other from a sequential scan of a table. Statistics are flushed at the end of a session. */
+/** Returns the number of rows that sequential scans of a table have read. Statistics are flushed at the end of a session. */
 async function scansOf(table: string): Promise<number> {
   const [{ isNew } = { isNew: true }] = await sql<{ isNew: boolean }[]>`
     SELECT to_regproc('pg_stat_force_next_flush') IS NOT NULL AS "isNew"`;
@@ -88,7 +88,7 @@ async function scansOf(table: string): Promise<number> {
   return row?.scans ?? 0;
 }
 
-/** Runs with a mirror of its own, and returns how often the table was read as a whole. */
+/** Runs with a mirror of its own. Returns how often the whole table was read. */
 async function countScans(table: string, run: (mirror: Mirror) => Promise<void>): Promise<number> {
   const before = await scansOf(table);
   const other = createMirror({ url: database.url });

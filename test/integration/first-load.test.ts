@@ -1,6 +1,6 @@
 // Guarantee 6
-// How often a plan asks about its creates, and that it decides the same however it asks: list by list, by reading the type
-// whole, or not at all because the type is empty.
+// The number of finds of a plan with many creates. The plan decides the same in each way of asking: list by list, by reading
+// the whole type, or without finds if the type is empty.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { previewStream } from '../../src/sync/plan/preview.js';
@@ -25,7 +25,7 @@ const addObject = (
     ...more,
     fields: [{ fieldId: 'room.name', values: [name] }],
   });
-/** Objects of the type that no row means. */
+/** Adds objects of the type that no row means. */
 function addOthers(world: World, count: number): void {
   for (let at = 0; at < count; at++) addObject(world, `other_${at}`, `Other ${at}`);
 }
@@ -113,7 +113,7 @@ describe('the finds of a plan', () => {
   });
 });
 
-/** The world's service, with something done right before objects are counted. */
+/** Returns the world's service, which runs `before` right before it counts objects. */
 function countingWith({ destination }: World, before: () => void): World['destination'] {
   return {
     ...destination,
@@ -124,7 +124,7 @@ function countingWith({ destination }: World, before: () => void): World['destin
   };
 }
 
-/** The object of a row at the service. */
+/** The kinds of objects that the row of a create may have at the service. */
 const KINDS = [
   'nothing',
   'equal',

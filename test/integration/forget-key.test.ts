@@ -1,4 +1,4 @@
-// A key is not forgotten while a run counts on it, or while anything of it may be on its way to the service.
+// A key is not forgotten while a run counts on it, or while a write of it may be on its way to the service.
 import { expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
@@ -12,7 +12,7 @@ const open = keepRoomWorlds();
 
 const forget = ({ state }: World, localKey: string) => forgetKey(state.db, { stream: 'rooms', localKey });
 
-/** A run under way, of which the batch with A is done and that with B is not. */
+/** Opens a run whose batch with A is done, and whose batch with B is not. */
 async function openHalfDone(): Promise<{ world: World; runId: number; rest: number[] }> {
   const world = await open(rooms({ batchSize: 1 }));
   await addRooms(world, 'A', 'B');

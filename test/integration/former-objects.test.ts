@@ -1,6 +1,6 @@
 // Guarantees 6, 10
-// After an external id has changed, the object that a record had before is kept by a record of its own, shown, and retired
-// when an operator asks for it.
+// The former object of a record whose external id has changed: a record of its own keeps it, shows it, and retires it when an
+// operator asks.
 import { describe, expect, it } from 'vitest';
 import { countFormerObjects, listFormerObjects } from '../../src/state/records/read/former-objects.js';
 import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
@@ -11,7 +11,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const BY_NUMBER = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 
-/** A world with one room, accepted as room_1. */
+/** Opens a world with one room, accepted as room_1. */
 async function openWithRoom(): Promise<World> {
   const world = await open(BY_NUMBER);
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
@@ -19,7 +19,7 @@ async function openWithRoom(): Promise<World> {
   return world;
 }
 
-/** The same, after its row got the number 2 and a sync has seen that: its record is given up. */
+/** Opens the same world after its row got the number 2 and a sync has given its record up. */
 async function openRenumbered(): Promise<World> {
   const world = await openWithRoom();
   await setNumber(world, 'A', '2');

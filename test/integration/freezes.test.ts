@@ -1,5 +1,5 @@
 // Guarantees 3, 6, 11
-// A freeze: nothing of a stream is written by any way until a time, nothing is lost, and what waits is planned anew then.
+// A freeze: no run writes the stream until its end, no change is lost, and the held keys are planned again afterwards.
 import { describe, expect, it } from 'vitest';
 import { exitCodeOfRun } from '../../src/commands/exit-code.js';
 import {
@@ -24,7 +24,7 @@ const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
 
 const freeze = ({ state }: World, ...streams: string[]) =>
   freezeStreams(state.db, { streams, endsAt: inHours(2), reason: 'exam weeks', by: 'ada' });
-/** The time of the freeze passes. */
+/** Ends the freeze now. */
 const thaw = ({ sql }: World) =>
   sql`UPDATE slotsync.freezes SET begins_at = now() - interval '2 hours', ends_at = now()`;
 const gatesOf = async ({ state }: World) =>
@@ -44,7 +44,7 @@ const frozenGate = (runId: number, count: number) => ({
 });
 const dueOf = async ({ state }: World) =>
   (await listStreams(state.db)).flatMap(({ stream, dueReason }) => (dueReason ? { stream, dueReason } : []));
-/** The runs that a worker starts when a freeze has ended, from their plans to their ends. */
+/** Works the runs that a worker starts after a freeze, from plan to end. */
 async function workThawed(world: World) {
   const runs = await startDue(world.deps());
   const ended = [];

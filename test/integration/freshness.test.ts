@@ -1,5 +1,5 @@
 // Guarantee 11
-// How old the load of the mirror is, asked in the reading of each plan, and what follows: a hold, a word, or a wait.
+// The age of the mirror's load, read with each plan, and its consequences: a hold, a warning, or a wait.
 import { describe, expect, it } from 'vitest';
 import { describeReason } from '../../src/sync/limits/hold-reason.js';
 import { checkLoads } from '../../src/sync/operator/check.js';
@@ -17,7 +17,7 @@ const open = keepRoomWorlds();
 type Freshness = NonNullable<SlotsyncConfig['freshness']>;
 const QUERY = 'SELECT max(finished_at) FROM load_log';
 
-/** Five rooms in a mirror with a log of its loads. */
+/** Opens five rooms in a mirror with a log of its loads. */
 async function openLoaded(freshness: Freshness = { query: QUERY }): Promise<World> {
   const world = await open({ ...rooms(), freshness });
   await world.sql`DROP TABLE IF EXISTS load_log`;
@@ -26,7 +26,7 @@ async function openLoaded(freshness: Freshness = { query: QUERY }): Promise<Worl
   return world;
 }
 
-/** A load that ended so many hours ago; it is the only one that is noted. */
+/** Notes one load, which ended `hours` ago, in place of all others. */
 async function loaded(world: World, hours: number): Promise<void> {
   await world.sql`TRUNCATE load_log`;
   await world.sql`INSERT INTO load_log VALUES (now() - ${hours} * interval '1 hour')`;

@@ -1,6 +1,6 @@
 // Guarantees 6, 11
-// An operator's two answers to a closed gate: each counts once, for what was shown, and ends as its run does. And what nobody
-// can answer: gates that have opened, other keys than were shown, streams that left the configuration.
+// The two answers of an operator to a closed gate: each counts once, for the keys that were shown, and ends with its run.
+// Answers to a changed gate and to a stream that left the configuration are refused.
 import { describe, expect, it } from 'vitest';
 import { approveGates } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
@@ -33,7 +33,7 @@ const HOUR = 60 * 60 * 1000;
 const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
 
 const openSynced = (changes: Partial<Declaration> = LIMITED, config = rooms(changes)) => open(config);
-/** A world in which run 2 holds updates of three rooms. */
+/** Opens a world in which run 2 holds updates of three rooms. */
 async function openHeld(changes?: Partial<Declaration>, config?: ReturnType<typeof rooms>): Promise<World> {
   const world = await openSynced(changes, config);
   await renameAll(world, three, 'new');

@@ -1,6 +1,6 @@
 // Guarantees 3, 6, 11
-// Gates that close while a run is sent. A right that is missing at the service stops one kind of request of one stream: the run
-// ends, everything else goes on, and what waits is sent when the right is given.
+// Gates that close while a run sends. A missing right at the service stops one kind of request of one stream. The rest of the
+// run goes on, and the held keys are sent when the right is given.
 import { describe, expect, it } from 'vitest';
 import { exitCodeOfRun } from '../../src/commands/exit-code.js';
 import { codeOf } from '../../src/errors/errors.js';
@@ -26,7 +26,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const NO_RIGHT = { status: 403, message: 'this key may not write rooms' };
 
-/** The service answers 403 to every write of these rooms. */
+/** Lets the service answer 403 to every write of these rooms. */
 const forbid = ({ sandbox }: World, ...some: string[]) => {
   for (const code of some) sandbox.refuseObject(`room_${code}`, { ...NO_RIGHT, wholeCall: true });
 };

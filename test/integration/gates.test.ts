@@ -1,6 +1,6 @@
 // Guarantees 3, 6, 11
-// What may be sent is a fact of the stream: what a gate keeps back, until when, and what goes on beside it. Looked at as an
-// operator does: objects at the service, gates, and the keys that they hold.
+// The gates of a stream: which keys a gate keeps back, until when, and what goes on beside it. Checked as an operator sees it:
+// objects at the service, gates, and the keys that they hold.
 import { describe, expect, it } from 'vitest';
 import { readHoldingGate } from '../../src/situation/holding-gate.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';

@@ -1,4 +1,4 @@
-// A request refused as a whole is halved until the records that spoil it stand alone.
+// A request refused as a whole is halved until each refused record is alone.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';

@@ -1,4 +1,4 @@
-// The history of accepted writes: one short row each, for as long as the configuration says.
+// The history of accepted writes: one short row for each write, for as long as the configuration says.
 import { expect, it, vi } from 'vitest';
 import { createAppBase } from '../../src/app/app-base.js';
 import type { App } from '../../src/app/app.js';
@@ -27,7 +27,7 @@ const keeping = (
 });
 const writesOf = (world: World, localKey: string, stream = 'rooms') =>
   listWrites(world.state.db, { stream, localKey }, 10);
-/** Operation and fields of each write, oldest first. */
+/** Returns operation and fields of each write, oldest first. */
 const shortWrites = async (world: World, key: string) =>
   (await writesOf(world, key)).map(({ operation, fields }) => [operation, ...fields]).toReversed();
 const rowsOf = async ({ sql }: World) => (await sql`SELECT FROM slotsync.history`).length;

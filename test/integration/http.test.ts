@@ -1,4 +1,4 @@
-// Health and metrics over real sockets, and what they read from a real state.
+// Health and metrics over real sockets, from a real state.
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { pino } from 'pino';
@@ -28,7 +28,7 @@ async function listen(routes: Routes, options: { longestUnreadMs?: number } = {}
   return server;
 }
 
-/** The same with its log. */
+/** Starts a server whose log lines are collected. */
 async function listenNoted(routes: Routes) {
   const lines: string[] = [];
   const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
@@ -37,7 +37,7 @@ async function listenNoted(routes: Routes) {
   return { server, lines };
 }
 
-/** A connection that sends these bytes, and reads nothing until `read` is called. */
+/** Opens a connection that sends these bytes, and reads nothing until `read` is called. */
 async function send({ port }: HttpServer, text: string): Promise<Socket> {
   const socket = connect(port, '127.0.0.1').on('error', () => undefined);
   sockets.push(socket.pause());

@@ -1,5 +1,5 @@
 // Guarantee 7
-// The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
+// The inbox on a real database: the changes that a run takes, the changes that stay, and the notification of each change.
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { chooseAlerts } from '../../src/alerts/evaluate-alerts.js';
@@ -48,7 +48,7 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const add = (...keys: string[]) => addChanges(world.state.db, 'rooms', keys);
-/** As a worker does. */
+/** Takes changes from the inbox as a worker does. */
 async function take(...given: string[]) {
   const streams = given.length > 0 ? given : ['rooms', 'courses'];
   await addDueChecks(world.state.db, streams);
@@ -62,7 +62,7 @@ async function taken(...streams: string[]): Promise<number> {
 const readStreams = async () => (await readInbox(world.state.db, ['rooms', 'courses'])).streams;
 const keysOf = async (runId: number, stream = 'rooms') =>
   (await readTakenKeys(world.state.db, runId, stream)).toSorted();
-/** A run that was taken, to its end. */
+/** Works a taken run to its end. */
 const work = async (runId: number) => world.finish(runId, (await world.planRun(runId)).queue);
 
 describe('rows of other programs', () => {

@@ -1,5 +1,5 @@
 // Guarantees 6, 7
-// A type whose cast to text is not what it prints: `10.0.0.1/32` and `10.0.0.1`.
+// A type whose cast to text differs from what it prints: `10.0.0.1/32` and `10.0.0.1`.
 import { expect, it } from 'vitest';
 import { expectNothingToSend } from '../support/room-worlds.js';
 import { keepWorlds } from '../support/worlds.js';

@@ -1,4 +1,4 @@
-// Proposals of init, from real catalogues and values. The demo's own configuration is the yardstick.
+// Proposals of init from real catalogues and values. The configuration of the demo is the measure.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** The proposal for these tables, as `table` or `table=type`, or for all that are like a type. */
+/** Proposes streams for these tables (`table` or `table=type`), or for all tables that resemble a type. */
 async function propose(...names: string[]) {
   const { catalogue } = world.mirror;
   const tables = await catalogue.readTables();
@@ -45,7 +45,7 @@ async function propose(...names: string[]) {
   return { ...proposal, text };
 }
 
-/** The streams of a text, as the program reads it. */
+/** Reads the streams of a text as the program does. */
 async function readStreams(text: string): Promise<readonly Stream[]> {
   const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-init-'));
   try {
@@ -56,7 +56,7 @@ async function readStreams(text: string): Promise<readonly Stream[]> {
   }
 }
 
-/** The column of each field, by type. Columns that a function reads count too. */
+/** Returns the column of each field, by type. Columns that a function reads count too. */
 function mappedColumns(streams: readonly Stream[]): Set<string> {
   return new Set(
     streams.flatMap(({ type, fields, references }) => [

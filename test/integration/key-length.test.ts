@@ -1,5 +1,5 @@
 // Guarantee 10
-// Keys and external ids longer than an index takes: each such row has its reason, and the others arrive.
+// Keys and external ids too long for an index: each such row has its reason, and all other rows are sent.
 import { createHash, randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -13,13 +13,13 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-/** Nothing compresses it, so no index takes it. */
+/** A random text, which no compression makes short enough for an index. */
 const LONG = randomBytes(2400).toString('hex');
 const SHORT = `${LONG.slice(0, 64)}~sha256:${createHash('sha256').update(LONG).digest('hex')}`;
 const addRoom = ({ sql }: World, code: string, name = 'Room', number: string | null = null) =>
   sql`INSERT INTO rooms (code, name, number) VALUES (${code}, ${name}, ${number})`;
 const EMOJI = `å${'😀'.repeat(300)}`;
-/** The tables of the tests have an index on the code, which would not take the key. */
+/** Opens a world without the index on the code, which could not hold the key. */
 async function openWithLongKeys(...config: Parameters<typeof open>) {
   const world = await open(...config);
   await world.sql`ALTER TABLE rooms DROP CONSTRAINT rooms_pkey`;

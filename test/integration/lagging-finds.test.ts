@@ -1,6 +1,6 @@
 // Guarantees 2, 4, 6
-// A find that lags some seconds behind a write, and objects of other types under the external ids of rows: what is read at the
-// service is not believed against what it accepted a moment ago, and nothing is replaced that is not ours.
+// A find that lags some seconds behind a write: its result does not outweigh what the service accepted a moment ago. A create
+// replaces no object of another type.
 import { describe, expect, it } from 'vitest';
 import type { ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { addRooms, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
@@ -8,7 +8,7 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-/** The service answers finds as this says, and may lag a minute. */
+/** Replaces the finds of the service, which may lag a minute. */
 function lagging(world: World, findObjects: ApplyDeps['destination']['findObjects']): ApplyDeps {
   const deps = world.deps();
   return { ...deps, destination: { ...deps.destination, findLagSeconds: 60, findObjects } };

@@ -1,4 +1,4 @@
-// An inbox with very many changes: each row costs the same, and a single change does not wait behind them.
+// An inbox with very many changes: the cost of each row stays the same, and a single change does not wait behind them.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Queries } from '../../src/state/database.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.sql`TRUNCATE slotsync.changes, slotsync.runs, slotsync.batches`);
 
-/** The planner expects no row afterwards, since an ANALYZE sees the pages of rows that are not committed, and not the rows. */
+/** Adds changes of which the planner expects no row: ANALYZE sees the pages of uncommitted rows, but not the rows. */
 const addMany = (count: number) =>
   world.sql.begin(async (tx) => {
     await tx`
@@ -24,7 +24,7 @@ const addMany = (count: number) =>
     await world.sql`ANALYZE slotsync.changes`;
   });
 
-/** As a worker does. */
+/** Takes changes as a worker does. */
 async function take(first?: 'oldest' | 'newest') {
   const isWorkWaiting = await addDueChecks(world.state.db, STREAMS);
   const taken = await takeChanges(world.state.db, STREAMS, undefined, undefined, first && { first });
@@ -49,7 +49,7 @@ interface PlanNode {
   Plans?: PlanNode[];
 }
 
-/** Rows that all nodes of a plan have looked at. */
+/** Counts the rows that all nodes of a plan have read. */
 function countRows(node: PlanNode): number {
   const { 'Rows Removed by Filter': filtered = 0, 'Rows Removed by Join Filter': unjoined = 0 } = node;
   const own = node['Actual Loops'] * (node['Actual Rows'] + filtered + unjoined);
@@ -61,7 +61,7 @@ async function undone(transaction: Promise<unknown>): Promise<void> {
   await expect(transaction).rejects.toBe(ROLLBACK);
 }
 
-/** Rows that the statements of `work` on the inbox look at. Nothing of `work` stays. */
+/** Counts the rows that the statements of `work` read in the inbox. Rolls `work` back. */
 async function rowsLookedAt(work: (tx: Queries) => Promise<unknown>): Promise<number> {
   const statements: string[] = [];
   const { options } = world.state.client;

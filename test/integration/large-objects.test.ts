@@ -1,10 +1,10 @@
 // Guarantee 10
-// An object at the service that is too large for an answer: it stops only itself.
+// An object too large to read at the service: it stops only its own record.
 import { expect, it } from 'vitest';
 import { addRooms, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();
-/** It has more values than an answer is parsed with. */
+/** An answer with more values than the client parses. */
 const TOO_LARGE = { results: [], more: Array.from({ length: 4_000_001 }, () => 0) };
 
 it('an object too large to read fails, is not overwritten, and does not stop its batch', async () => {

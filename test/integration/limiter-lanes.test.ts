@@ -1,5 +1,5 @@
 // Guarantee 1
-// Who is next for a slot: lanes, places in line, and those who no longer wait. Both stores must hold the same.
+// The order in which waiters get slots: lanes, places in line, and waiters that left. Both stores must behave the same.
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -20,7 +20,7 @@ import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-/** Waiters register with a store that grants nothing for long, and take from one that grants whatever is next. */
+/** Waiters register with a store that grants nothing for long, and take from a store that grants the next in line at once. */
 interface Stage {
   register(id: string, lane: Lane): Promise<SlotAnswer>;
   /** How many slots were granted. */
@@ -51,9 +51,9 @@ async function connectRedis(): Promise<OpenStore> {
 }
 
 const LEASE_MS = 31_000;
-/** Nothing is granted for long, and who has registered is expected for as long. */
+/** Grants nothing for long, and keeps registered waiters for as long. */
 const SHUT = { bootGuardMs: 60_000, pollMs: 30_000, lateMs: 30_000 };
-/** Everything that is next is granted. */
+/** Grants a slot to the next in line at once. */
 const OPEN = { bookAheadMs: 600_000, pollMs: 30_000, lateMs: 30_000, paceMs: 1 };
 
 describe.each([
@@ -314,7 +314,7 @@ describe.each([
   });
 });
 
-/** Two waiters of each lane named, who come back as soon as they were served: the grants to each pair, of `total`. */
+/** Counts the grants, of `total`, to each of these lanes. Two waiters of each lane ask again as soon as they were served. */
 async function countStagedGrants(
   { register, take }: Stage,
   lanes: readonly Lane[],
@@ -337,7 +337,7 @@ async function countStagedGrants(
 
 type Opened = { lane: Lane; limiter: Limiter }[];
 
-/** Keeps every limiter's lane saturated until `total` slots have been granted; their counts without the first few. */
+/** Keeps every limiter's lane saturated until `total` slots are granted. Returns each count without the first few grants. */
 async function countGrants(limiters: Opened, total: number): Promise<number[]> {
   const granted = limiters.map(() => 0);
   const first = limiters.length; // until all have registered
@@ -360,7 +360,7 @@ async function countGrants(limiters: Opened, total: number): Promise<number[]> {
   return granted;
 }
 
-/** The result of `measure` while every limiter's lane is kept saturated; it is given the grants so far. */
+/** Returns the result of `measure`, which can read the number of grants, while every limiter's lane is saturated. */
 async function besideLoad<Result>(
   limiters: Opened,
   measure: (grants: () => number) => Promise<Result>,

@@ -1,5 +1,5 @@
 // Guarantee 1
-// The quota on its real stores. Both must hold the same: what is asserted is what a service would count.
+// The quota on its real stores, as a service would count requests. Both stores must behave the same.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';

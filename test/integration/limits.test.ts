@@ -1,6 +1,6 @@
 // Guarantees 6, 11
-// Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
-// operator does: objects at the service, rows of the state, requests that arrived.
+// Mass changes wait for an operator: the held operations, what goes on beside them, and what an approval lets through. Checked
+// as an operator sees it: objects at the service, rows of the state, and requests that arrived.
 import { describe, expect, it } from 'vitest';
 import { runNumber } from '../../src/commands/read-options.js';
 import { openState } from '../../src/state/database.js';
@@ -31,7 +31,7 @@ import { OPERATOR } from '../support/operator.js';
 const rooms = (changes: Partial<Declaration> = {}) => roomsOf({ retire: 'deactivate', ...changes });
 
 const openRooms = keepRoomWorlds();
-/** A world in which so many rooms are synced. */
+/** Opens a world in which `count` rooms are synced. */
 const open = (config: SlotsyncConfig, count: number) => openRooms(config, { synced: codes(count) });
 
 const remove = (world: World, ...removed: string[]) =>
@@ -45,7 +45,7 @@ const gatesOf = ({ state }: World) => readGates(state.db);
 const openApprovals = async (world: World) =>
   (await gatesOf(world)).flatMap(({ approval }) => approval ?? []);
 
-/** A run that has taken these keys from the inbox, not planned yet. */
+/** Takes these keys from the inbox into a run that is not planned yet. */
 async function take(world: World, ...keys: string[]): Promise<number> {
   const [row] = await world.sql<{ id: number }[]>`
     INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
@@ -57,7 +57,7 @@ async function take(world: World, ...keys: string[]): Promise<number> {
   return id;
 }
 
-/** A world of twenty rooms, of which so many are gone: run 2 holds their retirements. */
+/** Opens a world of twenty rooms, of which `gone` are gone. Run 2 holds their deactivations. */
 async function openHeld(gone = 3): Promise<World> {
   const world = await open(rooms({ limits: { retire: FEW } }), 20);
   await remove(world, ...codes(gone));

@@ -1,5 +1,5 @@
 // Guarantee 5
-// Links: made only where nothing speaks against them, and what they are worth to the writing of rows.
+// Links: made only where no fact contradicts them, and followed by the writes of rows.
 import { describe, expect, it } from 'vitest';
 import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/link-records.js';
 import { claimObjects } from '../../src/state/records/claim-objects.js';

@@ -1,5 +1,5 @@
 // Guarantee 10
-// Locks between processes: only roles with rights on the state can take one, and whoever waits says for whom.
+// Locks between processes: only roles with rights on the state can take them, and a waiting process names the holder.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';

@@ -1,5 +1,5 @@
-// Lookups that are tables of the mirror: what is sent follows their content, in processes that loaded the configuration
-// long before it changed too.
+// Lookups in tables of the mirror: the sent values follow the content of the table, even in processes that loaded the
+// configuration long before a change.
 import { expect, it } from 'vitest';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { reconcile } from '../../src/sync/reconcile/reconcile.js';

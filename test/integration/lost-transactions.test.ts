@@ -1,5 +1,5 @@
 // Guarantee 3
-// Transactions whose connection is lost: they fail, with a code that says so, and nothing else does.
+// Transactions whose connection is lost: they fail with a code of their own, and nothing else fails.
 import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectPostgres } from '../../src/connections/postgres-connection.js';
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** Connections that are not told to be closed are found within a second or two. */
+/** Times that find a lost connection within two seconds although nobody closed it. */
 const TIMES = { lookMs: 200, answerWithinMs: 1000 };
 const LOST = { code: 'CONNECTION_CLOSED' };
 

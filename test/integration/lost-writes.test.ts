@@ -1,6 +1,6 @@
 // Guarantees 2, 3, 4
-// A write whose answer was lost, or whose process died, may land after everything that was written since. It is followed
-// up, whatever became of its record meanwhile.
+// A write whose answer was lost, or whose process died, may land after all later writes. It is followed up, whatever became of
+// its record meanwhile.
 import { describe, expect, it } from 'vitest';
 import {
   dieWhileWriting,
@@ -17,7 +17,7 @@ import type { World } from '../support/world.js';
 
 const open = keepPlaceWorlds();
 
-/** The write of row 1 is under way when its process dies; row 1 or its successor is written, and then it lands. */
+/** Lets the process die during the write of row 1, writes row 1 or its successor, and then lets the first write land. */
 async function outlive(world: World, change: () => Promise<string[]>): Promise<void> {
   const end = await dieWhileWriting(world, await planOlder(world));
   const keys = await change();
@@ -27,7 +27,7 @@ async function outlive(world: World, change: () => Promise<string[]>): Promise<v
   world.sandbox.releaseLate();
 }
 
-/** A value that a lost write has left at the service is no person's, whatever the rule of its field keeps. */
+/** The rules of a field. Neither takes the value of a lost write for a person's. */
 const RULES = [['always'], ['changed']] as const;
 
 describe.each(RULES)('a lost write of a process that died (write: %s)', (write) => {

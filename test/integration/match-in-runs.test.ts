@@ -1,6 +1,6 @@
 // Guarantees 4, 5
-// `match` in a run: an object that is at the service already is linked before a record is created. Never a second object
-// for one thing, never one object for two rows.
+// `match` in a run: an object that exists at the service is linked before a record is created. There is never a second object
+// for one row, and never one object for two rows.
 import { describe, expect, it } from 'vitest';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { readBatch } from '../../src/state/runs/batches.js';
@@ -26,7 +26,7 @@ const matching = (changes: Partial<typeof MATCHED> = {}, more: Partial<SlotsyncC
   ...more,
 });
 
-/** An object as somebody made it by hand. */
+/** Adds an object that somebody made by hand. */
 const addObject = (
   world: World,
   name: string,

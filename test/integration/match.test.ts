@@ -1,4 +1,4 @@
-// Objects of the service beside rows of the mirror, and links that an operator makes of them.
+// The comparison of objects at the service with rows of the mirror, and the links that an operator makes from it.
 import { describe, expect, it } from 'vitest';
 import { readCsvFile, type CsvRow } from '../../src/files/csv-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -52,7 +52,7 @@ async function find(world: World, request: Partial<MatchRequest> = {}) {
   };
 }
 
-/** The lines of a file, from the second on. */
+/** Returns the lines of a file, from the second on. */
 const csv = (...rows: Record<string, string | number>[]): CsvRow[] =>
   rows.map((row, at) => ({
     line: at + 2,
@@ -67,7 +67,7 @@ const csv = (...rows: Record<string, string | number>[]): CsvRow[] =>
 const links = (world: World) =>
   world.sql`SELECT stream, local_key, external_id, assigns_id FROM slotsync.links ORDER BY stream, local_key`;
 
-/** The faults for which nothing was linked. */
+/** Returns the faults for which nothing was linked. */
 async function refused(world: World, rows: CsvRow[]): Promise<readonly string[]> {
   const error = await applyLinks(world.deps(), rows).then(
     () => undefined,

@@ -1,4 +1,4 @@
-// The state's schema: made, brought up to date, refused when it is another or of an unreleased program, and bound to one service.
+// The schema of the state: created, updated, refused if it is another or from an unreleased program, and bound to one service.
 import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';

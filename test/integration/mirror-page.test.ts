@@ -1,4 +1,4 @@
-// docs/mirror.md, "From files": the load as it is written there, with psql.
+// docs/mirror.md, "From files": the printed load, run with psql.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

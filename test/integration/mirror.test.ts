@@ -1,6 +1,6 @@
 // Guarantee 8
-// Reading the mirror: keys of every kind in the order of their bytes, values as the mapping gets them, and never
-// a write.
+// Readings of the mirror: keys of every type in the order of their bytes, values as the mapping gets them, and never a
+// write.
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import postgres from 'postgres';
@@ -45,7 +45,7 @@ function createMirrorAs(role: string): Mirror {
   return createMirror({ url: url.href });
 }
 
-/** A stream of its own name, so that nothing is remembered from another test. */
+/** Declares a stream with a new name, so that no test sees what another has remembered. */
 function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' | 'key'>): Stream {
   const [column] = [declaration.key].flat();
   const name = `s${randomUUID().replaceAll('-', '')}`;
@@ -55,7 +55,7 @@ function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' |
   return stream;
 }
 
-/** The whole reading, decoded: `[key, hash]` in the order it came. */
+/** Returns the whole reading, decoded: `[key, hash]` in the order of the source. */
 const readAll = (stream: Stream) => readAllOf(mirror, stream);
 
 async function readAllOf(of: Mirror, stream: Stream): Promise<[key: string, hash: string][]> {
@@ -76,7 +76,7 @@ async function planAll(stream: Stream): Promise<PlanEntry[]> {
   return differences;
 }
 
-/** Both readings of the same rows: every key comes back, once, with the same hash. */
+/** Expects both readings to have every key once, with the same hash. */
 async function expectKeys(stream: Stream, keys: readonly string[]): Promise<void> {
   const read = await readAll(stream);
   expect(read.map(([key]) => key).toSorted()).toEqual([...keys].toSorted());

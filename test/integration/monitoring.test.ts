@@ -1,5 +1,5 @@
-// The files of examples/monitoring for Prometheus and Grafana, with a real Prometheus and a real worker: the alert rules pass
-// their own tests, and every query of them and of the dashboard finds what it names.
+// The files of examples/monitoring with a real Prometheus and a real worker: the alert rules pass their own tests, and every
+// query of the rules and of the dashboard finds its metrics.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,7 +20,7 @@ interface Panel {
   targets?: { expr: string }[];
 }
 
-/** Queries of the dashboard, with what Grafana puts in for its variables. */
+/** Returns the queries of the dashboard, with the values that Grafana puts in for its variables. */
 function dashboardQueries(): { title: string; query: string }[] {
   const { panels } = JSON.parse(read('dashboard.json')) as { panels: Panel[] };
   return panels.flatMap(({ title, targets = [] }) =>
@@ -28,7 +28,7 @@ function dashboardQueries(): { title: string; query: string }[] {
   );
 }
 
-/** Rows that an operator may not have on a given day: seeded in the state, so that every query has something to show. */
+/** Rows of the state that make every query return something, even where a quiet day has nothing. */
 const SEED = `
   ${holdRetirements('staff')}
   INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, paused_at)
@@ -154,7 +154,7 @@ describe.skipIf(!(await isPrometheusInstalled()))('the files of examples/monitor
   });
 });
 
-/** The program of a worker, in this process. */
+/** Creates the program of a worker in this process. */
 function createWithSettings({ env, folder }: Rehearsal, port: number): Promise<App> {
   const before = process.env;
   process.env = { ...before, ...env, HTTP_PORT: String(port), LOG_LEVEL: 'silent' };
@@ -170,7 +170,7 @@ function createWithSettings({ env, folder }: Rehearsal, port: number): Promise<A
   }
 }
 
-/** A run that the worker works to its end. */
+/** Starts a sync of all streams, and waits until the worker has ended it. */
 async function syncAll(world: Rehearsal): Promise<void> {
   await world.run(['sync', '--detach']);
   await until(

@@ -1,5 +1,5 @@
 // Guarantee 6
-// Rows that only change their key: neither retired nor created, and no limit holds them.
+// Rows that change only their key: they are neither retired nor created, and no limit holds them.
 import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
@@ -16,7 +16,7 @@ const STRICT = { create: NOTHING, retire: NOTHING };
 const byNumber = (changes: Parameters<typeof rooms>[0] = {}) =>
   rooms({ externalId: 'room_{number}', retire: 'deactivate', limits: STRICT, ...changes });
 
-/** A world in which twenty rooms are synced: `k1` with the number `1`, and so on. */
+/** Opens a world in which twenty rooms are synced: `k1` with the number `1`, and so on. */
 async function openSynced(config: SlotsyncConfig): Promise<World> {
   const world = await open(config);
   await world.sql`

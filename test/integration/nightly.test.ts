@@ -1,4 +1,4 @@
-// The clock's door: a moment is started once however often it is noticed, and the alarm follows the configuration.
+// Occurrences of schedules: each is started once by however many processes, and the schedule follows the configuration.
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
@@ -22,7 +22,7 @@ const CONFIGURATION = {
 const AT_TWO = { pattern: '0 2 * * *', timezone: 'UTC' };
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
-/** When the schedule was registered: a moment of its own, so that no hour of the real day is another's night. */
+/** Time when the schedule was registered. It is fixed, so that the real hour does not matter. */
 const REGISTERED = new Date('2026-05-01T12:00:00Z');
 
 let database: SharedDatabase;
@@ -36,7 +36,7 @@ beforeEach(async () => {
 afterEach(() => world.close());
 afterAll(() => database.drop());
 
-/** Two in the morning, so many days after the registration's. */
+/** Two in the morning, `days` after the day of the registration. */
 const night = (days: number) => new Date(Date.parse('2026-05-01T02:00:00Z') + days * DAY);
 const register = (schedule = AT_TWO) => registerSchedule(world.state.db, 'nightly', schedule);
 async function registerThen(): Promise<void> {
@@ -46,7 +46,7 @@ async function registerThen(): Promise<void> {
 const runs = async () => [
   ...(await world.sql`SELECT kind, lane, started_by, streams, status FROM slotsync.runs ORDER BY id`),
 ];
-/** These streams were synced whole just now. */
+/** Notes these streams as synced whole just now. */
 const noteSynced = (...names: string[]) =>
   world.sql`INSERT INTO slotsync.streams (stream, planned_at, synced_at) SELECT s, now(), now() FROM unnest(${names}::text[]) AS s`;
 const said = (message: string) =>

@@ -1,4 +1,4 @@
-// The nights of the streams, as the runs of the state have them.
+// The nights of the streams, read from the runs of the state.
 import { describe, expect, it } from 'vitest';
 import { readHistory } from '../../src/situation/history.js';
 import { listNights } from '../../src/state/runs/nights.js';

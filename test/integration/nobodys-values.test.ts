@@ -1,6 +1,6 @@
 // Guarantee 4
-// Values at the service that no person entered, though they differ from the mirror's: what an older reading shows, what a write left
-// that was not accepted, what was sent since a backup of the state. No rule of a field keeps them.
+// Values at the service that differ from the mirror although no person entered them: from a lagging find, from a write that was
+// not accepted, or sent since a backup of the state. No rule of a field keeps them.
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
@@ -21,7 +21,7 @@ const open = (config = ruled(), options: WorldOptions = {}) =>
 const seat = (world: World, seats: number) => world.sql`UPDATE rooms SET seats = ${seats}`;
 const edit = (world: World, name: string) =>
   world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.name', values: [name] }] });
-/** Records were accepted longer ago than a find lags, and looked at since. */
+/** Moves the acceptance of all records back by an hour, which is more than a find lags. */
 const passLag = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour', synced_at = now() - interval '1 hour'`;
 

@@ -1,5 +1,4 @@
-// Facts that processes note in the state: requests by the second, how the service answered last, and whether they
-// are at work.
+// Facts that processes note in the state: requests by the second, the last answer of the service, and their presence.
 import { randomUUID } from 'node:crypto';
 import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';

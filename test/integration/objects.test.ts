@@ -1,6 +1,6 @@
 // Guarantees 2, 3, 4, 6, 7
-// The object is the unit: whatever key, stream or run a write is for, an older version never stays over a newer one, and
-// nothing is switched off for which a row stands.
+// Guarantees for each object: whatever key, stream or run a write is for, an older version never stays over a newer one, and no
+// object is deactivated that a row has.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import type { Declaration } from '../support/campus.js';
@@ -25,7 +25,7 @@ import type { World } from '../support/world.js';
 
 const openPlaces = keepPlaceWorlds();
 
-/** Nothing of the mirror is left to be sent, and the state says so of every row. */
+/** Expects every row to be synced, at the service and in the state. */
 async function expectInSync(world: World): Promise<void> {
   await comeToRest(world); // a record that the sync forgets passes its doubt on, which is followed up later
   const rows = await world.sql<{ id: number; code: string; name: string }[]>`SELECT * FROM places`;

@@ -1,6 +1,6 @@
 // Guarantees 2, 3, 4, 5, 7
-// One record owns what is known of an object. Another row gets the object, a change is undone, a parent is forgotten or
-// given up, somebody renames the object at the service: the owner is always the record of the row that has its external id.
+// One record owns all facts of an object. The owner is the record of the row with the external id, even after the object
+// changes hands, a change is undone, a parent is forgotten, or the object is renamed at the service.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { findRecordByName } from '../../src/sync/operator/explain.js';

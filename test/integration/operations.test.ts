@@ -1,4 +1,4 @@
-// `operations` of a stream: what is left out is counted and never sent, by whatever way it comes.
+// `operations` of a stream: an operation that is left out is counted, and no run sends it.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
@@ -38,7 +38,7 @@ async function runOf(world: World, kind: RunKind, range?: RunRange) {
   return world.finish(run.id, queue);
 }
 
-/** The plan of a run of rooms. */
+/** Returns the plan of a run of rooms. */
 const planOf = ({ run }: { run: { plan: Record<string, object> } }) => run.plan['rooms'];
 
 describe('a stream without create', () => {

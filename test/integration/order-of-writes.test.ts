@@ -44,7 +44,7 @@ function configOf(owns: 'fields' | 'object') {
   return { streams: { rooms: { ...ROOMS, retire: 'deactivate' as const, owns } } };
 }
 
-/** The service as it is understood, with every step of an answer at a moment of the scheduler's. */
+/** A model of the service. The scheduler decides the moment of every step of an answer. */
 function createModel(turn: (what: string) => Promise<unknown>, lost: readonly boolean[]) {
   const objects = new Map<string, ServiceObject>();
   const inFlight = new Set<string>();
@@ -99,8 +99,8 @@ function createModel(turn: (what: string) => Promise<unknown>, lost: readonly bo
 }
 
 /**
- * Actors that go on one turn at a time. Nobody's turn comes before everybody who is still there waits for one: what the
- * database takes decides nothing.
+ * Lets actors proceed one turn at a time. A turn is given out only when every remaining actor waits for one, so that the speed
+ * of the database has no influence.
  */
 function createStage(scheduler: fc.Scheduler) {
   let waiting = 0;
@@ -136,7 +136,7 @@ async function insertBatch({ lane, keys, isForced }: Schedule['batches'][number]
   return batch?.id ?? 0;
 }
 
-/** As the queue does: again and again, until the batch has ended. */
+/** Applies a batch as the queue does: again and again until it has ended. */
 async function workOff(deps: ApplyDeps, batchId: number, again: () => Promise<unknown>): Promise<void> {
   while (true) {
     const batch = await readBatch(world.state.db, batchId);
@@ -151,7 +151,7 @@ async function workOff(deps: ApplyDeps, batchId: number, again: () => Promise<un
   }
 }
 
-/** No record says `synced` of anything but what the service accepted last. */
+/** Finds records that are `synced` with something else than the service accepted last. */
 async function findLies({ objects }: Model): Promise<string[]> {
   const records = await world.sql<{ external_id: string; object_hash: string }[]>`
     SELECT external_id, object_hash FROM slotsync.records

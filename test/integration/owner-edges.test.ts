@@ -1,6 +1,6 @@
 // Guarantees 3, 4, 7, 10
-// Where an object changes hands, or nobody can say whose it is: what waits for it waits quietly, and one bad key, link or id
-// stops only itself.
+// Objects that change hands or have no certain owner: the records that wait for them do not circle through the inbox, and one
+// bad key, link or id stops only itself.
 import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
@@ -26,7 +26,7 @@ const openRooms = keepRoomWorlds();
 
 const LINK = { assignsId: false, linkedBy: 'match', destinationId: null } as const;
 
-/** How many runs empty the inbox; Infinity: twelve do not. */
+/** Returns how many runs empty the inbox, or Infinity if twelve do not. */
 async function drain(world: World): Promise<number> {
   const names = ['places', 'desks'];
   for (let runs = 0; runs < 12; runs++) {
@@ -39,7 +39,7 @@ async function drain(world: World): Promise<number> {
   return Infinity;
 }
 
-/** Two places, and a desk in each of them. */
+/** Opens two places with a desk in each. */
 async function openWithDesks(prepare?: (world: World) => Promise<unknown>): Promise<World> {
   const world = await openPlaces({}, { desks: DESKS });
   await prepare?.(world);

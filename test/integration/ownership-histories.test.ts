@@ -1,13 +1,13 @@
 // Guarantees 2, 3, 4, 6, 7
-// Random histories of rows that exchange their objects, of seeds that are played in turn: SLOTSYNC_HISTORIES says how many,
-// and SLOTSYNC_HISTORY=17 plays one alone.
+// Random histories of rows that exchange their objects, one for each seed. SLOTSYNC_HISTORIES sets their number, and
+// SLOTSYNC_HISTORY=17 plays one seed alone.
 import { describe, expect, it } from 'vitest';
 import { openExploredWorld, type ExploredWorld } from '../schedules/explored-world.js';
 import { playHistory } from '../schedules/histories.js';
 
 const only = process.env['SLOTSYNC_HISTORY'];
 const most = Number(process.env['SLOTSYNC_HISTORIES'] ?? 8);
-/** Seeds over one database; so many databases at a time as vitest runs tests at once. */
+/** Number of seeds that share a database. */
 const SEEDS_EACH = 2;
 const OPERATIONS = 18;
 
@@ -16,7 +16,7 @@ const parts = Array.from({ length: Math.ceil(seeds.length / SEEDS_EACH) }, (_, a
   seeds.slice(at * SEEDS_EACH, (at + 1) * SEEDS_EACH),
 );
 
-/** The shortest history of a seed that ends wrong. */
+/** Returns the shortest failing history of a seed. */
 async function shorten(world: ExploredWorld, seed: number): Promise<string> {
   for (let operations = 1; operations <= OPERATIONS; operations++) {
     const { faults, trace } = await playHistory(world, seed, operations);

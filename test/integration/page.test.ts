@@ -1,4 +1,4 @@
-// The operator's page over HTTP, with a real state: who may read and act, what no answer lacks, and what an action does.
+// The operator's page over HTTP with a real state: who may read and act, the headers of every answer, and the actions.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { createMirror } from '../../src/mirror/mirror.js';
@@ -24,7 +24,7 @@ const SCRIPT = '<script>alert(1)</script>';
 const CONFIG = { streams: { rooms: { ...ROOMS, retire: 'deactivate' } } } as const;
 
 const open = keepWorlds();
-/** For tests that change nothing. */
+/** A world for tests that change nothing. */
 let morning: World;
 beforeAll(async () => {
   morning = await openBadMorning(openWorld);
@@ -36,7 +36,7 @@ afterEach(async () => {
   closers = [];
 });
 
-/** The page of a world, served at a loopback address whatever `host` says. */
+/** Serves the page of a world, at a loopback address whatever `host` says. */
 async function serve(
   world: World,
   {
@@ -83,7 +83,7 @@ async function serve(
   return { queued, ...createVisitor(server.port) };
 }
 
-/** The same for an operator who signed in. */
+/** Serves the page to an operator who has signed in. */
 async function serveSignedIn(world: World, options: Parameters<typeof serve>[1] = {}) {
   const visitor = await serve(world, { token: TOKEN, ...options });
   const { visit, readForm } = visitor;
@@ -98,7 +98,7 @@ async function serveSignedIn(world: World, options: Parameters<typeof serve>[1] 
   };
 }
 
-/** Rooms of which one cannot be sent, and twenty of thirty are held for retirement. */
+/** Opens rooms of which one cannot be sent, and twenty of thirty are held for deactivation. */
 async function openBadMorning(openIt = open): Promise<World> {
   const world = await openIt(CONFIG);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
@@ -111,7 +111,7 @@ async function openBadMorning(openIt = open): Promise<World> {
   return world;
 }
 
-/** An object that a verify saw to differ. */
+/** Notes an object that a verify found different. */
 async function noteDrift(world: World): Promise<void> {
   world.sandbox.changeObject('room_R1', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] });
   await world.sql`UPDATE slotsync.records SET updated_at = updated_at - interval '1 hour'`;

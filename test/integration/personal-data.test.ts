@@ -1,4 +1,4 @@
-// Removing a person from the state.
+// The removal of a person from the state.
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openState, type State } from '../../src/state/database.js';
@@ -21,7 +21,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** Every row of every table of the state, as text. */
+/** Returns every row of every table of the state, as text. */
 async function readAll(): Promise<string[]> {
   const tables = await sql<{ name: string }[]>`
     SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = 'slotsync'`;

@@ -1,5 +1,5 @@
 // Guarantee 6
-// A plan reads mirror and state at different moments: what arrives in between must not look as if its row was gone.
+// A plan reads mirror and state at different moments. A row that arrives in between must not count as gone.
 import { expect, it } from 'vitest';
 import { keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';

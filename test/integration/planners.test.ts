@@ -1,6 +1,6 @@
 // Guarantee 3
-// Two processes plan one run: the queue has lost everything while one of them plans, or it was frozen and wakes. The newer
-// one wins, the other changes nothing, and every stream is sent.
+// Two processes plan one run, because the queue lost everything, or because the first process was frozen. The newer planner
+// wins, the other changes nothing, and every stream is sent.
 import { describe, expect, it } from 'vitest';
 import { failPlanning } from '../../src/state/runs/end-run.js';
 import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/claim-planning.js';
@@ -17,7 +17,7 @@ import { keepRoomWorlds } from '../support/room-worlds.js';
 const open = keepRoomWorlds();
 
 const SIZE = 200;
-/** More than a stream leaves for the end of the plan. */
+/** More rows than a stream leaves for the end of the plan. */
 const ROWS = 6 * SIZE;
 const CONFIG: SlotsyncConfig = {
   streams: {
@@ -33,7 +33,7 @@ async function openFilled(): Promise<World> {
   return world;
 }
 
-/** The mirror, whose reading of one stream stops after so many rows until `continue` is called. */
+/** Returns a mirror whose reading of one stream stops after `afterRows` until `continue` is called. */
 function holdReading(mirror: Mirror, stream: string, afterRows: number) {
   const [reached, goOn] = [createDeferred(), createDeferred()];
   const readHashes: Mirror['readHashes'] = async function* (read, selection) {
@@ -51,7 +51,7 @@ function holdReading(mirror: Mirror, stream: string, afterRows: number) {
   return { mirror: { ...mirror, readHashes }, reached: reached.promise, goOn: goOn.resolve };
 }
 
-/** A planner that stops in the middle of a stream. The batches of the streams before it are rows already. */
+/** Starts a planner that stops in the middle of a stream. The batches of earlier streams are rows already. */
 async function planUntilHeld(world: World, runId: number, stream: string) {
   // Readings of one process take turns; this is another one.
   const own = createMirror({ url: world.url });
@@ -73,7 +73,7 @@ const countBatches = async ({ sql }: World, stream: string): Promise<number> => 
   return row?.count ?? 0;
 };
 
-/** Every row of both streams in one batch of the run, none in two. */
+/** Expects every row of both streams in exactly one batch of the run. */
 async function expectEachKeyOnce({ sql }: World, runId: number): Promise<void> {
   const rows = await sql`
     SELECT stream, count(*)::int AS keys, count(DISTINCT key)::int AS distinct

@@ -1,5 +1,5 @@
-// Polling by cursor: nothing that changed is missed, whatever the cursors' values and the order of commits; what is as
-// accepted costs nothing; and nothing stands in the way for ever.
+// Polling by a cursor: no change is missed, whatever the values and the order of commits. An accepted row costs nothing, and no
+// row stops polling for ever.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { createPoll, type Poll } from '../../src/sync/detect/poll-cursor.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
@@ -29,7 +29,7 @@ beforeEach(async () => {
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, room text, changed timestamptz)`;
 });
 
-/** As a worker that was just started polls. */
+/** Creates a poll as a worker does at its start. */
 const poller = (stream = 'rooms', overlapSeconds = 60): Poll =>
   createPoll(
     {
@@ -46,7 +46,7 @@ const waiting = async () =>
     await world.sql<{ key: string }[]>`
       SELECT local_key AS key FROM slotsync.changes WHERE run_id IS NULL ORDER BY id`
   ).map(({ key }) => key);
-/** The watermark. Undefined: the stream has no watermark. */
+/** Returns the watermark. Undefined: the stream has no watermark. */
 async function mark(name = 'rooms') {
   const { cursor, cursorKey } =
     (await listStreams(world.state.db)).find(({ stream }) => stream === name) ?? {};
@@ -60,7 +60,7 @@ async function work(): Promise<void> {
     await world.finish(taken.runId, (await world.planRun(taken.runId)).queue);
   }
 }
-/** Rooms of these codes whose cursor is so many microseconds after a fixed moment, long ago. */
+/** Inserts rooms whose cursor is `microseconds` after a fixed moment in the past. */
 const rooms = (codes: string[], microseconds: number, name = 'x') => world.sql`
   INSERT INTO rooms (code, name, changed)
   SELECT c, ${name}, timestamptz '2026-01-15 08:00:00+00' + ${microseconds}::int * interval '1 microsecond'

@@ -1,4 +1,4 @@
-// The log of polling: values that are never polled, and a beginning anew, each with the column and no key.
+// The log of polling: values that are never polled, and a new beginning, each with the column and without a key.
 import { expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { createInboxWorker } from '../../src/queue/inbox-worker.js';

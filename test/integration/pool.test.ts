@@ -1,5 +1,5 @@
 // Guarantee 1
-// Several processes over one state: they share one quota in one place, at the least rate of all, and the batches in flight.
+// Several processes over one state: they share one quota in one place, at the lowest rate of all, and the batches in flight.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { startPresence } from '../../src/queue/presence.js';
 import { bindDestination, claimQuotaPlace, moveQuotaPlace } from '../../src/state/destination-binding.js';

@@ -1,4 +1,4 @@
-// Connections to PostgreSQL that cannot be had: what does not answer, what is not PostgreSQL, and a server that is full.
+// Failed connections to PostgreSQL: an address that does not answer, one that is not PostgreSQL, and a full server.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createWebServer } from 'node:http';

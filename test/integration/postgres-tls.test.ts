@@ -1,4 +1,4 @@
-// TLS to PostgreSQL against a real server with a certificate of a private authority. Both drivers must decide alike.
+// TLS to PostgreSQL, with a real server and a private certificate authority. Both drivers must decide alike.
 import { once } from 'node:events';
 import { chown, copyFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { until } from '../support/wait.js';
 
 const ENCRYPTED = 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
 
-/** The result of each driver: whether the connection is encrypted, or why it failed. */
+/** Returns for each driver whether the connection is encrypted, or why it failed. */
 const DRIVERS = {
   async postgres(url: string): Promise<unknown> {
     const sql = connectPostgres(url, 'test');

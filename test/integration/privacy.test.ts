@@ -1,7 +1,7 @@
 // Guarantee 9
-// Keys, tokens and personal data are in no log line, no job and no error. Recognisable ones are sent through every
-// kind of failure, at the most talkative level and without the logger's own redaction. What a mapping function or the
-// service said may stand in a record's message, in the organization's own database, and nowhere else.
+// Keys, tokens and personal data are in no log line, job or error. Recognizable values go through every kind of failure, at
+// the most talkative log level and without the logger's own redaction. Texts of a mapping function or of the service may stand
+// only in a record's message, in the organization's own database.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
@@ -18,10 +18,10 @@ const KEY = 'key-93b1f0c2d7';
 const NAME = 'Ragnhild Exempelsson';
 const EMAIL = 'ragnhild@exempel.test';
 const PHONE = '+46 70 555 01 23';
-/** Personal number and, as it happens, local key. */
+/** A personal number, which is also the local key. */
 const NUMBER = '19550505-0123';
 
-/** Patterns that must not be seen: tokens are known by their shape. */
+/** Patterns that must not appear. Tokens are recognized by their shape. */
 const SECRETS = [KEY, NAME, 'Exempelsson', EMAIL, PHONE, NUMBER].map(
   (text) => new RegExp(escapeRegExp(text), 'i'),
 );

@@ -1,5 +1,5 @@
 // Guarantee 1
-// The quota in PostgreSQL while another session holds a snapshot, so that no former version of its row can be removed.
+// The quota in PostgreSQL while another session holds a snapshot, so that former versions of its row cannot be removed.
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
@@ -8,7 +8,7 @@ import { openState } from '../../src/state/database.js';
 import { checkSnapshots } from '../../src/sync/operator/check.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
-/** Nothing is waited for: a waiter that asks gets a slot. */
+/** Rules under which a waiter that asks gets a slot at once. */
 const AT_ONCE = { bootGuardMs: 0, paceMs: 0, aheadMs: 0, holdMs: 0, pauseExtraMs: 0 };
 
 let database: TestDatabase;
@@ -48,7 +48,7 @@ const STEPS = [
   `slotsync.quota_usage($1, $2)`,
 ];
 
-/** How many blocks of tables and indexes each step reads: the mean of several calls, since some meet a full page. */
+/** Returns how many blocks each step reads: the mean of several calls, because some meet a full page. */
 async function blocksOfSteps(key: string): Promise<number[]> {
   const rules = JSON.stringify(quotaRules(20, { ...AT_ONCE, reduceEveryMs: 1e9 }));
   const calls = 10;

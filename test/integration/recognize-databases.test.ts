@@ -1,4 +1,4 @@
-// When a process looks whether its databases are still the ones they were, and when an earlier look counts.
+// The recognition of a process's databases: when it is done, and when an earlier recognition counts.
 import { expect, it } from 'vitest';
 import { createRecognizer } from '../../src/sync/run/recognize-databases.js';
 import { keepRoomWorlds, rooms } from '../support/room-worlds.js';

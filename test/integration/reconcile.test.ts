@@ -1,5 +1,5 @@
 // Guarantee 11
-// What became of the bookings: a real mirror and state, the service played, people meddling at the service.
+// The verdicts on bookings, with a real mirror, a real state, and a played service that people change.
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -65,7 +65,7 @@ beforeEach(async () => {
   await world.sync();
 });
 
-/** Books the numbers here, an hour each, one after the other. */
+/** Books these numbers in the mirror, an hour each, one after another. */
 async function bookHere(...ids: number[]): Promise<void> {
   for (const id of ids) {
     await world.sql`
@@ -79,7 +79,7 @@ function bookThere(...ids: number[]): void {
   for (const id of ids) bookThereAs(id);
 }
 
-/** Books a number at the service as it is booked here, but for the changes. */
+/** Books a number at the service as in the mirror, except for the changes. */
 const bookThereAs = (id: number, changes: Partial<Parameters<Sandbox['addReservation']>[0]> = {}) =>
   world.sandbox.addReservation({
     extId: `res_${id}`,
@@ -95,7 +95,7 @@ function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
   return reconcile({ ...world.reconciling(), sliceSize: 6, ...changes }, { ...WEEK, named: 100, ...range });
 }
 
-/** `key → verdict` of the state. */
+/** Returns `key → verdict` of the state. */
 async function verdicts(): Promise<Record<string, Verdict>> {
   const rows = await world.sql<
     { key: string; verdict: Verdict }[]
@@ -106,7 +106,7 @@ const discrepancies = async () =>
   (await world.sql<{ key: string }[]>`SELECT key FROM slotsync.discrepancies ORDER BY key`).map(
     ({ key }) => key,
   );
-/** `key: from → to` of every event so far. */
+/** Returns `key: from → to` of every event so far. */
 async function events(): Promise<string[]> {
   const rows = await world.sql<{ line: string }[]>`
     SELECT key || ': ' || coalesce(from_verdict, '–') || ' → ' || coalesce(to_verdict, '–') AS line

@@ -1,5 +1,5 @@
 // Guarantee 7
-// Parents before children: a record whose reference is not at the service waits, and is sent when it has arrived.
+// Parents before children: a record whose reference is not at the service waits, and is sent when the parent has arrived.
 import { describe, expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';

@@ -1,4 +1,4 @@
-// When a refusal counts: whether the object or the service is the cause.
+// The effect of a refusal: it depends on whether the object or the service is the cause.
 import { describe, expect, it } from 'vitest';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
@@ -10,14 +10,14 @@ const NO = { status: 400, message: 'no' };
 
 const refusedRoom = async (world: World) => (await world.recordsOf('rooms'))['A'];
 
-/** Seconds until the record is checked again. */
+/** Returns the seconds until the record is checked again. */
 async function secondsToSecondLook(world: World): Promise<number | null> {
   const [row] = await world.sql<{ seconds: number | null }[]>`
     SELECT extract(epoch FROM check_after - now())::float8 AS seconds FROM slotsync.records WHERE local_key = 'A'`;
   return row?.seconds ?? null;
 }
 
-/** Two minutes pass. */
+/** Lets two minutes pass for every pending check. */
 const pass = (world: World) =>
   world.sql`UPDATE slotsync.records SET check_after = check_after - interval '2 minutes'`;
 

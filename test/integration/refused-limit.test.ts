@@ -1,5 +1,5 @@
 // Guarantees 6, 11
-// The limit of refusals: what the service refuses too much of costs some requests, and the rest waits for an operator.
+// The limit of refusals: a stream of which the service refuses too much costs some requests, and then waits for an operator.
 import { describe, expect, it } from 'vitest';
 import { approve } from '../../src/sync/operator/approve.js';
 import { readBatch } from '../../src/state/runs/batches.js';
@@ -17,7 +17,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const NO = { status: 400, message: 'no such category' };
 const LIMIT = { count: 5, percent: 10 };
-/** Batches of ten rooms, in the order of their codes. */
+/** Configures batches of ten rooms, in the order of their codes. */
 const few = (limits = {}) =>
   rooms({ batchSize: 10, retire: 'deactivate', limits: { refused: LIMIT, ...limits } });
 
@@ -33,7 +33,7 @@ const gatesOf = async ({ state }: World) =>
     reason,
     count,
   }));
-/** The second looks at records come, as when two minutes have passed. */
+/** Makes the second checks of refused records due, and works them. */
 async function lookAgain(world: World): Promise<void> {
   await world.sql`UPDATE slotsync.records SET check_after = check_after - interval '2 minutes'`;
   await world.drainInbox();

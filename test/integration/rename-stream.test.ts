@@ -1,5 +1,5 @@
 // Guarantees 5, 6
-// A stream that is renamed in the configuration: its records, and everything else that the state has of it, follow the name.
+// A stream that is renamed in the configuration: its records, and everything else in the state, follow the new name.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { createAppBase } from '../../src/app/app-base.js';
 import type { App } from '../../src/app/app.js';
@@ -31,7 +31,7 @@ const hallsAndCourses = (): SlotsyncConfig => {
 
 afterEach(() => void vi.restoreAllMocks());
 
-/** Runs the command as an operator does; the configuration is the one that names the stream anew. */
+/** Runs the command as an operator does, with the configuration that has the new name. */
 async function run(world: World, config: SlotsyncConfig, from = 'rooms', to = 'halls') {
   vi.spyOn(process.stdout, 'write').mockReturnValue(true);
   const settings = loadSettings(['state'], { STATE_DATABASE_URL: world.url });
@@ -43,7 +43,7 @@ async function run(world: World, config: SlotsyncConfig, from = 'rooms', to = 'h
     await app.close();
   }
 }
-/** The tables of the state that have this text anywhere, except those that are history of before. */
+/** Returns the tables of the state that contain this text, without tables of history. */
 async function tablesWith(world: World, text: string): Promise<string[]> {
   const tables = await world.sql<{ name: string }[]>`
     SELECT relname AS name FROM pg_class

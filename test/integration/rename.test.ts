@@ -1,5 +1,5 @@
 // Guarantee 4
-// A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
+// The rename of a key: the object follows the row with its number and its bookings, or nothing changes.
 import { describe, expect, it } from 'vitest';
 import { runDocument } from '../../src/documents/runs.js';
 import { readRunFacts } from '../../src/situation/run-facts.js';
@@ -35,7 +35,7 @@ const renameRow = (world: World, from: string, to: string) =>
   world.sql`UPDATE rooms SET code = ${to} WHERE code = ${from}`;
 const rename = (world: World, from: string, to: string) =>
   renameKey(world.deps(), world.stream('rooms'), { from, to });
-/** The row of A is renamed while a batch writes the record of a key. */
+/** Renames the row of A while a batch has claimed the record of `key`. */
 async function claimBeforeRename(world: World, key: string): Promise<void> {
   await renameRow(world, 'A', 'B');
   const claim = { token: 't', stream: 'rooms', seconds: 60, lateSeconds: 60 };

@@ -1,4 +1,4 @@
-// `batchSize: 'auto'`: how full requests are, as the service saw them.
+// `batchSize: 'auto'`: the number of objects in each request, as the service saw it.
 import { describe, expect, it } from 'vitest';
 import type { World } from '../support/world.js';
 import { until } from '../support/wait.js';
@@ -8,7 +8,7 @@ const open = keepRoomWorlds();
 
 const many = (count: number) => Array.from({ length: count }, (_, at) => `r${String(at).padStart(5, '0')}`);
 
-/** The size that was learned last, as the log says it. */
+/** Returns the last learned size, from the log. */
 function learnedSize({ lines }: World): unknown {
   const last = lines.findLast((line) => line.includes('another number from now on')) ?? '{}';
   return (JSON.parse(last) as { objects?: number }).objects;

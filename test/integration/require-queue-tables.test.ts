@@ -1,4 +1,4 @@
-// The queue's own tables are looked at before anything is queued: BullMQ would wait without limit for what is not there.
+// The check of the queue tables before anything is queued: BullMQ would wait for missing tables without a limit.
 import { BULLMQ_MAJOR_VERSION } from 'bullmq';
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';

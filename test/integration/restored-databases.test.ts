@@ -1,6 +1,6 @@
 // Guarantee 11
-// Databases that were restored: what was sent since the backup stands at the service, and nobody knows of it. Each restore is
-// a real one: a database that is made anew from a copy, a backup of a whole server, a replica that takes over.
+// Restored databases: objects that were sent since the backup are unknown to the state. Each restore is a real one: a database
+// recreated from a copy, a backup of a whole server, or a replica that takes over.
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { startPresence } from '../../src/queue/presence.js';
@@ -36,14 +36,14 @@ import { reasonHeld } from '../support/held-reason.js';
 
 const open = keepRoomWorlds();
 
-/** In a database that no other world has. */
+/** Opens a world in a database of its own. */
 async function openOwn(): Promise<World> {
   const database = await createSharedDatabase();
   onTestFinished(() => database.drop());
   return open(rooms(), { database });
 }
 
-/** Objects written at another time than they are looked at: nothing has to be asked for again. */
+/** Dates all writes an hour back, so that no object needs a second reading. */
 const settle = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 

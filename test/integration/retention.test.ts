@@ -1,4 +1,4 @@
-// How long runs and batches are kept.
+// The time for which runs and batches are kept.
 import { expect, it } from 'vitest';
 import { pruneRuns } from '../../src/state/retention.js';
 import { keepRoomWorlds, rooms } from '../support/room-worlds.js';
@@ -6,7 +6,7 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-/** A run that ended so many days ago, with a batch in each of these states. */
+/** Adds a run that ended `days` ago, with a batch in each of these states. */
 async function addRun({ sql }: World, kind: string, days: number, ...states: string[]): Promise<void> {
   await sql`
     WITH run AS (

@@ -1,5 +1,4 @@
-// An object that is still booked is not taken away from those who booked it: its retirement waits automatically for the
-// end of its bookings.
+// A booked object is not deactivated. Its deactivation waits automatically for the end of its bookings.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SandboxStatus } from '../../src/sandbox/reservations.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
@@ -26,7 +25,7 @@ const NOW = Math.floor(Date.now() / 1000);
 
 const openWorld = keepWorlds();
 
-/** Rooms A to E and as many more as asked for, all of them synced. */
+/** Opens rooms A to E and as many more as asked for, all synced. */
 async function open(config: SlotsyncConfig = rooms(), more = 0): Promise<World> {
   const world = await openWorld(config);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
@@ -38,7 +37,7 @@ async function open(config: SlotsyncConfig = rooms(), more = 0): Promise<World> 
   return world;
 }
 
-/** Books rooms for an hour that begins in so many seconds. */
+/** Books rooms for an hour that begins in `inSeconds`. */
 const book = (world: World, extId: string, codes: string[], inSeconds = DAY, status: SandboxStatus[] = []) =>
   world.sandbox.addReservation({
     extId,

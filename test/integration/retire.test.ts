@@ -1,5 +1,5 @@
 // Guarantee 6
-// Retirement: what becomes of the object of a row that is gone, and what stops it.
+// The deactivation of an object whose row is gone, and what stops it.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import {
@@ -18,7 +18,7 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-/** The batches of a run that come after all others. */
+/** Returns the batches of a run, with the mark of those that come after all others. */
 const levelsOf = ({ sql }: World, runId: number) => sql`
   SELECT stream, operation, level > 1 AS "isLast" FROM slotsync.batches WHERE run_id = ${runId} ORDER BY stream`;
 

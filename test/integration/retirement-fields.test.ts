@@ -1,5 +1,5 @@
 // Guarantee 6
-// A retirement that sets fields beside `active`.
+// A deactivation that sets fields beside `active`.
 import { describe, expect, it } from 'vitest';
 import { listWrites } from '../../src/state/history.js';
 import { explainRecord } from '../../src/sync/operator/explain.js';

@@ -1,6 +1,6 @@
 // Guarantee 9
-// A secret that is replaced in its file is used without a restart: a database password by the next connection, the key
-// by the next authentication.
+// A secret that is replaced in its file is used without a restart: a database password by the next connection, the key by the
+// next authentication.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';

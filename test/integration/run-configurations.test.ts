@@ -1,5 +1,5 @@
 // Guarantee 11
-// A run belongs to the configuration that it was started with: who may take it over, and when it is replaced.
+// A run belongs to the configuration that started it: who may take it over, and when it is replaced.
 import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { notePresence } from '../../src/state/processes.js';
@@ -15,7 +15,7 @@ import type { World } from '../support/world.js';
 const openRooms = keepRoomWorlds();
 
 const FORMER: Fingerprints = { configuration: 'former', streams: { rooms: 'a', courses: 'c' } };
-/** Rooms are declared otherwise, courses alike. */
+/** Another declaration of rooms, and the same declaration of courses. */
 const PRESENT: Fingerprints = { configuration: 'present', streams: { rooms: 'b', courses: 'c' } };
 
 describe('a run of another configuration', () => {

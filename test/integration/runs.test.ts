@@ -1,5 +1,5 @@
 // Guarantees 10, 11
-// What a run reports when something in it fails, and what it completes all the same.
+// The report of a run with failures, and the work that it still completes.
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -47,7 +47,7 @@ afterEach(async () => {
   running = [];
 });
 
-/** A sandbox without a quota unless one is asked for, so that tests of other things need not pace themselves. */
+/** Starts a sandbox without a quota unless a rate is given, so that other tests need no pace. */
 async function start(options: SandboxOptions = {}): Promise<Sandbox> {
   const sandbox = await startSandbox({ rate: 0, schema: SCHEMA, ...options });
   running.push(sandbox);

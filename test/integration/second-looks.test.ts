@@ -1,5 +1,5 @@
 // Guarantee 10
-// Status and explain name the objects that are checked again: why, and when.
+// Status and explain name the objects that are checked again, with reason and time.
 import { statusOf } from '../support/status.js';
 import { expect, it } from 'vitest';
 import { recordDocument } from '../../src/documents/record.js';

@@ -1,6 +1,6 @@
 // Guarantee 7
-// A stream that refers to itself: a department below another one. Parents are sent before children in one run, and of departments
-// that are below each other in a circle one is sent twice.
+// A stream that refers to itself: a department below another department. One run sends parents before children, and sends one
+// department of a circle twice.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -23,7 +23,7 @@ const departments = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: { departments: { ...DEPARTMENTS, ...changes } },
 });
 
-/** The service refuses a reference to an object that was not stored before the call. */
+/** A service that refuses a reference to an object that was not stored before the call. */
 const STRICT: WorldOptions = {
   sandbox: {
     references: 'stored',
@@ -38,7 +38,7 @@ const STRICT: WorldOptions = {
   },
 };
 
-/** The same service, whose finds show each write at once. */
+/** The same service with finds that show each write at once. */
 const CURRENT: WorldOptions = { ...STRICT, dialect: { findLagSeconds: 0 } };
 
 const keep = keepWorlds();
@@ -47,7 +47,7 @@ async function open(config = departments(), options = STRICT): Promise<World> {
   await world.sql`CREATE TABLE departments (code text PRIMARY KEY, name text, parent text, deputy text)`;
   return world;
 }
-/** Departments by code, each with the code of its parent. */
+/** Adds departments by code, each with the code of its parent. */
 const add = (world: World, parents: Record<string, string | null>) =>
   world.sql`INSERT INTO departments SELECT key, 'Department ' || key, value FROM jsonb_each_text(${world.sql.json(parents)})`;
 const parentOf = (world: World, code: string) => world.fieldsOf(`dep_${code}`)?.['department.parent'];
@@ -103,7 +103,7 @@ describe('a circle of departments', () => {
   );
 });
 
-/** Works so many batches of a sync, one after the other; then its process dies, and nobody goes on with the run. `lost`: the answer to this batch. */
+/** Works `batches` batches of a sync, and then lets its process die. `lost`: the number of the batch whose answer is lost. */
 async function crashAfter(world: World, batches: number, lost?: number): Promise<void> {
   const { runId, queue } = await world.plan();
   let [next = 0] = queue;

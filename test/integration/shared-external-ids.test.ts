@@ -10,7 +10,7 @@ const open = keepRoomWorlds();
 const byNumber = rooms({ externalId: 'room_{number}' });
 const MANY = 60_000;
 
-/** Looks at a plan; refusals in portions as they come. */
+/** Collects what a plan does. Refusals come in portions. */
 function watch() {
   const refused: { key: string; message: string }[][] = [];
   const planned: string[] = [];

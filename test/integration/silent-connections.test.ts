@@ -1,5 +1,5 @@
 // Guarantee 3
-// Connections to PostgreSQL over which nothing arrives any more, though nobody has closed them.
+// Connections to PostgreSQL over which nothing arrives any more, although nobody has closed them.
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import type { Readable } from 'node:stream';
@@ -18,7 +18,7 @@ import { startHop, type Hop } from '../support/hop.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-/** A second for an answer. */
+/** Times that allow a second for an answer. */
 const TIMES = { lookMs: 200, answerWithinMs: 1000, closeWithinMs: 500 };
 
 let database: TestDatabase;
@@ -33,7 +33,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** `work` gets a client over a hop, and the hop. */
+/** Runs `work` with a client that connects over a hop, and with the hop. */
 async function overHop(
   work: (client: postgres.Sql, hop: Hop) => Promise<unknown>,
   options: postgres.Options<{}> = {},

@@ -1,4 +1,4 @@
-// Objects of the subtypes of a stream are the stream's: written with the type that they have, and read back with the others.
+// Objects of the subtypes of a stream belong to the stream: they keep their type in writes, and are read with all others.
 import { describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -28,7 +28,7 @@ const SUBTYPED = { ...ROOMS, subtypes: ['classroom', 'lab'] };
 const subtyped = (changes: Parameters<typeof rooms>[0] = {}): SlotsyncConfig =>
   rooms({ ...SUBTYPED, ...changes });
 
-/** A world in which A is a classroom that somebody made by hand, and B is nowhere yet. */
+/** Opens a world in which A is a classroom made by hand, and B is not at the service yet. */
 async function open(config = subtyped(), options: WorldOptions = {}): Promise<World> {
   const world = await openWorld(config, options);
   addObject(world, 'room_A', 'classroom', 'by hand');

@@ -1,5 +1,5 @@
 // Guarantee 9
-// The traces of runs: what lies within what, what is said of it and what is not, and how they get to a collector.
+// The traces of runs: their nesting, the facts that they may hold, and their way to a collector.
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -28,7 +28,7 @@ afterEach(async () => {
   ends = [];
 });
 
-/** A run, planned and applied by workers over the queue. */
+/** Plans and applies a run by workers over the queue. */
 async function work(world: World): Promise<number> {
   await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
   await migrateQueue({ postgresUrl: world.url });
@@ -112,7 +112,7 @@ describe('the trace of a run', () => {
   });
 });
 
-/** Whether each span of this name is right within one of these. */
+/** Returns whether each span of this name has one of these as its parent. */
 function isWithin(
   all: ReturnType<ReturnType<typeof keepSpans>['spans']>,
   name: string,
@@ -124,7 +124,7 @@ function isWithin(
     .every((span) => outer.includes(names.get(parentOf(span)) ?? ''));
 }
 
-/** A collector that keeps what it gets, or never answers. */
+/** Starts a collector that keeps what it gets, or never answers. */
 async function startCollector({ answers = true } = {}) {
   const received: { path: string | undefined; body: string }[] = [];
   const server: Server = createServer((request, response) => {

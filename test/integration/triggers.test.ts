@@ -1,4 +1,4 @@
-// Triggers live in the organization's own writes: they note every key that a statement touched, and never stand in the way.
+// Triggers run inside the organization's own writes: they note every key of a statement, and never stop a write.
 import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';

@@ -52,7 +52,7 @@ const config = (
   service: { canChangeTypes },
 });
 
-/** A world in which twenty persons are staff. */
+/** Opens a world in which twenty persons are staff. */
 async function open(
   declared = config(),
   sandbox: WorldOptions['sandbox'] = {},
@@ -68,11 +68,11 @@ async function open(
   return world;
 }
 
-/** These persons become students. */
+/** Moves these persons from staff to students. */
 const move = ({ sql }: World, ...ids: number[]) => sql`
   WITH moved AS (DELETE FROM staff WHERE id = ANY (${ids}) RETURNING id, name)
   INSERT INTO students SELECT id, name, 1 FROM moved`;
-/** The same, after person 7 has become a student and a sync has seen that. */
+/** Opens the world after person 7 has become a student and a sync has seen it. */
 async function openMoved(...how: Parameters<typeof open>): Promise<World> {
   const world = await open(...how);
   await move(world, 7);

@@ -1,5 +1,5 @@
 // Guarantee 5
-// Nothing twice: what a run over unchanged rows sends.
+// A run over unchanged rows sends nothing twice.
 import { describe, expect, it } from 'vitest';
 import {
   addRooms,

@@ -1,5 +1,5 @@
-// Values that have no text at the service: NaN, infinities, and dates that are not YYYY-MM-DD. The record is given up and
-// says which column; the value never arrives, and all other records do.
+// Values without a text for the service: NaN, infinities, and dates that are not YYYY-MM-DD. The record is given up and names
+// the column. The value is never sent, and all other records are.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Row } from '../../src/streams/config-schema.js';
 import type { Declaration } from '../support/campus.js';

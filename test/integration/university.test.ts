@@ -114,7 +114,7 @@ async function readRows(client: postgres.Sql): Promise<Rows> {
   return rows;
 }
 
-/** As mapping and service find them: a mapping that throws, a reference to nothing, a field refused, an id shared. */
+/** Finds bad rows as mapping and service do: a mapping that throws, a missing reference, a refused field, a shared id. */
 function findBadRows(rows: Rows): Set<string> {
   const localKeys = new Set<string>();
   const bad = new Set<string>();

@@ -1,5 +1,5 @@
-// The types and fields that runs write are asked for before the first write, and not again for an hour: by no run of the
-// same process, whatever started it.
+// The check of the types and fields that runs write. It asks the service before the first write, and not again for an hour in
+// the same process.
 import { expect, it } from 'vitest';
 import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import { keepRoomWorlds, roomsAndCourses } from '../support/room-worlds.js';

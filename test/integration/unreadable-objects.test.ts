@@ -1,5 +1,5 @@
 // Guarantee 10
-// Objects at the service that cannot be read: one of ours stops only its record, one of others stops nothing.
+// Objects that cannot be read at the service: an object of ours stops only its record, any other object stops nothing.
 import { expect, it } from 'vitest';
 import type { Destination } from '../../src/destination/destination.js';
 import { codeOf } from '../../src/errors/errors.js';
@@ -21,14 +21,14 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
-/** Replaces an object by one with a value that is no text. */
+/** Replaces an object by an object with a value that is no text. */
 const garble = (world: World, extId: string) =>
   world.sandbox.putObject({
     extId,
     typeId: 'room',
     fields: [{ fieldId: 'room.name', values: [null as unknown as string] }],
   });
-/** As if the records were written an hour ago: what is written just now is asked for twice. */
+/** Dates all records an hour back, because verify reads the objects of fresh writes twice. */
 const settle = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 

@@ -1,5 +1,5 @@
 // Guarantee 10
-// A row that cannot be read, among changed keys: the plan of their run leaves it to its batch, which fails it alone.
+// A row that cannot be read, among changed keys: the plan leaves the row to its batch, which fails it alone.
 import { expect, it } from 'vitest';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { pushKeys } from '../../src/sync/operator/push-keys.js';
@@ -10,7 +10,7 @@ import type { World } from '../support/world.js';
 const open = keepRoomWorlds();
 const STRANGE = 'B\t\\é';
 
-/** Rooms through a view that raises an error for rooms of which this column is `bad`. */
+/** Opens rooms through a view that raises an error for rooms of which this column is `bad`. */
 async function openView(changes: Partial<Declaration> = {}, raises: 'name' | 'number' = 'name') {
   const world = await open(rooms({ from: 'seen', ...changes }));
   const column = (name: string) => (name === raises ? `check_text(${name}) AS ${name}` : name);

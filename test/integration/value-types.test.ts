@@ -1,6 +1,6 @@
 // Guarantee 3
-// Every type that a column can have: what SQL says of a row's key, external id and references is what the program makes of
-// the same row. The types are asked of the server under test.
+// Every type that a column can have: SQL and the program make the same text of a row's key, external id and references. The
+// types are read from the server under test.
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
@@ -14,7 +14,7 @@ import { mapRow } from '../../src/streams/map-row.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createDatabase, isForMirrorAlone, type TestDatabase } from '../support/services.js';
 
-/** Types of which no value can be written, or none that lasts. */
+/** Types without a value that can be written and kept. */
 const WITHOUT_VALUES = [
   'pg_node_tree',
   'pg_ndistinct',
@@ -45,7 +45,7 @@ const OWN = [
   ['"my type"[]', 'pair[]', 'inets[]', 'address[]', 'flag[]', 'padded[]', 'char(6)[]', 'integer[][]'],
 ].flat();
 
-/** Each type takes those that it can read. */
+/** Texts for all types. Each type uses the texts that it can read. */
 const TEXTS = [
   [
     '',
@@ -124,7 +124,7 @@ const textsOf = (type: string) =>
       ]
     : TEXTS;
 
-/** The number of values of each type that are also asked for alone: together, one that PostgreSQL cannot read slows the others down. */
+/** Number of values of each type that are also asked for alone: one value that PostgreSQL cannot read slows down all the others. */
 const ALONE = 2;
 
 let database: TestDatabase;
@@ -182,7 +182,7 @@ function resolveStreams() {
   >;
 }
 
-/** For all types the same: their columns change, and every reading has to see it. */
+/** Streams that all types share, so that each reading has to notice the changed columns. */
 const { single, pairs, children, named, composed } = resolveStreams();
 
 async function readPlan(stream: Stream, keys?: string[]): Promise<[key: string, hash: string][]> {
@@ -195,7 +195,7 @@ async function readPlan(stream: Stream, keys?: string[]): Promise<[key: string, 
   return read;
 }
 
-/** The table `valued` with one row for each text of the type, by which the keys of plans tell them apart. */
+/** Fills the table `valued` with one row for each text of the type. The keys of plans tell the rows apart. */
 async function fill(type: string): Promise<Map<string, string>> {
   await sql.unsafe(`DROP TABLE IF EXISTS valued; CREATE TABLE valued (id integer, value ${type})`);
   const base = type.replace(/ COLLATE.*/, '');
@@ -214,10 +214,10 @@ async function fill(type: string): Promise<Map<string, string>> {
   return texts;
 }
 
-/** No list can be a key: a few of them are tried. */
+/** Returns whether the type may be a key. A list cannot be a key, so only a few list types are tried. */
 const isKeyOrSample = (type: string) => !type.endsWith(']') || ['text[]', 'jsonb[]', 'box[]'].includes(type);
 
-/** The ids by name, of each name the first six. */
+/** Groups the ids by name, the first six of each name. */
 const group = (entries: Iterable<readonly [string, string]>) => {
   const grouped = new Map<string, string[]>();
   for (const [name, id] of entries) grouped.set(name, [...(grouped.get(name) ?? []), id].toSorted());

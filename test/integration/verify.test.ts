@@ -1,6 +1,6 @@
 // Guarantee 11
-// Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
-// sandbox; what is said of them is looked at in the tables of the state.
+// Verify: the objects at the service beside what was accepted last. People change objects by the controls of the sandbox, and
+// the findings are checked in the tables of the state.
 import { concerns } from '../../src/documents/concerns/concerns.js';
 import { listVerified, readSituation } from '../../src/situation/situation.js';
 import { readClock } from '../../src/state/database.js';
@@ -35,11 +35,11 @@ import { reasonHeld } from '../support/held-reason.js';
 
 const open = keepRoomWorlds();
 
-/** Objects written at another time than they are looked at: nothing has to be asked for again. */
+/** Dates all writes an hour back, so that no object needs a second reading. */
 const settle = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 
-/** A world in which these rooms were synced, an hour ago. */
+/** Opens a world in which these rooms were synced an hour ago. */
 async function openSynced(config: SlotsyncConfig, synced: readonly string[], options: WorldOptions = {}) {
   const world = await open(config, { ...options, synced });
   await settle(world);
@@ -52,7 +52,7 @@ async function sync(world: World): Promise<void> {
   world.sandbox.clearArrivals();
 }
 
-/** Verifies, and returns what was counted of the first stream. */
+/** Verifies, and returns the counts of the first stream. */
 async function verifyRooms(world: World, request: VerifyRequest = {}) {
   const { streams, ...result } = await verify(world.verifying(), request);
   const [rooms] = streams;
@@ -380,7 +380,7 @@ describe('a pass of verify', () => {
   });
 });
 
-/** The second half of `verify --repair`: a run over what drifts. */
+/** Plans the second half of `verify --repair`: a run over the drift. */
 async function planRepair(world: World, range?: RunRange) {
   const streams = [...world.verifying().streams.keys()];
   const runId = await startRunOf(world, { kind: 'repair', lane: 'verify', streams, range });

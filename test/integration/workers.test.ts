@@ -1,5 +1,5 @@
 // Guarantees 10, 11
-// The real workers over a real queue: when they end a batch as failed, and what they leave alone.
+// Real workers over a real queue: when they give a batch up, and what they leave alone.
 import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';

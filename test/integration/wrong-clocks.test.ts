@@ -1,6 +1,6 @@
 // Guarantee 3
-// A process whose clock is wrong leaves nothing that waits until its clock's time: what is kept for others goes by the time
-// of the state.
+// A process with a wrong clock leaves nothing behind that waits for a time of its clock. Times for other processes are those of
+// the state.
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createChangeWorker } from '../../src/queue/receive-changes.js';
@@ -27,7 +27,7 @@ const DAY = 24 * 60 * MINUTE;
 const open = keepRoomWorlds();
 afterEach(() => vi.useRealTimers());
 
-/** From now on the clock of this process is wrong. It stands still, and timers go on. */
+/** Sets the clock of this process wrong. The clock stands still, and timers go on. */
 const setClock = (aheadMs: number) => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + aheadMs });
 
 async function openQueue(world: World, redisUrl: string | undefined) {
