@@ -620,7 +620,7 @@ describe('nightly runs', () => {
     expect(world.lines.join('\n')).not.toContain('p1ng');
   });
 
-  it('list a hanging or unknown ping address until it takes the ping, and delay no other channel', async () => {
+  it('list a hanging or unknown ping address until it takes a ping, and delay no other channel', async () => {
     await failOne();
     const deps = pinging({ webhookUrl: `${receiver.url}/hook` });
     await startNightly();
@@ -694,7 +694,7 @@ describe('nightly runs', () => {
   });
 });
 
-describe('a failed reading (a reconcile or verify)', () => {
+describe('a failed reconcile or verify', () => {
   const WINDOW = (days: number) => `'{"from": "2026-03-0${days}", "to": "2036-09-0${days}"}'`;
   const CHANGES = (hour: number) =>
     `'{"from": "2026-03-02T0${hour}:00:00Z", "to": "2026-03-02T0${hour + 1}:00:00Z"}'`;

@@ -390,7 +390,7 @@ describe('the wish to send records again', () => {
 });
 
 describe('a rejection', () => {
-  it('leaves alone what a freeze keeps back if it is of one operation', async () => {
+  it('leaves the gate of a freeze alone if it is of one operation', async () => {
     const world = await open({ limits: { update: FEW } });
     await renameAll(world, three, 'new');
     await addRooms(world, 'x1');

@@ -437,7 +437,7 @@ describe('init of tables of any design', () => {
     expect((await propose()).streams[0]?.key).toEqual({ columns: ['nr'] });
   });
 
-  it('takes no table whose rows belong to another table too, unless it is named', async () => {
+  it('takes no table whose rows belong to another table too, unless the table is named', async () => {
     await world.sql.unsafe(`
       CREATE TABLE people (id int PRIMARY KEY, name text);
       CREATE TABLE students (PRIMARY KEY (id)) INHERITS (people);`);

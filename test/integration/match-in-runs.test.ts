@@ -393,7 +393,7 @@ describe('a matched object without an external id', () => {
     ['without an external id', { extId: null }],
     ['with another external id', { extId: 'by_hand' }],
     ['of another type', { extId: null, typeId: 'hall' }],
-  ])('made by hand %s, with a number of ours after a restore, is never written', async (_, given) => {
+  ])('is never written if made by hand %s, with a number of ours after a restore', async (_, given) => {
     const world = await open(assigned({ retire: 'deactivate' }), assigning);
     world.sandbox.defineSchema({
       types: [{ extId: 'room' }, { extId: 'hall' }],

@@ -49,7 +49,7 @@ it('migrate brings an empty database up to date, and then finds nothing to do', 
   expect(await migrate(url)).toMatchObject({ applied: 0 });
 });
 
-it('migrate leaves other schemas, and the rows of its own schema, alone', async () => {
+it('migrate leaves tables of other schemas, and existing rows of its own schema, alone', async () => {
   const { url, sql } = await open(createEmptyDatabase);
   await sql`CREATE TABLE public.records (id integer)`;
   await migrate(url);

@@ -144,7 +144,7 @@ describe('a find that lags behind a recent acceptance', () => {
     await world.finish(runId, []);
   }
 
-  it('does not bring back the value of before', async () => {
+  it('does not bring back the former value', async () => {
     const world = await open();
     await seatsBesideLag(world);
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula', 'room.seats': '40' });

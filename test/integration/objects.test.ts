@@ -347,7 +347,7 @@ describe('a wait for the quota', () => {
     expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', attempts: 0 } });
   });
 
-  it('is followed by a new reading of what people may have changed', async () => {
+  it('is followed by a new reading, because people may have changed the object', async () => {
     const world = await openPlaces(
       { externalId: 'y_{id}' },
       // So that the service knows a field that the mapping of places does not own.

@@ -287,7 +287,7 @@ describe('signing in to the page', () => {
     expect(lines).not.toContain(TOKEN);
   });
 
-  it('leads back to the page of before, and to no other server', async () => {
+  it('leads back to the page that was asked for, and to no other server', async () => {
     const { visit } = await serve(morning, { token: TOKEN });
     const leadsTo = async (next: string) =>
       (await visit('/sign-in', { form: { token: TOKEN, next } })).headers.location;

@@ -102,7 +102,7 @@ describe('rename', () => {
     expect(world.sandbox.object('room_B')).toBeUndefined();
   });
 
-  it('wakes what waits for the new key, and moves waiting records, drift and changes of the old', async () => {
+  it('wakes what waits for the new key, and moves waiting records, drift and changes', async () => {
     const world = await open(roomsAndCourses(), { synced: ['A'] });
     await world.sql`INSERT INTO courses VALUES ('1', 'One', 'B')`;
     await world.sync();

@@ -150,7 +150,7 @@ describe('a row that is gone', () => {
     expect(isActive(world, 'room_A')).toBe(false);
   });
 
-  it('together with all other rows retires nothing while a lost answer is repeated', async () => {
+  it('has no object deactivated if all rows are gone while a lost answer is repeated', async () => {
     const world = await open(retiring);
     await addRooms(world, ...codes(30));
     await world.sync();

@@ -58,7 +58,7 @@ it('an unreadable object without a record is left out by verify, match, plan, in
   await expectInSync(world);
 });
 
-it('verify and match go on without an object that the service cannot show, and wait for ours', async () => {
+it('verify and match skip a foreign object that cannot be shown, and wait for one with a record', async () => {
   const world = await open(rooms());
   const all = codes(40);
   await addRooms(world, ...all);

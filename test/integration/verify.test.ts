@@ -310,7 +310,7 @@ describe('the findings of verify', () => {
     expect(await driftOf(world)).toMatchObject([{ stream: 'rooms', local_key: 'A' }]);
   });
 
-  it('count an object whose external id the state cannot hold as one without a record', async () => {
+  it('count an object whose external id the state cannot hold as an object without a record', async () => {
     const world = await openSynced(rooms(), ['A']);
     for (const extId of ['room_\0', 'room_\uD800', `room_${'x'.repeat(2000)}`])
       world.sandbox.addObject({ extId, typeId: 'room', fields: [] });
