@@ -101,7 +101,7 @@ export const MAY_USE = {
   '@inquirer/checkbox': ['commands/init.ts'],
   jiti: ['config/load-file.ts'],
   pino: ['process/logger.ts'],
-  'prom-client': ['http/metrics.ts', 'http/gauges.ts'],
+  'prom-client': ['http/metrics.ts'],
   nodemailer: ['alerts/send-mail.ts'],
   '@opentelemetry/api': ['process/tracing.ts'],
   '@opentelemetry/exporter-trace-otlp-http': ['process/tracing-export.ts'],

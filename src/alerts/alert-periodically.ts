@@ -2,13 +2,12 @@
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, endsWithin, repeat, type Stoppable } from '../process/lifecycle.js';
 import type { Channel } from './channels.js';
-import { isLatestNightlyBad } from './note-nightly.js';
+import { isLatestNightlyBad, evaluateAlerts } from './evaluate-alerts.js';
 import { composeHeartbeat } from './notice.js';
-import { evaluateAlerts, LONGEST_STATEMENT_MS } from './evaluate-alerts.js';
 import { sendDue, trySend, type AlertDeps } from './send-alerts.js';
 
 const LOOK_EVERY_MS = 15_000;
-export const HEARTBEAT_EVERY_MS = 5 * 60_000;
+const HEARTBEAT_EVERY_MS = 5 * 60_000;
 /** Milliseconds to note aborted sends in the state. A state that does not answer must not delay a stop longer. */
 const END_WITHIN_MS = 1000;
 
@@ -58,7 +57,7 @@ export function createHeartbeat(
   let isFailing = false;
   return async () => {
     if (!maySend()) return;
-    const isBad = await isLatestNightlyBad(state.db, LONGEST_STATEMENT_MS);
+    const isBad = await isLatestNightlyBad(state.db);
     const { problem: reason } = await trySend(channel, composeHeartbeat(isBad), { signal });
     if (signal.aborted) return;
     const facts = { channel: channel.name };

@@ -1,5 +1,5 @@
 // Channels that alerts are sent to. A channel is enabled by the setting that has its address.
-import { UsageError } from '../errors/errors.js';
+import { UsageError, codeOf } from '../errors/errors.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 import type { AlertSettings, ProxySettings } from '../config/settings.js';
 import { documentToMail, toDocument, toJsonBody, toSlackBody, toTeamsBody } from './formats.js';
@@ -8,12 +8,13 @@ import type { ReportFacts } from '../situation/report.js';
 import type { AlertRules } from '../documents/concerns/concern.js';
 import type { Document } from '../documents/document.js';
 import { subjectOf, type NightlyEvent, type Notice } from './notice.js';
-import { ping, postWebhook, type PingOutcome, type WebLimits } from './post-webhook.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
+import { createHmac } from 'node:crypto';
+import { openConnections } from '../destination/connections.js';
 
-export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail' | 'ping' | 'report';
+type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail' | 'ping' | 'report';
 /** Kind of messages that a channel sends. */
-export type Subject = 'alerts' | 'nightly runs' | 'ends of nightly runs';
+type Subject = 'alerts' | 'nightly runs' | 'ends of nightly runs';
 
 export interface Channel {
   name: ChannelName;
@@ -53,13 +54,11 @@ export function createChannels(
   const web = (
     url: SettingText | undefined,
     channel: Omit<Channel, 'send'>,
-    send: (to: { url: string } & WebLimits, notice: Notice, signal: AbortSignal) => Promise<void>,
+    send: (to: WebAddress, notice: Notice, signal: AbortSignal) => Promise<void>,
   ): Channel[] => {
     if (url === undefined) return [];
-    const limits = { proxy, timeoutMs: STEP_WITHIN_MS };
-    return [
-      { ...channel, send: (notice, signal) => send({ url: currentText(url), ...limits }, notice, signal) },
-    ];
+    const to = () => ({ url: currentText(url), proxy, timeoutMs: STEP_WITHIN_MS });
+    return [{ ...channel, send: (notice, signal) => send(to(), notice, signal) }];
   };
   const webhook = (
     name: ChannelName,
@@ -106,7 +105,7 @@ export function createChannels(
     ...webhook('slack', slackUrl, toSlackBody),
     ...webhook('teams', teamsUrl, toTeamsBody),
     ...web(pingUrl, { name: 'ping', subject: 'nightly runs' }, (to, { nightly }, signal) =>
-      ping(to, { outcome: outcomeOf(nightly), uuid: nightly?.run?.uuid }, signal),
+      ping(to, nightly, signal),
     ),
     ...mailTo({ name: 'mail', subject: 'alerts' }, mail?.to ?? [], toDocument),
     ...(report ? mailTo({ name: 'report', subject: 'ends of nightly runs' }, report.to, reportOr) : []),
@@ -114,8 +113,97 @@ export function createChannels(
 }
 
 /** Outcome that a ping reports. A notice without a nightly run only tests the address. */
-function outcomeOf(nightly: NightlyEvent | undefined): PingOutcome {
+function outcomeOf(nightly: NightlyEvent | undefined): 'start' | 'success' | 'fail' {
   if (nightly === undefined) return 'success';
   if (!nightly.hasEnded) return 'start';
   return nightly.isBad ? 'fail' : 'success';
+}
+
+interface WebAddress {
+  /** Secret, so no error repeats the address. */
+  url: string;
+  proxy: ProxySettings | undefined;
+  timeoutMs: number;
+}
+
+/**
+ * Posts JSON, signed if there is a secret. Throws an Error with the reason if the message did not arrive. `id` stays the
+ * same at every attempt.
+ */
+export async function postWebhook(
+  { secret, ...webhook }: WebAddress & { secret?: string | undefined },
+  { id, body }: { id: string; body: unknown },
+  signal: AbortSignal,
+): Promise<void> {
+  const text = JSON.stringify(body);
+  const signature = secret ? sign({ id, body: text }, secret) : {};
+  const headers = { 'content-type': 'application/json', ...signature };
+  await ask(webhook, { method: 'POST', headers, body: text }, signal);
+}
+
+/**
+ * Requests the address of a monitoring service by the convention of healthchecks.io: with `/start` or `/fail` appended,
+ * or unchanged for success. `rid` names the run. An address with a query only means success, so it is not requested
+ * for other outcomes. The query `create` is an exception, because it belongs to the convention.
+ */
+async function ping(
+  { url, ...webhook }: WebAddress,
+  nightly: NightlyEvent | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const outcome = outcomeOf(nightly);
+  const address = new URL(url);
+  if ([...address.searchParams.keys()].some((name) => name !== 'create')) {
+    if (outcome === 'success') await ask({ url, ...webhook }, { method: 'GET' }, signal);
+    return;
+  }
+  if (outcome !== 'success') address.pathname = `${address.pathname.replace(/\/$/, '')}/${outcome}`;
+  if (nightly?.run) address.searchParams.set('rid', nightly.run.uuid);
+  await ask({ url: address.href, ...webhook }, { method: 'GET' }, signal);
+}
+
+/** Throws an Error for any answer except 2xx. A redirect is also an error. */
+async function ask(
+  { url, proxy, timeoutMs }: WebAddress,
+  request: { method: 'GET' | 'POST'; headers?: Record<string, string>; body?: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { origin, pathname, search } = new URL(url);
+  const connections = openConnections({ baseUrl: origin, proxy }, timeoutMs);
+  try {
+    const asked = { path: pathname + search, ...request, signal };
+    const { statusCode } = await connections.request(asked, () => undefined);
+    if (statusCode < 200 || statusCode > 299) throw new Error(`it answered HTTP ${statusCode}`);
+  } catch (error) {
+    if (signal.aborted) throw new Error('no answer in time', { cause: error });
+    const code = codeOf(error);
+    throw code === 'unexpected' ? error : new Error(`${whatHappened(code)} (${code})`, { cause: error });
+  } finally {
+    await connections.close(); // with an answer's body that is not read
+  }
+}
+
+function whatHappened(code: string): string {
+  switch (code) {
+    case 'UND_ERR_HEADERS_TIMEOUT':
+      return 'it took the request and did not answer in time';
+    case 'UND_ERR_SOCKET':
+    case 'ECONNRESET':
+    case 'EPIPE':
+      return 'the connection was closed before it answered';
+    default:
+      return 'it cannot be reached';
+  }
+}
+
+/** Headers of Standard Webhooks: HMAC-SHA256 of id, timestamp and body, with the bytes of a secret `whsec_…`. */
+export function sign(
+  { id, body }: { id: string; body: string },
+  secret: string,
+  now = Date.now(),
+): Record<string, string> {
+  const timestamp = String(Math.floor(now / 1000));
+  const key = Buffer.from(secret.slice('whsec_'.length), 'base64');
+  const signature = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64');
+  return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` };
 }

@@ -22,11 +22,14 @@ import {
 } from '../state/alerts.js';
 import type { Queries } from '../state/database.js';
 import { tryLock } from '../state/locks.js';
-import { limitReading } from '../state/snapshot.js';
+import { limitReading, inSnapshot } from '../state/snapshot.js';
 import { lines, plural } from '../text/format.js';
 import { namesOf } from './channels.js';
-import { noteNightly } from './note-nightly.js';
 import type { AlertDeps } from './send-alerts.js';
+import { randomUUID } from 'node:crypto';
+import { readGates, waitsForOperator } from '../state/gates/gates.js';
+import { listUnnotedNightly, readLatestNightly, type NightlyRun } from '../state/nightly-runs.js';
+import { listStreams } from '../state/streams.js';
 
 /** Time limit of a statement in milliseconds. Short, because the evaluation uses a connection that the work needs. */
 export const LONGEST_STATEMENT_MS = 10_000;
@@ -105,8 +108,68 @@ export async function evaluateAlerts(
         await recoverAlert(tx, id, { afterMinutes, message: { afterwards } });
       } else if (messages.length === 0) await addMessages(tx, id, names);
     }
-    await noteNightly(tx, { situation, concerns: all, channels, report });
+    await noteNightly(tx, all, situation, { channels, report });
     return true;
   };
   return state.db.transaction(evaluate, { isolationLevel: 'repeatable read' });
+}
+
+// Notes the start and the end of each nightly run once, as an alert that is open during the run. Any process may end
+// the run: the next evaluation notes the end. Messages are sent like those of other alerts.
+
+async function noteNightly(
+  tx: Queries,
+  concerns: readonly Concern[],
+  situation: Pick<Grounds, 'streamStates' | 'gates' | 'unsettled'>,
+  { channels, report }: Pick<AlertDeps, 'channels' | 'report'>,
+): Promise<void> {
+  for (const { status, alert, ...nightly } of await listUnnotedNightly(tx)) {
+    const { id: runId, finishedAt } = nightly;
+    const titleOf = (what: string) => ({ title: `Nightly sync, run ${runId}: ${what}` });
+    const run = alert?.message.run ?? { id: runId, uuid: randomUUID() };
+    const message = { ...titleOf('started'), details: [], commands: [], run };
+    const cause = { cause: `nightly_run ${runId}`, condition: 'nightly_run', message } as const;
+    const pinged = namesOf(channels, 'nightly runs');
+    const id = alert?.id ?? (await openAlert(tx, cause, pinged));
+    if (id === undefined || finishedAt === null) continue;
+    const needed = concerns.filter(needsPerson).length;
+    const isSomething = status !== 'succeeded' || needed > 0 || situation.unsettled > 0;
+    const isReported = report !== undefined && (report.only === 'always' || isSomething);
+    await noteCause(tx, id, false);
+    await recoverAlert(tx, id, {
+      afterMinutes: 0,
+      message: {
+        ...titleOf(needed > 0 ? `${status}, needs a person: ${needed}` : status),
+        run: { ...run, isBad: isBad(nightly, situation) },
+      },
+      channels: [...pinged, ...(isReported ? namesOf(channels, 'ends of nightly runs') : [])],
+    });
+  }
+}
+
+/** Returns true if the latest nightly run ended badly, and its problem still exists. */
+export async function isLatestNightlyBad(db: Queries): Promise<boolean> {
+  const read = async (tx: Queries) => {
+    const latest = await readLatestNightly(tx);
+    const situation = { streamStates: await listStreams(tx), gates: await readGates(tx) };
+    return latest !== undefined && isBad(latest, situation);
+  };
+  return inSnapshot(db, read, { limitMs: LONGEST_STATEMENT_MS });
+}
+
+/**
+ * Returns true if the run left a problem of a stream, or a gate that has waited for an operator since before the run
+ * ended. Answered gates, freezes, and problems of later runs do not count.
+ */
+function isBad(
+  { id, streams, finishedAt }: NightlyRun,
+  { streamStates, gates }: Pick<Grounds, 'streamStates' | 'gates'>,
+): boolean {
+  const isHeld = gates.some(
+    (gate) =>
+      waitsForOperator(gate) &&
+      streams.includes(gate.stream) &&
+      (finishedAt === null || gate.since <= finishedAt),
+  );
+  return isHeld || streamStates.some(({ problem }) => problem?.runId === id);
 }

@@ -45,16 +45,17 @@ export interface Notice {
   nightly?: NightlyEvent | undefined;
 }
 
-export function composeNotice(organization: Notice['organization'], due: readonly DueMessage[]): Notice {
-  const [first] = due;
-  const id = `msg_${first?.decidedAt}_${first?.id}`;
-  const run = first?.alert.message.run;
-  const hasEnded = first?.event === 'recovered';
+export function composeNotice(
+  organization: Notice['organization'],
+  due: readonly [DueMessage, ...DueMessage[]],
+): Notice {
+  const [{ id, decidedAt, event, alert }] = due;
+  const { run } = alert.message;
   return {
-    id,
+    id: `msg_${decidedAt}_${id}`,
     organization,
     alerts: due.map(composeAlert),
-    nightly: run && { run, hasEnded, isBad: run.isBad ?? false },
+    nightly: run && { run, hasEnded: event === 'recovered', isBad: run.isBad ?? false },
   };
 }
 

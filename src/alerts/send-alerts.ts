@@ -44,11 +44,9 @@ async function sendTo(
 ): Promise<void> {
   const due = await claimMessages(state.db, channel.name, MOST_AT_ONCE);
   await Promise.all(
-    groupIntoNotices(due).map(async (group) => {
+    groupBy(due, nameOfNotice).map(async ([, group, { missing }]) => {
       const facts = { channel: channel.name, alerts: group.length };
-      const missing = group[0]?.missing ?? null;
-      const notice = composeNotice(organization, group);
-      const attempt = await trySend(channel, notice, { missing, signal });
+      const attempt = await trySend(channel, composeNotice(organization, group), { missing, signal });
       const ids = group.map(({ id }) => id);
       await noteAttempt(state.db, ids, attempt);
       const { problem: reason } = attempt;
@@ -59,12 +57,9 @@ async function sendTo(
   );
 }
 
-/** Makes one notice of messages with equal decision time and addresses. A nightly run gets a notice of its own. */
-function groupIntoNotices(due: readonly DueMessage[]): DueMessage[][] {
-  const nameOf = ({ decidedAt, missing, alert }: DueMessage) =>
-    JSON.stringify([decidedAt, missing, alert.message.run]);
-  return groupBy(due, nameOf).map(([, group]) => group);
-}
+/** Messages with an equal name make one notice. A nightly run gets a notice of its own. */
+const nameOfNotice = ({ decidedAt, missing, alert }: DueMessage) =>
+  JSON.stringify([decidedAt, missing, alert.message.run]);
 
 /**
  * Sends a notice within the time limit, to the addresses in `missing`, or to all if null. Returns the reason of a

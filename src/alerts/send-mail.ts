@@ -13,16 +13,12 @@ export interface Mail {
   html: string;
 }
 
-interface MailServer {
-  url: string;
-  timeoutMs: number;
-  /** Certificates of trusted authorities, which replace those of Node. */
-  ca?: string | undefined;
-}
-
-/** Throws SentInPart if the server refuses some addresses, otherwise an Error. Neither repeats text of the server. */
+/**
+ * Throws SentInPart if the server refuses some addresses, otherwise an Error. Neither repeats text of the server. `ca`:
+ * certificates of trusted authorities, which replace those of Node.
+ */
 export async function sendMail(
-  { url, timeoutMs, ca }: MailServer,
+  { url, timeoutMs, ca }: { url: string; timeoutMs: number; ca?: string | undefined },
   mail: Mail,
   signal: AbortSignal,
 ): Promise<void> {

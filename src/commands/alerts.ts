@@ -7,8 +7,7 @@ import { formatTime, plural, lines } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
 import { listOpenAlerts, listUnsentNightly, type OpenAlert } from '../state/alerts.js';
 import { takeLock } from '../state/locks.js';
-import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, EXIT } from './command.js';
 
 export async function alerts(app: App, action: string | undefined, options: CommonOptions): Promise<number> {
   const deps = await app.alerting();

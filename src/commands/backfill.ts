@@ -6,7 +6,7 @@ import { print, printJson, printLine } from '../render/print.js';
 import { describeUnknownKeys } from '../documents/runs.js';
 import { listUnfinishedRuns } from '../state/runs/read-runs.js';
 import { findUnknownKeys } from '../sync/identity/read-keys.js';
-import { EXIT } from './exit-code.js';
+import { EXIT } from './command.js';
 import { startAndWork, type RunOptions } from './work-run.js';
 import type { Mirror } from '../mirror/mirror.js';
 import { formatNumber } from '../text/format.js';

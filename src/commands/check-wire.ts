@@ -14,8 +14,7 @@ import {
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { lines, plural } from '../text/format.js';
 import { describeShape, shapeOf } from '../text/json-shape.js';
-import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, EXIT } from './command.js';
 
 export interface CheckWireOptions extends CommonOptions {
   values?: boolean;

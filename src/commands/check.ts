@@ -14,9 +14,8 @@ import { readClock } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding, type WriteQuestion } from '../sync/operator/check.js';
 import { confirm } from './ask.js';
-import { describePlace } from './command.js';
+import { describePlace, EXIT, exitCodeOfErrorCode } from './command.js';
 import { checkWire, type CheckWireOptions } from './check-wire.js';
-import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
 const SIGNS = { ok: '✓', fault: '✗', contradicted: '✗', warning: '!', untested: '·' } as const;
 

@@ -389,7 +389,7 @@ export function addCommands(program: Command): void {
     .argument('<key...>', 'local key; of a composite key its parts')
     .addOption(number('--limit <writes>', 'at most this many, newest first').default(20))
     .description('the writes of one record that the service accepted: when, by which run, and which fields')
-    .action(withApp({ needs: STATE }, async () => (await import('./history.js')).history));
+    .action(withApp({ needs: STATE }, async () => (await import('./explain.js')).history));
 
   common(program.command('reset'))
     .option('--yes', 'without asking')

@@ -2,16 +2,17 @@ import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { SlotsyncError } from '../errors/errors.js';
 import { bookingDocument } from '../documents/bookings.js';
-import { nextOfRecord, recordDocument, unownedDocument } from '../documents/record.js';
-import { readChainOf } from '../situation/chains.js';
-import { readHoldingGate } from '../situation/holding-gate.js';
+import { nextOfRecord, recordDocument, unownedDocument, writesSection } from '../documents/record.js';
+import { readChainOf, readHoldingGate } from '../situation/chains.js';
 import { printDocument } from '../render/print-document.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { BOOKINGS } from '../streams/config-schema.js';
-import { joinKey } from '../streams/local-key.js';
+import { joinKey, shortenKey } from '../streams/local-key.js';
 import { explainBooking, explainRecord, findRecordByName } from '../sync/operator/explain.js';
 import { shorten } from '../text/format.js';
 import type { CommonOptions } from './command.js';
+import { listWrites } from '../state/history.js';
+import { requireKnownStream } from './require-known.js';
 
 const NAME_SHOWN = 200;
 
@@ -58,4 +59,16 @@ export async function explain(
   const explained = { ...found, held, chain: await readChainOf(db, found.record) };
   const facts = { ...explained, next: nextOfRecord(explained) };
   printDocument(recordDocument(explained, found), shown, facts);
+}
+
+type Options = CommonOptions & { limit: number };
+
+export async function history(app: App, stream: string, parts: string[], options: Options): Promise<void> {
+  const { db } = await app.state();
+  await requireKnownStream(app, { db }, stream);
+  const key = shortenKey(joinKey(parts));
+  const writes = await listWrites(db, { stream, localKey: key }, options.limit);
+  const lead = writes.length === 0 ? ['No write of it is kept: see `history` of the configuration.'] : [];
+  const document = { title: `${stream} '${key}'`, lead, sections: [writesSection(writes)] };
+  printDocument(document, { json: options.json, timeZone: await app.timeZone() }, { stream, key, writes });
 }

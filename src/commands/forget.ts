@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { nextOfHeld } from '../documents/causes.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
-import { readHoldingGate } from '../situation/holding-gate.js';
+import { readHoldingGate } from '../situation/chains.js';
 import {
   forgetBooking,
   forgetKey,

@@ -26,9 +26,8 @@ import {
 import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/run/request-pace.js';
-import type { CommonOptions, ReasonOption } from './command.js';
+import { type CommonOptions, type ReasonOption, EXIT } from './command.js';
 import { untilInterrupted } from './signals.js';
-import { EXIT } from './exit-code.js';
 import { quote } from '../situation/commands.js';
 import { table } from '../render/table.js';
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Help } from 'commander';
 import { addCommands } from './command-table.js';
-import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
+import { EXIT, exitCodeOfErrorCode } from './command.js';
 import { codeOf, UsageError, describeError, errorToJson } from '../errors/errors.js';
 import { exitWhenPrinted, printJson, printLines, printNote } from '../render/print.js';
 

@@ -8,8 +8,7 @@ import { print } from '../render/print.js';
 import { isTooLong, MAX_ID_BYTES, shortenKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { pushKeys } from '../sync/operator/push-keys.js';
-import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, EXIT } from './command.js';
 
 export async function push(app: App, name: string, given: string[], options: CommonOptions): Promise<number> {
   const stream = selectStream(await app.configuration(), name);

@@ -5,8 +5,7 @@ import { MOST_BOOKINGS, reconcileDocument } from '../documents/bookings.js';
 import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
 import { reconcile } from '../sync/reconcile/reconcile.js';
-import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, EXIT } from './command.js';
 import { readTime } from './read-options.js';
 import { untilInterrupted } from './signals.js';
 

@@ -6,8 +6,7 @@ import { requireSchema } from '../state/migrate.js';
 import { countLosses, dropState, readDestination, requireIdle, type Losses } from '../state/reset.js';
 import { plural } from '../text/format.js';
 import { confirm } from './ask.js';
-import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, EXIT } from './command.js';
 
 export async function reset(app: App, options: CommonOptions & { yes?: boolean }): Promise<number> {
   const state = openState({ url: app.stateUrl(), statementSeconds: LONG_STATEMENT_SECONDS });

@@ -6,8 +6,7 @@ import { print } from '../render/print.js';
 import { actAs, toRecords } from '../state/actions.js';
 import { listOtherFormerStreams } from '../state/records/read/former-objects.js';
 import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
-import type { CommonOptions, ReasonOption } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, type ReasonOption, EXIT } from './command.js';
 import { namesOfConfigured, requireKnownCode, requireKnownStream } from './require-known.js';
 
 interface RetryOptions extends CommonOptions, ReasonOption {

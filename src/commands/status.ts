@@ -3,19 +3,20 @@ import { concerns } from '../documents/concerns/concerns.js';
 import { runToJson } from '../documents/runs.js';
 import { describeUnderWay } from '../documents/overview.js';
 import { findPart, situationDocument, type SituationFacts } from '../documents/situation.js';
-import { UsageError } from '../errors/errors.js';
+import { UsageError, messageOf } from '../errors/errors.js';
 import { QUEUES, queueAddress } from '../queue/jobs.js';
-import { printJson, printLines } from '../render/print.js';
+import { printJson, printLines, openScreen } from '../render/print.js';
 import { printDocument } from '../render/print-document.js';
 import { answerToText, contentToText, plain } from '../render/text.js';
-import { columnsOf, rowsOf } from '../process/terminal.js';
+import { columnsOf, rowsOf, canDraw } from '../process/terminal.js';
 import { readHistory } from '../situation/history.js';
 import { listVerified, readQuota, readSituation } from '../situation/situation.js';
 import { estimateSecondsLeft } from '../situation/run-facts.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
-import { plural, present } from '../text/format.js';
+import { plural, present, formatTime } from '../text/format.js';
 import type { CommonOptions } from './command.js';
+import { repeat } from '../process/lifecycle.js';
 
 interface StatusOptions extends CommonOptions {
   all?: boolean;
@@ -26,10 +27,14 @@ interface StatusOptions extends CommonOptions {
 
 /** Maximum share of the time for which `--watch` queries the state, because the queries count all records. */
 const READING_SHARE = 1 / 10;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+/** Keys that close the screen. Ctrl-C is included, because a terminal in raw mode sends no signal for it. */
+const ENDING = ['q', 'Q', '\u0003'];
 
 /** `part` has the words of the argument: the number or name of a concern, or the name of a section. */
 export async function status(app: App, part: readonly string[], options: StatusOptions): Promise<void> {
-  if (options.watch !== undefined) return watchStatus(app, options.watch, options);
+  const { watch } = options;
+  if (watch !== undefined) return watchStatus(app, watch === true ? 2 : watch, options);
   const facts = await readStatus(app, options);
   const timeZone = await app.timeZone();
   if (part.length > 0 && !options.json) {
@@ -46,23 +51,68 @@ export async function status(app: App, part: readonly string[], options: StatusO
   printJson(statusToJson(facts, queue ?? null));
 }
 
-async function watchStatus(app: App, every: number | true, options: StatusOptions): Promise<void> {
-  const { requireScreen, watch } = await import('./watch.js');
-  const seconds = every === true ? 2 : every;
+/** Draws the status on a screen every `everySeconds`, until q, Ctrl-C or a signal ends the screen. */
+async function watchStatus(app: App, everySeconds: number, options: StatusOptions): Promise<void> {
   requireScreen(options);
   const timeZone = await app.timeZone();
-  let last: { facts: SituationFacts; until: number } | undefined;
-  const read = async () => {
+  const ended = new AbortController();
+  const end = () => ended.abort();
+  const { stdin, stdout } = process;
+  const screen = openScreen();
+  let describe: () => readonly string[] = () => [];
+  let last = 'reading the state …';
+  let readAgainAt = 0;
+
+  function draw(): void {
+    screen.draw(describe(), last);
+  }
+  function onKeys(keys: Buffer): void {
+    if (ENDING.some((key) => keys.includes(key))) end();
+  }
+  async function read(): Promise<void> {
     const startedAt = performance.now();
-    if (!last || startedAt >= last.until) {
+    if (startedAt >= readAgainAt) {
       const facts = await readStatus(app, options);
       const now = performance.now();
-      last = { facts, until: now + (now - startedAt) / READING_SHARE };
+      readAgainAt = now + (now - startedAt) / READING_SHARE;
+      describe = () => chooseText(options)(facts, timeZone).split('\n');
     }
-    const { facts } = last;
-    return () => chooseText(options)(facts, timeZone).split('\n');
-  };
-  await watch(app, read, seconds);
+  }
+  const hasKeys = stdin.isTTY;
+  if (hasKeys) stdin.setRawMode(true).resume().on('data', onKeys);
+  stdout.on('resize', draw);
+  SIGNALS.forEach((name) => process.on(name, end));
+  try {
+    const loop = repeat(
+      async () => {
+        // An error is shown in place of the lines, because the next read may succeed.
+        await read().catch((error: unknown) => {
+          describe = () => [`The state cannot be read now: ${messageOf(error)}`];
+        });
+        last = `${formatTime(new Date(), timeZone)}, read every ${everySeconds} s; q ends it`;
+        if (!ended.signal.aborted) draw();
+      },
+      { everyMs: everySeconds * 1000, signal: ended.signal, onError: end },
+    );
+    await loop.ended;
+  } finally {
+    SIGNALS.forEach((name) => process.off(name, end));
+    stdout.off('resize', draw);
+    if (hasKeys) stdin.off('data', onKeys).pause().setRawMode(false);
+    screen.close();
+  }
+}
+
+/** Throws UsageError if a screen cannot be drawn on standard output. */
+function requireScreen({ json }: StatusOptions): void {
+  if (json)
+    throw new UsageError('--watch draws a screen, and --json prints a document', {
+      remedy: 'Leave one of them out. To read the state repeatedly: slotsync status --json',
+    });
+  if (!canDraw(process.stdout))
+    throw new UsageError('--watch draws a screen, and standard output is no terminal', {
+      remedy: 'Leave --watch out, or run it in a terminal.',
+    });
 }
 
 const chooseText = ({ full }: StatusOptions) => (full ? statusToText : glanceToText);

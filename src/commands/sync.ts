@@ -6,7 +6,7 @@ import { printNote } from '../render/print.js';
 import { countRecords } from '../state/records/read/count-records.js';
 import type { Stream } from '../streams/stream.js';
 import { plural } from '../text/format.js';
-import { EXIT } from './exit-code.js';
+import { EXIT } from './command.js';
 import { startAndWork, type RunOptions } from './work-run.js';
 
 /** Finishes an earlier unfinished run first, because that run was planned from an older state of the mirror. */

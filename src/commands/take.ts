@@ -6,8 +6,7 @@ import { print } from '../render/print.js';
 import { actAs, toRecords } from '../state/actions.js';
 import { takeFields } from '../state/records/resend.js';
 import { takeText } from '../streams/field-rules.js';
-import type { CommonOptions, ReasonOption } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type CommonOptions, type ReasonOption, EXIT } from './command.js';
 
 export async function take(
   app: App,

@@ -11,8 +11,7 @@ import { noteAction } from '../state/actions.js';
 import { readClock, type State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { adopt, countRepairable, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
-import type { ReasonOption } from './command.js';
-import { EXIT } from './exit-code.js';
+import { type ReasonOption, EXIT } from './command.js';
 import { untilInterrupted } from './signals.js';
 import { startAndWork, type RunOptions } from './work-run.js';
 

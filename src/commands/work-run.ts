@@ -19,7 +19,7 @@ import { isWhole, readProgress, readRun, type Run } from '../state/runs/read-run
 import { markDue } from '../state/streams.js';
 import type { Waiting } from '../state/locks.js';
 import type { Stream } from '../streams/stream.js';
-import { EXIT, exitCodeOfRun } from './exit-code.js';
+import { EXIT, exitCodeOfRun } from './command.js';
 import { listenForSignals } from './signals.js';
 
 export interface RunOptions {

@@ -8,9 +8,8 @@ import type { Logger } from '../process/logger.js';
 import type { Queries, State } from '../state/database.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { cacheReading } from './cached-reading.js';
-import { readConcernCounts, readCountedFacts, readGaugeFacts } from './gauges.js';
+import { readConcernCounts, readCountedFacts, readGaugeFacts, createMetrics } from './metrics.js';
 import { json, startHttpServer, type Handler, type Routes } from './http-server.js';
-import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
 /** Limits for counts of whole tables. A slow statement is aborted alone, and a slow count is cached longer. */

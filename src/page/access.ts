@@ -8,8 +8,7 @@ import type { Logger } from '../process/logger.js';
 import { html } from '../text/html.js';
 import { PageNotFound, renderPage, type View } from './html-page.js';
 import { isFromOwnPage, isLocal, userOf } from './request-origin.js';
-import { isEqual, type Session } from './sessions.js';
-import { createSignIn, OF_ELSEWHERE } from './sign-in.js';
+import { isEqual, type Session, createSignIn, OF_ELSEWHERE } from './sign-in.js';
 
 export interface AccessDeps {
   /** HTTP_HOST: the address that the server listens on. */

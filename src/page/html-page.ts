@@ -1,9 +1,9 @@
 // Renders a page as HTML: the frame, and the sections of a document with links, and buttons for operators who may act.
 import { filledSections, type Action, type Document } from '../documents/document.js';
 import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
-import { toneOf } from '../render/tones.js';
+import { toneOf } from '../render/drawings.js';
 import { html, type Html, type HtmlValue } from '../text/html.js';
-import type { Session } from './sessions.js';
+import type { Session } from './sign-in.js';
 import type { Sources } from './sources.js';
 
 /** Reads the facts of a page, and returns a function that renders them. Throws PageNotFound. */

@@ -6,8 +6,7 @@ import { text, type Action, type Document, type Section } from '../documents/doc
 import { recordDocument } from '../documents/record.js';
 import { UsageError } from '../errors/errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { readChainOf } from '../situation/chains.js';
-import { readHoldingGate } from '../situation/holding-gate.js';
+import { readChainOf, readHoldingGate } from '../situation/chains.js';
 import { commandFor } from '../situation/commands.js';
 import { readBooking, readBookingEvents } from '../state/bookings/read-reservations.js';
 import { readKnown } from '../state/records/read/record-details.js';
@@ -23,7 +22,7 @@ import {
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { ActionDeps } from './actions.js';
 import { PageNotFound, renderDocument, type Page, type Rendered, type View } from './html-page.js';
-import type { Session } from './sessions.js';
+import type { Session } from './sign-in.js';
 
 /** Maximum number of batches and writes of a record, and of events of a booking. */
 const MOST_OF_ONE = 20;

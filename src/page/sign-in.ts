@@ -1,13 +1,14 @@
-// Sign-in and sign-out over HTTP: the form, and the cookie of the session.
+// Sign-in and sign-out over HTTP: the form, the cookie, and the sessions of operators who signed in with HTTP_TOKEN.
+// Sessions are kept in memory, so they end when the process restarts. They also end when the token is replaced.
 import type { BlockList } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
-import type { SettingText } from '../config/setting-text.js';
+import { type SettingText, currentText } from '../config/setting-text.js';
 import { plain, readForm, type HttpContext } from '../http/http-server.js';
 import type { Logger } from '../process/logger.js';
 import { renderSignIn } from './html-page.js';
 import { clientOf, isFromOwnPage, isSecure } from './request-origin.js';
-import { COOKIE_SECONDS, createSessions, type Session } from './sessions.js';
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 
 export const OF_ELSEWHERE = 'The form was not sent by a page of this address.';
 
@@ -40,7 +41,7 @@ export function createSignIn({ token, port, proxies, log }: SignInDeps) {
     log.info('operator signed in');
     sessions.end(secretOf(context));
     setCookie(context, cookieName, secret, {
-      maxAge: COOKIE_SECONDS,
+      maxAge: SESSION_MS / 1000,
       httpOnly: true,
       sameSite: 'Strict',
       secure: isSecure(incoming),
@@ -67,3 +68,82 @@ export function createSignIn({ token, port, proxies, log }: SignInDeps) {
  */
 const nextOf = (next: string | null | undefined): string =>
   typeof next === 'string' && /^\/(?![/\\])[\x21-\x7e]*$/.test(next) ? next : '/';
+
+const MINUTE = 60 * 1000;
+export const SESSION_MS = 12 * 60 * MINUTE;
+const MOST_SESSIONS = 100;
+/** Number of wrong tokens from one address after which answers are delayed, and time for which wrong tokens count. */
+const MOST_WRONG = 10;
+const WRONG_MS = 10 * MINUTE;
+const SLOW_MS = 2000;
+/** Maximum number of addresses for which wrong tokens are counted. */
+const MOST_ADDRESSES = 1000;
+
+export interface Session {
+  /** Part of every form of the session's pages. A form of another site does not have this token. */
+  formToken: string;
+  expiresAt: number;
+  /** Messages about performed actions. The next page that the operator opens shows them. */
+  notices: string[];
+  /** Row and object that the operator read last, with the time and the address of the page. */
+  shown: { address: string; explained: unknown; at: Date } | undefined;
+}
+
+/** `now` is a monotonic clock in milliseconds. */
+export function createSessions(token: SettingText, now = () => performance.now()) {
+  const sessions = new Map<string, { session: Session; tokenHash: Buffer }>();
+  const wrong = new Map<string, { attempts: number; until: number }>();
+  const tokenHash = () => hash(currentText(token));
+
+  /**
+   * Deletes expired sessions and wrong tokens. Above the limits, deletes the oldest entries, which come first in a Map.
+   */
+  function prune(): void {
+    const time = now();
+    for (const [id, { session }] of sessions)
+      if (session.expiresAt <= time || sessions.size > MOST_SESSIONS) sessions.delete(id);
+    for (const [address, { until }] of wrong)
+      if (until <= time || wrong.size > MOST_ADDRESSES) wrong.delete(address);
+  }
+
+  return {
+    /**
+     * Returns the secret of a new session, or undefined if the token is wrong. The caller delays its answer by
+     * `waitMs`, even to a right token, so that an address with many wrong tokens cannot try more of them quickly.
+     */
+    signIn(given: string, address: string): { secret: string | undefined; waitMs: number } {
+      prune();
+      const known = wrong.get(address);
+      const waitMs = (known?.attempts ?? 0) >= MOST_WRONG ? SLOW_MS : 0;
+      const expected = tokenHash();
+      if (!timingSafeEqual(hash(given), expected)) {
+        wrong.set(address, { attempts: (known?.attempts ?? 0) + 1, until: known?.until ?? now() + WRONG_MS });
+        return { secret: undefined, waitMs };
+      }
+      wrong.delete(address);
+      const secret = newSecret();
+      const formToken = newSecret();
+      const session = { formToken, expiresAt: now() + SESSION_MS, notices: [], shown: undefined };
+      sessions.set(idOf(secret), { session, tokenHash: expected });
+      return { secret, waitMs };
+    },
+
+    find(secret: string | undefined): Session | undefined {
+      if (secret === undefined) return undefined;
+      const kept = sessions.get(idOf(secret));
+      if (!kept || kept.session.expiresAt <= now()) return undefined;
+      return timingSafeEqual(kept.tokenHash, tokenHash()) ? kept.session : undefined;
+    },
+
+    end(secret: string | undefined): void {
+      if (secret !== undefined) sessions.delete(idOf(secret));
+    },
+  };
+}
+
+const newSecret = () => randomBytes(32).toString('base64url');
+const hash = (text: string) => createHash('sha256').update(text).digest();
+const idOf = (secret: string) => hash(secret).toString('base64url');
+
+/** Compares in constant time, so that an attacker learns nothing from the duration. */
+export const isEqual = (a: string, b: string): boolean => timingSafeEqual(hash(a), hash(b));

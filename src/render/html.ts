@@ -14,9 +14,7 @@ import {
 } from '../documents/document.js';
 import { formatNumber } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
-import { graphToHtml } from './graph.js';
-import { toneOf } from './tones.js';
-import { weekToHtml } from './week.js';
+import { graphToHtml, weekToHtml, toneOf } from './drawings.js';
 import { commandOf, commandsBeside, MARKS, plain, plainPart, sinceOfLine } from './text.js';
 
 /** Properties of the medium that the HTML is for: the operator's page, or a mailed document. */

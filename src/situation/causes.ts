@@ -14,8 +14,7 @@ import { recordName } from '../state/records/outcome-types.js';
 import { createFollower, type End } from '../state/records/read/waiting-chains.js';
 import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import { EXCEPTED, heldBy, isAccepted, type CauseStatus } from './chains.js';
-import { findHoldingGates } from './holding-gate.js';
+import { EXCEPTED, heldBy, isAccepted, type CauseStatus, findHoldingGates } from './chains.js';
 
 /** Records of one stream that are not in sync with the same status and code, and the records that wait for them. */
 export interface Cause {

@@ -6,7 +6,7 @@ import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import type { RecordRow } from '../state/records/read/record-details.js';
 import { createFollower, readChainLinks, type End } from '../state/records/read/waiting-chains.js';
 import type { RecordStatus } from '../state/schema.js';
-import { findHoldingGates } from './holding-gate.js';
+import { findHeld } from '../state/gates/held.js';
 
 /**
  * Status of a cause. `held`: a gate holds the records. `excepted`: an exception leaves them as they are. A record at
@@ -83,3 +83,29 @@ export const EXCEPTED = { status: 'excepted', code: null } as const;
 
 /** Returns true if the service accepted the last record of the chain. The next run then sends the waiting records. */
 export const isAccepted = ({ status }: End) => status === 'synced' || status === 'retired';
+
+// Finds the gate that holds a key, so that the key is not sent now.
+
+/** Returns the gate that holds each key, by `recordName`. Its `since` is the time when that key was held. */
+export async function findHoldingGates(
+  db: Queries,
+  gates: readonly Gate[],
+  keys: readonly RecordKey[],
+): Promise<Map<string, Gate>> {
+  const holding = new Map<string, Gate>();
+  for (const stream of new Set(gates.map((gate) => gate.stream))) {
+    const own = new Set(keys.flatMap((key) => (key.stream === stream ? key.localKey : [])));
+    for (const [localKey, { gate: operation, reason, since }] of await findHeld(db, stream, [...own])) {
+      const gate = gates.find(
+        (one) => one.stream === stream && one.operation === operation && one.reason === reason,
+      );
+      if (gate) holding.set(recordName({ stream, localKey }), { ...gate, since });
+    }
+  }
+  return holding;
+}
+
+export async function readHoldingGate(db: Queries, key: RecordKey): Promise<Gate | undefined> {
+  const gates = await readGates(db, { stream: key.stream });
+  return (await findHoldingGates(db, gates, [key])).get(recordName(key));
+}

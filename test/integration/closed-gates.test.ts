@@ -1,9 +1,9 @@
 // Guarantees 6, 10, 11
 // Closed gates as operators meet them: shown from the keys that are held now, answered once, and forgotten with a key.
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { isLatestNightlyBad } from '../../src/alerts/note-nightly.js';
+import { isLatestNightlyBad } from '../../src/alerts/evaluate-alerts.js';
 import type { App } from '../../src/app/app.js';
-import { exitCodeOfRun } from '../../src/commands/exit-code.js';
+import { exitCodeOfRun } from '../../src/commands/command.js';
 import { unfreeze } from '../../src/commands/freeze.js';
 import { startAndWork } from '../../src/commands/work-run.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
@@ -72,7 +72,7 @@ describe('a freeze', () => {
     const { run } = await world.sync();
     await world.sql`UPDATE slotsync.runs SET started_by = 'schedule'`;
     expect({ status: run.status, code: exitCodeOfRun(run) }).toEqual({ status: 'held', code: 0 });
-    expect(await isLatestNightlyBad(world.state.db, 1000)).toBe(false);
+    expect(await isLatestNightlyBad(world.state.db)).toBe(false);
     const shown = await shownIn(world);
     expect(shown).toContain('All streams: frozen until');
     expect(shown).toContain('What waits: 1 record held.');

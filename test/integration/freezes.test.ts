@@ -1,7 +1,7 @@
 // Guarantees 3, 6, 11
 // A freeze: no run writes the stream until its end, no change is lost, and the held keys are planned again afterwards.
 import { describe, expect, it } from 'vitest';
-import { exitCodeOfRun } from '../../src/commands/exit-code.js';
+import { exitCodeOfRun } from '../../src/commands/command.js';
 import {
   freezeStreams,
   listFreezes,

@@ -2,7 +2,7 @@
 // Gates that close while a run sends. A missing right at the service stops one kind of request of one stream. The rest of the
 // run goes on, and the held keys are sent when the right is given.
 import { describe, expect, it } from 'vitest';
-import { exitCodeOfRun } from '../../src/commands/exit-code.js';
+import { exitCodeOfRun } from '../../src/commands/command.js';
 import { codeOf } from '../../src/errors/errors.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';

@@ -2,7 +2,7 @@
 // The gates of a stream: which keys a gate keeps back, until when, and what goes on beside it. Checked as an operator sees it:
 // objects at the service, gates, and the keys that they hold.
 import { describe, expect, it } from 'vitest';
-import { readHoldingGate } from '../../src/situation/holding-gate.js';
+import { readHoldingGate } from '../../src/situation/chains.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';

@@ -2,7 +2,7 @@
 import { expect, it, vi } from 'vitest';
 import { createAppBase } from '../../src/app/app-base.js';
 import type { App } from '../../src/app/app.js';
-import { history } from '../../src/commands/history.js';
+import { history } from '../../src/commands/explain.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';
 import { recordDocument } from '../../src/documents/record.js';

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
 import { json, readForm, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
 import { createHealth, createWorkerHttp } from '../../src/http/worker-http.js';
-import { readCountedFacts, readGaugeFacts } from '../../src/http/gauges.js';
+import { readCountedFacts, readGaugeFacts } from '../../src/http/metrics.js';
 import { openState, type State } from '../../src/state/database.js';
 import { inSnapshot } from '../../src/state/snapshot.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';

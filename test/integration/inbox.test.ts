@@ -6,12 +6,16 @@ import { chooseAlerts } from '../../src/alerts/evaluate-alerts.js';
 import { statusToText } from '../../src/commands/status.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
-import { createMetrics } from '../../src/http/metrics.js';
+import {
+  createMetrics,
+  readConcernCounts,
+  readCountedFacts,
+  readGaugeFacts,
+} from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import { listCauses } from '../../src/situation/causes.js';
 import { concerns } from '../../src/documents/concerns/concerns.js';
-import { readConcernCounts, readCountedFacts, readGaugeFacts } from '../../src/http/gauges.js';
 import { readReport } from '../../src/situation/report.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { inSnapshot } from '../../src/state/snapshot.js';

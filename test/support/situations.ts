@@ -1,6 +1,6 @@
 // Situations for tests: one in which nothing concerns anybody, and what may be in others.
 import type { Cause } from '../../src/situation/causes.js';
-import type { GaugeFacts } from '../../src/http/gauges.js';
+import type { GaugeFacts } from '../../src/http/metrics.js';
 import type { ScheduleFacts, Situation } from '../../src/situation/situation.js';
 import type { Gate } from '../../src/state/gates/gates.js';
 import type { Process } from '../../src/state/processes.js';

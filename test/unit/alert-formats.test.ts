@@ -8,7 +8,7 @@ import {
   toTeamsBody,
 } from '../../src/alerts/formats.js';
 import { subjectOf, type Notice, type NoticeAlert } from '../../src/alerts/notice.js';
-import { sign } from '../../src/alerts/post-webhook.js';
+import { sign } from '../../src/alerts/channels.js';
 import { documentToText } from '../../src/render/text.js';
 import { parseSmtpAddress } from '../../src/connections/addresses.js';
 import { AWKWARD, OBEYED } from '../support/situations.js';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { describe, expect, it } from 'vitest';
-import { exitCodeOfErrorCode, exitCodeOfRun } from '../../src/commands/exit-code.js';
+import { exitCodeOfErrorCode, exitCodeOfRun } from '../../src/commands/command.js';
 import {
   errorEntry,
   ERRORS,

@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { cacheReading } from '../../src/http/cached-reading.js';
-import type { CountedFacts, GaugeFacts } from '../../src/http/gauges.js';
-import { createMetrics } from '../../src/http/metrics.js';
+import { type CountedFacts, type GaugeFacts, createMetrics } from '../../src/http/metrics.js';
 import { GATE, LOAD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN, STREAM } from '../support/situations.js';
 
 const USAGE = {

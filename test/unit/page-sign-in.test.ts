@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
 import { parseNetworks } from '../../src/connections/addresses.js';
 import { clientOf, isLocal } from '../../src/page/request-origin.js';
-import { COOKIE_SECONDS, createSessions } from '../../src/page/sessions.js';
+import { createSessions, SESSION_MS } from '../../src/page/sign-in.js';
 
 const HOST = '127.0.0.1:8080';
 
@@ -44,8 +44,8 @@ test('page: a session ends after twelve hours, however often it is used', () => 
   let now = 0;
   const sessions = createSessions('token', () => now);
   const { secret } = sessions.signIn('token', 'here');
-  expect(COOKIE_SECONDS).toBe(12 * 60 * 60);
-  for (; now < COOKIE_SECONDS * 1000; now += 60_000) expect(sessions.find(secret)).toBeDefined();
+  expect(SESSION_MS).toBe(12 * 60 * 60 * 1000);
+  for (; now < SESSION_MS; now += 60_000) expect(sessions.find(secret)).toBeDefined();
   expect(sessions.find(secret)).toBeUndefined();
 });
 

@@ -2,9 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph, Week } from '../../src/documents/document.js';
 import { runDocument } from '../../src/documents/runs.js';
-import { graphToHtml } from '../../src/render/graph.js';
+import { graphToHtml, weekToHtml } from '../../src/render/drawings.js';
 import { answerToText, plain } from '../../src/render/text.js';
-import { weekToHtml } from '../../src/render/week.js';
 import type { RunFacts } from '../../src/situation/run-facts.js';
 import { GATE, NOW, RUN } from '../support/situations.js';
 
