@@ -17,10 +17,7 @@ export async function actions(app: App, options: ActionsOptions): Promise<void> 
   const timeZone = await app.timeZone();
   const listed = await listActions(db, {
     runId: options.run,
-    from:
-      options.since === undefined
-        ? undefined
-        : readSince(options.since, '--since', await readClock(db), timeZone),
+    from: readSince(options.since, await readClock(db), timeZone),
     limit: options.limit,
   });
   printDocument(actionsDocument(listed), { json: options.json, timeZone }, { actions: listed });

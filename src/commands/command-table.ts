@@ -137,13 +137,7 @@ export function addCommands(program: Command): void {
     .description(
       'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
     )
-    .addOption(
-      number(
-        '--concurrency <batches>',
-        'batches in flight at once, at most (default: the share of what the quota needs)',
-        { max: 200 },
-      ),
-    )
+    .addOption(concurrency())
     .addOption(
       number('--grace <seconds>', 'time to finish the work in flight when stopped', {
         min: 0,
@@ -418,15 +412,7 @@ export function addCommands(program: Command): void {
 }
 
 function runOptions(command: Command): Command {
-  return command
-    .option('--detach', 'only queue the run; workers process it')
-    .addOption(
-      number(
-        '--concurrency <batches>',
-        'batches in flight at once, at most (default: the share of what the quota needs)',
-        { max: 200 },
-      ),
-    );
+  return command.option('--detach', 'only queue the run; workers process it').addOption(concurrency());
 }
 
 function holdOptions(command: Command): Command {
@@ -540,54 +526,18 @@ function addSandbox(program: Command): void {
     .addOption(number('--latency <ms>', 'time until an answer', { min: 0 }).default(0))
     .addOption(number('--jitter <ms>', 'random variation of that time', { min: 0 }).default(0))
     .addOption(
-      fraction(
-        '--latency-per-object <ms>',
-        'more time for each object of a PUT or a find',
-        'milliseconds such as 0.3',
-      ),
+      fraction('--latency-per-object <ms>', 'more time for each object of a PUT or a find', {
+        takes: 'milliseconds such as 0.3',
+      }),
     )
-    .addOption(
-      fraction('--status500 <share>', 'share of requests answered with 500', 'a share from 0 to 1', 1),
-    )
-    .addOption(
-      fraction(
-        '--reset <share>',
-        'share of connections reset before the request is carried out',
-        'a share from 0 to 1',
-        1,
-      ),
-    )
-    .addOption(
-      fraction(
-        '--lose-answer <share>',
-        'share of answers lost after the request is carried out',
-        'a share from 0 to 1',
-        1,
-      ),
-    )
-    .addOption(
-      fraction('--broken-json <share>', 'share of answers that are not JSON', 'a share from 0 to 1', 1),
-    )
-    .addOption(
-      fraction('--hang <share>', 'share of requests that are never answered', 'a share from 0 to 1', 1),
-    )
-    .addOption(
-      fraction(
-        '--html <share>',
-        'share of requests that a gateway answers with an HTML page',
-        'a share from 0 to 1',
-        1,
-      ),
-    )
+    .addOption(share('--status500 <share>', 'share of requests answered with 500'))
+    .addOption(share('--reset <share>', 'share of connections reset before the request is carried out'))
+    .addOption(share('--lose-answer <share>', 'share of answers lost after the request is carried out'))
+    .addOption(share('--broken-json <share>', 'share of answers that are not JSON'))
+    .addOption(share('--hang <share>', 'share of requests that are never answered'))
+    .addOption(share('--html <share>', 'share of requests that a gateway answers with an HTML page'))
     .addOption(number('--html-status <status>', 'status of these pages', { min: 0 }).default(502))
-    .addOption(
-      fraction(
-        '--late <share>',
-        'share of connections reset before the request is carried out, which it is later',
-        'a share from 0 to 1',
-        1,
-      ),
-    )
+    .addOption(share('--late <share>', 'share of connections reset before the request is carried out later'))
     .addOption(number('--late-ms <ms>', 'how much later', { min: 0 }).default(5000))
     .addOption(number('--seed <number>', 'seed of the random faults', { min: 0 }).default(1))
     .addHelpText('after', SANDBOX_CONTROLS)
@@ -597,6 +547,15 @@ function addSandbox(program: Command): void {
 const choice = (flags: string, description: string, values: readonly string[]) =>
   new Option(flags, description).choices(values);
 
+const concurrency = () =>
+  number(
+    '--concurrency <batches>',
+    'maximum number of batches in flight (default: as many as the quota needs)',
+    {
+      max: 200,
+    },
+  );
+
 const PORT = { min: 0, max: 65_535 };
 
 const nameOf = (flags: string) => flags.split(' ', 1)[0];
@@ -604,12 +563,19 @@ const nameOf = (flags: string) => flags.split(' ', 1)[0];
 const number = (flags: string, description: string, range?: Parameters<typeof wholeNumber>[1]) =>
   new Option(flags, description).argParser(wholeNumber(`${nameOf(flags)} takes`, range));
 
-/** Option that takes a number from 0 to `most`. The default is 0. */
-function fraction(flags: string, description: string, what: string, most = Infinity) {
+/** Option that takes a number from 0 to `most`. The default is 0. `takes` describes the number in an error. */
+function fraction(
+  flags: string,
+  description: string,
+  { takes, most = Infinity }: { takes: string; most?: number },
+) {
   const read = (text: string) => {
     const value = Number(text);
     if (/^[\d.]+$/.test(text) && value >= 0 && value <= most) return value;
-    throw new UsageError(`${nameOf(flags)} takes ${what}, not '${text}'`);
+    throw new UsageError(`${nameOf(flags)} takes ${takes}, not '${text}'`);
   };
   return new Option(flags, description).argParser(read).default(0);
 }
+
+const share = (flags: string, description: string) =>
+  fraction(flags, description, { takes: 'a share from 0 to 1', most: 1 });

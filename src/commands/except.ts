@@ -26,7 +26,7 @@ export async function except(app: App, name: string, given: string[], options: E
   const state = await app.state();
   const timeZone = await app.timeZone();
   const now = await readClock(state.db);
-  const until = options.until === undefined ? null : readUntil(options.until, '--until', now, timeZone);
+  const until = options.until === undefined ? null : readUntil(options.until, now, timeZone);
   const actor = await app.actor(options.reason);
   const { by, reason } = actor;
   if (reason === undefined)

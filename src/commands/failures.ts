@@ -48,7 +48,7 @@ async function prepare(app: App, name: string | undefined, options: FailuresOpti
   const state = await app.state();
   const now = await readClock(state.db);
   const timeZone = await app.timeZone();
-  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now, timeZone);
+  const since = readSince(options.since, now, timeZone);
   await requireKnownStream(app, state, stream);
   await requireKnownCode(state, code);
   const { db } = state;

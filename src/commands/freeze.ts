@@ -28,7 +28,7 @@ export async function freeze(app: App, names: string[], options: FreezeOptions):
   const streams = selectStreams(await app.configuration(), names).map(({ name }) => name);
   const { db } = await app.state();
   const timeZone = await app.timeZone();
-  const endsAt = readUntil(options.until, '--until', await readClock(db), timeZone);
+  const endsAt = readUntil(options.until, await readClock(db), timeZone);
   const actor = await app.actor(options.reason);
   const { by, reason } = actor;
   if (reason === undefined) throw new UsageError('--reason is empty: say why, for whoever sees what waits');

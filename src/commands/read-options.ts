@@ -6,36 +6,38 @@ const MINUTE_MS = 60_000;
 const UNITS_MS: Record<string, number> = { m: MINUTE_MS, h: 60 * MINUTE_MS, d: 24 * 60 * MINUTE_MS };
 
 /** Returns milliseconds since 1970. A day means its start in UTC. The UsageError names the option. */
-export function readTime(text: string, option: string): number {
-  const at = parseTime(text);
-  if (at !== undefined) return at;
+export function readTime(text: string | undefined, option: string): number | undefined {
+  const at = text === undefined ? undefined : parseTime(text);
+  if (at !== undefined || text === undefined) return at;
   throw new UsageError(`${option} takes a day such as 2026-09-01, or an ISO time, not '${text}'`);
 }
 
-/** Parses a past time: a duration before now, such as `12h`, `90m` or `7d`, or a time in the time zone. */
-export function readSince(text: string, option: string, now: Date, timeZone: string): Date {
-  const at = readTimeOrDuration(text, option, (ms) => now.getTime() - ms, timeZone);
-  if (at > now.getTime()) throw new UsageError(`${option} is in the future: ${text}`);
-  return new Date(at);
+/** Parses `--since`: a duration before now, such as `12h`, `90m` or `7d`, or a past time in the time zone. */
+export function readSince(text: string | undefined, now: Date, timeZone: string): Date | undefined {
+  if (text === undefined) return undefined;
+  const at = readTimeOrDuration('--since', text, { now, sign: -1, timeZone });
+  if (at > now) throw new UsageError(`--since is in the future: ${text}`);
+  return at;
 }
 
-/** Parses a future time: a duration from now, such as `14d`, or a time in the time zone. */
-export function readUntil(text: string, option: string, now: Date, timeZone: string): Date {
-  const at = readTimeOrDuration(text, option, (ms) => now.getTime() + ms, timeZone);
-  if (at <= now.getTime()) throw new UsageError(`${option} is in the past: ${text}`);
-  return new Date(at);
+/** Parses `--until`: a duration from now, such as `14d`, or a future time in the time zone. */
+export function readUntil(text: string, now: Date, timeZone: string): Date {
+  const at = readTimeOrDuration('--until', text, { now, sign: 1, timeZone });
+  if (at <= now) throw new UsageError(`--until is in the past: ${text}`);
+  return at;
 }
 
 function readTimeOrDuration(
-  text: string,
   option: string,
-  fromNow: (ms: number) => number,
-  timeZone: string,
-): number {
+  text: string,
+  { now, sign, timeZone }: { now: Date; sign: 1 | -1; timeZone: string },
+): Date {
   const [, number, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   const at =
-    number === undefined ? parseTime(text, timeZone) : fromNow(Number(number) * (UNITS_MS[unit] ?? 0));
-  if (at !== undefined && at >= 0) return at;
+    number === undefined
+      ? parseTime(text, timeZone)
+      : now.getTime() + sign * Number(number) * (UNITS_MS[unit] ?? 0);
+  if (at !== undefined && at >= 0) return new Date(at);
   throw new UsageError(
     `${option} takes a duration such as 12h, 90m or 7d, a day such as 2026-09-01, or an ISO time, not '${text}'`,
   );

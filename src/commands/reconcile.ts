@@ -19,8 +19,8 @@ const MAX_BOOKINGS_AS_JSON = 10_000;
 const HOUR_SECONDS = 60 * 60;
 
 export async function reconcileBookings(app: App, options: ReconcileOptions): Promise<number> {
-  const from = options.from === undefined ? undefined : readTime(options.from, '--from');
-  const to = options.to === undefined ? undefined : readTime(options.to, '--to');
+  const from = readTime(options.from, '--from');
+  const to = readTime(options.to, '--to');
   if (from !== undefined && to !== undefined && from >= to)
     throw new UsageError('--from is not before --to', { remedy: 'Name an earlier --from or a later --to.' });
   const deps = await app.reconciling('command');
@@ -38,11 +38,7 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   if (!result) return EXIT.failed;
   const seconds = (performance.now() - startedAt) / 1000;
   const timeZone = await app.timeZone();
-  const facts = {
-    ...result,
-    from: new Date(result.from).toISOString(),
-    to: new Date(result.to).toISOString(),
-  };
+  const facts = { ...result, from: new Date(result.from), to: new Date(result.to) };
   printDocument(reconcileDocument(result, { timeZone, seconds }), { json: options.json, timeZone }, facts);
   const { missing_there: missing = 0, unknown_here: unknown = 0 } = result.verdicts;
   return options.strict && missing + unknown > 0 ? EXIT.failed : EXIT.done;

@@ -32,7 +32,7 @@ export async function report(app: App, id: number | undefined, options: ReportOp
   const { db } = await app.state();
   const now = await readClock(db);
   const timeZone = await app.timeZone();
-  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now, timeZone);
+  const since = readSince(options.since, now, timeZone);
   const run = id === undefined ? undefined : await findRun(db, id);
   const { requestsPerSecond } = app.settings;
   // Opens the file first, so that a file error is reported before the state is queried.

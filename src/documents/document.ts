@@ -31,8 +31,6 @@ export type Text = string | { parts: readonly Part[] };
 export type Cell = Text | number;
 
 export interface Table {
-  /** Description of the rows for screen readers. Default: the title of the section. */
-  caption?: string | undefined;
   headings: readonly string[];
   rows: readonly (readonly Cell[])[];
 }

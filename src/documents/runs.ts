@@ -8,7 +8,6 @@ import { formatDuration, formatNumber, plural, present, lines } from '../text/fo
 import {
   addressOfRun,
   countsByStream,
-  joinTexts,
   linkToRun,
   text,
   type Action,
@@ -48,7 +47,6 @@ export function runToJson(run: Run) {
 
 export function runsTable(runs: readonly Run[]): Table {
   return {
-    caption: 'Runs, newest first',
     headings: ['run', 'kind', 'started', 'took', 'status', ...OUTCOMES.map(statusInWords)],
     rows: runs.map((run) => [
       linkToRunNumber(run.id),
@@ -164,14 +162,7 @@ function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Da
 
 /** List entry of an unfinished run: its progress, the estimated end, and buttons to pause, resume or cancel it. */
 export function underWayToPoint(
-  {
-    run,
-    progress,
-    planning,
-    secondsLeft,
-  }: Pick<RunFacts, 'run' | 'progress' | 'planning'> & {
-    secondsLeft?: number | undefined;
-  },
+  { run, progress, secondsLeft }: Pick<RunFacts, 'run' | 'progress'> & { secondsLeft?: number | undefined },
   now: Date,
 ): Point {
   const { done, total } = progress;
@@ -182,7 +173,10 @@ export function underWayToPoint(
     details: present<Text>(
       isCounted &&
         text`${formatNumber(done)} of ${plural(total, 'record')}, ${String(Math.floor((done / total) * 100))} %.${end && text` Done about ${{ minute: end }}, in ${formatDuration(Math.max(1, secondsLeft ?? 0))}.`}`,
-      run.status === 'planning' && describePlanning(run, planning),
+      run.status === 'planning' &&
+        (run.planner === null
+          ? 'It waits for a process to plan it.'
+          : text`Planning since ${run.requestedAt}.`),
       run.pausedAt && text`Paused at ${run.pausedAt}.`,
     ),
     progress: isCounted ? progress : undefined,
@@ -192,13 +186,6 @@ export function underWayToPoint(
       actionOnRun(run, 'cancel', 'Cancel …'),
     ),
   };
-}
-
-/** Says since when the run has been planned. If it waits for a process, names the runs that are planned first. */
-function describePlanning(run: Run, { isBegun, others }: RunFacts['planning']): Text {
-  if (isBegun) return text`It has been planned since ${run.requestedAt}.`;
-  if (others.length === 0) return 'It waits for a process to plan it.';
-  return text`It waits until a process plans it. These are planned first: ${joinTexts(others.map(linkToRun), ', ')}.`;
 }
 
 export const actionOnRun = ({ id }: Run, verb: 'pause' | 'resume' | 'cancel', label: string): Action => ({

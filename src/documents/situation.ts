@@ -144,7 +144,6 @@ export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): 
     id: 'loads',
     title: 'Load of the mirror',
     table: {
-      caption: 'How old the load of the mirror is, as the last plan read it',
       headings: ['stream', 'loaded', 'age', 'at most', 'read'],
       rows: loads.map(({ stream, loadedAt, olderThan, problem, maxHours, readAt }) => [
         stream,
@@ -173,10 +172,8 @@ function latestRuns({ runs: { latest } }: SituationFacts): Section {
 function records(facts: SituationFacts): Section {
   const { records: counts, unsettled, known } = facts;
   const streams = [...new Set(counts.map(({ stream }) => stream))];
-  const countOf = (stream: string, status: string) =>
-    counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0;
   const cellOf = (stream: string, status: (typeof STATUSES)[number]): Cell => {
-    const count = countOf(stream, status);
+    const { count = 0 } = counts.find((row) => row.stream === stream && row.status === status) ?? {};
     const isListed = count > 0 && status !== 'synced' && status !== 'retired';
     return isListed ? { parts: [{ text: count, href: withQuery('/failures', { stream }) }] } : count;
   };
@@ -188,7 +185,6 @@ function records(facts: SituationFacts): Section {
       ...lines(describeExceptions(sum(facts.exceptions.map(({ count }) => count)))),
     ],
     table: {
-      caption: 'Records by stream and status',
       headings: ['stream', ...STATUSES.map(statusInWords)],
       rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
     },
@@ -208,20 +204,15 @@ export function verifiedSection(facts: Situation): Section {
       describeKeptObjects(sum(streams.map(({ kept }) => kept))),
       describeExtra(sum(streams.map(({ extra }) => extra))),
     ),
-    table: verifiedTable(streams),
-  };
-}
-
-function verifiedTable(streams: ReturnType<typeof listVerified>) {
-  return {
-    caption: 'When each stream was verified',
-    headings: ['stream', 'verified', 'objects', 'drift'],
-    rows: streams.map(({ stream, verifiedAt, objects, drift }) => [
-      stream,
-      verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
-      objects ?? '–',
-      verifiedAt || drift > 0 ? drift : '–',
-    ]),
+    table: {
+      headings: ['stream', 'verified', 'objects', 'drift'],
+      rows: streams.map(({ stream, verifiedAt, objects, drift }) => [
+        stream,
+        verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
+        objects ?? '–',
+        verifiedAt || drift > 0 ? drift : '–',
+      ]),
+    },
   };
 }
 
@@ -245,7 +236,6 @@ function inbox(facts: SituationFacts): Section {
         text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`,
     ),
     table: {
-      caption: 'Keys in the inbox',
       headings: ['stream', 'waiting', 'in progress', 'to be tried again', 'oldest'],
       rows: all.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
         stream,
@@ -284,12 +274,8 @@ function quota({ quota: usage, history }: SituationFacts): Section {
       ),
     ];
   }
-  return {
-    id: 'requests',
-    title: 'Requests and quota',
-    facts,
-    paragraphs: history ? [describeHour(history.hour)] : [],
-  };
+  const paragraphs = history ? [describeHour(history.hour)] : [];
+  return { id: 'requests', title: 'Requests and quota', facts, paragraphs };
 }
 
 const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
@@ -302,7 +288,6 @@ function processes({ processes: all }: SituationFacts): Section {
     paragraphs:
       all.length === 0 ? [text`No process is at work. Start one: ${{ command: 'slotsync worker' }}`] : [],
     table: {
-      caption: 'Processes',
       headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],
       rows: all.map(({ command, host, pid, isAlive, stoppedSince, startedAt, seenAt }) => [
         command,

@@ -6,9 +6,9 @@ import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.j
 import { HttpError, plain, readForm, type Handler, type HttpContext } from '../http/http-server.js';
 import type { Logger } from '../process/logger.js';
 import { html } from '../text/html.js';
-import { PageNotFound, renderPage, type View } from './html-page.js';
+import { PageNotFound, renderPage, type Session, type View } from './html-page.js';
 import { isFromOwnPage, isLocal, userOf } from './request-origin.js';
-import { isEqual, type Session, createSignIn, OF_ELSEWHERE } from './sign-in.js';
+import { createSignIn, isEqual, OF_ELSEWHERE } from './sign-in.js';
 
 export interface AccessDeps {
   /** HTTP_HOST: the address that the server listens on. */

@@ -3,7 +3,6 @@ import { filledSections, type Action, type Document } from '../documents/documen
 import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
 import { toneOf } from '../render/drawings.js';
 import { html, type Html, type HtmlValue } from '../text/html.js';
-import type { Session } from './sign-in.js';
 import type { Sources } from './sources.js';
 
 /** Reads the facts of a page, and returns a function that renders them. Throws PageNotFound. */
@@ -18,6 +17,17 @@ export interface PageRequest {
 
 /** Thrown if the page, the run or the record of an address does not exist. */
 export class PageNotFound extends Error {}
+
+/** Session of an operator who signed in. */
+export interface Session {
+  /** Part of every form of the session's pages. A form of another site does not have this token. */
+  formToken: string;
+  expiresAt: number;
+  /** Messages about performed actions. The next page that the operator opens shows them. */
+  notices: string[];
+  /** Row and object that the operator read last, with the time and the address of the page. */
+  shown: { address: string; explained: unknown; at: Date } | undefined;
+}
 
 /** Facts about the user that a page is rendered for. */
 export interface View {

@@ -21,8 +21,14 @@ import {
 } from '../sync/operator/explain.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { ActionDeps } from './actions.js';
-import { PageNotFound, renderDocument, type Page, type Rendered, type View } from './html-page.js';
-import type { Session } from './sign-in.js';
+import {
+  PageNotFound,
+  renderDocument,
+  type Page,
+  type Rendered,
+  type Session,
+  type View,
+} from './html-page.js';
 
 /** Maximum number of batches and writes of a record, and of events of a booking. */
 const MOST_OF_ONE = 20;

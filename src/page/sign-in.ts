@@ -6,7 +6,7 @@ import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import { type SettingText, currentText } from '../config/setting-text.js';
 import { plain, readForm, type HttpContext } from '../http/http-server.js';
 import type { Logger } from '../process/logger.js';
-import { renderSignIn } from './html-page.js';
+import { renderSignIn, type Session } from './html-page.js';
 import { clientOf, isFromOwnPage, isSecure } from './request-origin.js';
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 
@@ -78,16 +78,6 @@ const WRONG_MS = 10 * MINUTE;
 const SLOW_MS = 2000;
 /** Maximum number of addresses for which wrong tokens are counted. */
 const MOST_ADDRESSES = 1000;
-
-export interface Session {
-  /** Part of every form of the session's pages. A form of another site does not have this token. */
-  formToken: string;
-  expiresAt: number;
-  /** Messages about performed actions. The next page that the operator opens shows them. */
-  notices: string[];
-  /** Row and object that the operator read last, with the time and the address of the page. */
-  shown: { address: string; explained: unknown; at: Date } | undefined;
-}
 
 /** `now` is a monotonic clock in milliseconds. */
 export function createSessions(token: SettingText, now = () => performance.now()) {

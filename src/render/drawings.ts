@@ -10,8 +10,16 @@ const TONES = {
   good: ['succeeded', 'synced', 'retired', 'working', 'agrees'],
   bad: ['failed', 'dead', 'stopped', 'not seen', 'missing', 'absent', 'missing_there', 'unknown_here'],
   waiting: [
-    ...['held', 'partial', 'deferred', 'paused', 'pending', 'changed', 'inactive'],
-    ...['differs', 'cancelled_there', 'cancelled_here'],
+    'held',
+    'partial',
+    'deferred',
+    'paused',
+    'pending',
+    'changed',
+    'inactive',
+    'differs',
+    'cancelled_there',
+    'cancelled_here',
   ],
 };
 

@@ -29,45 +29,8 @@ export interface Surface {
 const statusToHtml = (word: string, shown = WORDS_OF_STATUSES[word] ?? word.replaceAll('_', ' ')): Html =>
   html`<span class="status ${toneOf(word)}">${shown}</span>`;
 
-/** Labels of commands that are shown without a button, by the word after `slotsync`. */
-const LABELS = new Map([
-  ['approve', 'Approve'],
-  ['cancel', 'Cancel'],
-  ['failures', 'List the records'],
-  ['plan', 'See what would be sent'],
-  ['reconcile', 'Compare again'],
-  ['reject', 'Reject'],
-  ['rename-stream', 'Move what the state has'],
-  ['resume', 'Resume'],
-  ['retry', 'Send again'],
-  ['runs', 'See what happened'],
-  ['status', 'List all of them'],
-  ['sync', 'Send what differs'],
-  ['triggers', 'Install the triggers'],
-  ['unfreeze', 'End the freeze'],
-  ['verify', 'Compare again'],
-  ['worker', 'Start a worker'],
-]);
-/** Labels of options that change what a command does. They replace the label of the command. */
-const OPTIONS = new Map([
-  ['--repair', 'Send again what differs'],
-  ['--retire-former', 'Deactivate them'],
-]);
-
-/** Matches keys in quotes or after `--`, because the words of a key must not choose the label. */
-const KEY = / -- .*| \$?'.*'/s;
-
-/** Returns the label of an action's button, or for a command a label that fits its words. */
-export function labelOf(command: string | Action): string {
-  if (typeof command === 'object') return command.label.replace(/ …$/, '');
-  const [, verb = '', ...rest] = command.replace(KEY, '').split(' ');
-  return (
-    rest.map((word) => OPTIONS.get(word)).find((label) => label !== undefined) ?? LABELS.get(verb) ?? 'Run'
-  );
-}
-
 export const typedCommand = (command: string | Action, isCopied = false): Html =>
-  html`<span class="typed">${labelOf(command)}: ${commandToHtml(commandOf(command), isCopied)}</span>`;
+  html`<span class="typed">→ ${commandToHtml(commandOf(command), isCopied)}</span>`;
 
 /** Adds a button that copies the command. The script of the page makes it visible. */
 const commandToHtml = (command: string, isCopied: boolean): Html =>
@@ -126,7 +89,7 @@ export function contentToHtml(
   }${
     points.length > 0 &&
     html`<ul class="${isOneLine ? 'lines' : 'items'}">\n${points.map((point) => toHtml(point, surface))}</ul>\n`
-  }${table && table.rows.length > 0 && tableToHtml({ caption: title, ...table }, surface)}`;
+  }${table && table.rows.length > 0 && tableToHtml(title, table, surface)}`;
 }
 
 function cardToHtml({ stream, href, inSync, total, synced, badges, nights }: Card, surface: Surface): Html {
@@ -213,8 +176,8 @@ export const CARDS = html`@media (max-width: 39.99rem) {
 const LONG = 40;
 
 /** Renders a table. The first cell of a row is the heading of the row. */
-function tableToHtml(table: Table, surface: Surface): Html {
-  const { caption, headings, rows } = table;
+function tableToHtml(caption: string, table: Table, surface: Surface): Html {
+  const { headings, rows } = table;
   const isNumber = numericColumns(table);
   const cell = (value: Text | number, column: number) => {
     const shown = typeof value === 'number' ? formatNumber(value) : textToHtml(value, surface);

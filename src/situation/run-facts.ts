@@ -8,14 +8,7 @@ import { countDriftEvents } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
 import { listRenamedRows } from '../state/records/read/renamed-rows.js';
 import { readGates } from '../state/gates/gates.js';
-import {
-  listRuns,
-  listUnfinishedRuns,
-  readProgress,
-  sumBatches,
-  type Progress,
-  type Run,
-} from '../state/runs/read-runs.js';
+import { listRuns, readProgress, sumBatches, type Progress, type Run } from '../state/runs/read-runs.js';
 import type { RunKind } from '../state/schema.js';
 
 const MOST_ACTIONS = 20;
@@ -30,37 +23,23 @@ export type RunFacts = Awaited<ReturnType<typeof readRunFacts>>;
 export async function readRunFacts(db: Queries, run: Run, configured?: readonly string[]) {
   const { id, kind } = run;
   const readsBack = kind === 'verify' || kind === 'repair';
-  const [
-    [newest],
-    causes,
-    soFar,
-    progress,
-    planning,
-    gates,
-    actions,
-    unsettled,
-    renamed,
-    verdicts,
-    drift,
-    timeline,
-  ] = await Promise.all([
-    listRuns(db, 1),
-    listCauses(db, { runId: id }, configured),
-    readSoFar(db, run),
-    readProgress(db, id),
-    readPlanning(db, run),
-    readGates(db, { runId: id }),
-    listActions(db, { runId: id, limit: MOST_ACTIONS }),
-    countUnsettled(db),
-    kind === 'sync' ? listRenamedRows(db, undefined, run.requestedAt) : [],
-    kind === 'reconcile' ? countVerdicts(db, id) : undefined,
-    readsBack ? countDriftEvents(db, id) : undefined,
-    readTimeline(db, run),
-  ]);
+  const [[newest], causes, soFar, progress, gates, actions, unsettled, renamed, verdicts, drift, timeline] =
+    await Promise.all([
+      listRuns(db, 1),
+      listCauses(db, { runId: id }, configured),
+      readSoFar(db, run),
+      readProgress(db, id),
+      readGates(db, { runId: id }),
+      listActions(db, { runId: id, limit: MOST_ACTIONS }),
+      countUnsettled(db),
+      kind === 'sync' ? listRenamedRows(db, undefined, run.requestedAt) : [],
+      kind === 'reconcile' ? countVerdicts(db, id) : undefined,
+      readsBack ? countDriftEvents(db, id) : undefined,
+      readTimeline(db, run),
+    ]);
   return {
     run: soFar,
     progress,
-    planning,
     /** Gates that this run closed, or that this run found closed as the last whole sync. */
     gates,
     actions,
@@ -76,14 +55,6 @@ export async function readRunFacts(db: Queries, run: Run, configured?: readonly 
     drift,
     timeline,
   };
-}
-
-/** `isBegun`: a process has begun to plan the run. If not, `others` are the runs that processes plan first. */
-export async function readPlanning(db: Queries, run: Run) {
-  if (run.status !== 'planning' || run.planner !== null) return { isBegun: true, others: [] };
-  const unfinished = await listUnfinishedRuns(db);
-  const others = unfinished.filter(({ status, planner }) => status === 'planning' && planner !== null);
-  return { isBegun: false, others: others.map(({ id }) => id) };
 }
 
 /** Returns a run with its counts so far. While a run is unfinished, its counts are sums over its batches. */

@@ -31,7 +31,7 @@ import { listLostTriggers } from '../state/inbox/lost-triggers.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
-import { listRunsSoFar, readPlanning } from './run-facts.js';
+import { listRunsSoFar } from './run-facts.js';
 
 export type Situation = Awaited<ReturnType<typeof readFacts>>;
 
@@ -84,11 +84,7 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
       underWay: await Promise.all(
         grounds.unfinished
           .filter(({ kind }) => kinds.includes(kind))
-          .map(async (run) => ({
-            run,
-            progress: await readProgress(tx, run.id),
-            planning: await readPlanning(tx, run),
-          })),
+          .map(async (run) => ({ run, progress: await readProgress(tx, run.id) })),
       ),
       latest: await listRunsSoFar(tx, MOST_RUNS, kinds),
     },

@@ -269,7 +269,6 @@ const situation = (value: string): Situation => ({
 
 const UNDER_WAY = {
   progress: { done: 1, total: 3, batchesLeft: 1 },
-  planning: { isBegun: true, others: [] },
 };
 
 const report = (value: string) =>

@@ -59,7 +59,6 @@ const DEAD = { causes: [CAUSE], unsettled: 1 };
 const UNDER_WAY = {
   run: { ...RUN, id: 12 },
   progress: { total: 200, done: 88, batchesLeft: 3 },
-  planning: { isBegun: true, others: [] },
 };
 const known = (changes: Partial<SituationFacts['known']>) => ({ known: { ...QUIET.known, ...changes } });
 

@@ -60,7 +60,6 @@ describe('the timeline of a run', () => {
     ({
       run: { ...RUN, finishedAt: NOW, status: 'held' },
       progress: { total: planned, done: 30, batchesLeft: 1 },
-      planning: { isBegun: true, others: [] },
       gates: [GATE],
       actions: [],
       causes: [],
