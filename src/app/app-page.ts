@@ -47,13 +47,7 @@ export async function servePage(
 ) {
   const { routes, notFound } = openPage(app, parts);
   const { httpHost: host } = app.settings;
-  const server = await startHttpServer({
-    host,
-    port: parts.port,
-    portSetting,
-    routes,
-    notFound,
-    log: app.log,
-  });
+  const { port } = parts;
+  const server = await startHttpServer({ host, port, portSetting, routes, notFound, log: app.log });
   return app.own(server, server.close);
 }

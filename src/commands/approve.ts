@@ -1,7 +1,7 @@
 // `approve` and `reject`: an operator's answers to the changes that a run holds.
 import type { App } from '../app/app.js';
 import { describeApproval, describeKeys, describeHeld } from '../documents/holds.js';
-import { printLine, print } from '../render/print.js';
+import { printLines, print } from '../render/print.js';
 import { chooseGates, type GateChoice, rejectGates } from '../state/gates/answers.js';
 import type { Gate } from '../state/gates/gates.js';
 import type { Waiting } from '../state/locks.js';
@@ -29,11 +29,9 @@ export async function approve(app: App, runId: number, options: ApproveOptions):
   async function start(waiting: Waiting) {
     const approved = await approveGates({ ...deps, waiting }, { ...choice, exactly });
     if (options.detach || approved.run.pausedAt) requireStarted(approved);
-    for (const approval of approved.approvals) approvals.push(approval);
-    if (options.json) return approved;
     for (const approval of approved.approvals) {
-      printLine(describeApproval(approval, timeZone));
-      printLine(describeKeys(approval));
+      approvals.push(approval);
+      if (!options.json) printLines([describeApproval(approval, timeZone), describeKeys(approval)]);
     }
     return approved;
   }

@@ -126,10 +126,7 @@ export function addCommands(program: Command): void {
     .option('--resume', 'continue the latest unfinished backfill')
     .addHelpText(
       'after',
-      [
-        '\nA backfill never retires anything; sync does. Stopped by Ctrl-C, it keeps its',
-        'position: the same command continues it.',
-      ].join('\n'),
+      '\nA backfill never deactivates anything; sync does. Stopped by Ctrl-C, it keeps its\nposition: the same command continues it.',
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./backfill.js')).backfill));
 
@@ -392,10 +389,7 @@ export function addCommands(program: Command): void {
     )
     .addHelpText(
       'after',
-      [
-        '\nSays what is lost, and asks on a terminal. Refused while a process works with',
-        'the state. All of it is removed or nothing.',
-      ].join('\n'),
+      '\nShows what would be lost, and asks on a terminal. Refused while a process uses the\nstate. Removes everything or nothing.',
     )
     .action(withApp({ needs: STATE }, async () => (await import('./reset.js')).reset));
 

@@ -73,11 +73,8 @@ export function exitCodeOfErrorCode(code: string | null): number {
   return errorEntry(code).exitCode ?? EXIT.failed;
 }
 
-export function exitCodeOfRun({
-  status,
-  errorCode,
-  holds,
-}: Pick<Run, 'status' | 'errorCode' | 'holds'>): number {
+export function exitCodeOfRun(run: Pick<Run, 'status' | 'errorCode' | 'holds'>): number {
+  const { status, errorCode, holds } = run;
   if (status === 'succeeded') return EXIT.done;
   if (status === 'held') {
     const held = Object.values(holds).flatMap((ofStream) => Object.values(ofStream));

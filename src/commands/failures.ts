@@ -84,16 +84,8 @@ async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show 
 }
 
 /** Reads and prints the records in pages, because all of them may not fit in memory. */
-async function showRecords({
-  db,
-  filter,
-  read,
-  configured,
-  limit,
-  json,
-  out,
-  timeZone,
-}: Show): Promise<void> {
+async function showRecords(show: Show): Promise<void> {
+  const { db, filter, read, configured, limit, json, out, timeZone } = show;
   const file = out === undefined ? undefined : await openCsvFile(out, FAILURE_COLUMNS);
   const document = { failures: [] as object[], held: [] as object[] };
   const print = (points: readonly Point[]) => !json && !file && printContent({ points }, timeZone);

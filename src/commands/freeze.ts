@@ -4,13 +4,13 @@ import { selectStreams, type Configuration } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { actAs } from '../state/actions.js';
-import { readClock } from '../state/database.js';
-
+import { readClock, type Queries } from '../state/database.js';
 import {
   freezeStreams,
   listFreezes,
   listFrozen,
   unfreezeStreams,
+  type FrozenStream,
   type StandingFreeze,
   endFreezes,
 } from '../state/freezes.js';
@@ -19,12 +19,11 @@ import { formatMinute, lines } from '../text/format.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { readUntil } from './read-options.js';
 
-interface FreezeOptions extends CommonOptions {
-  until: string;
-  reason: string;
-}
-
-export async function freeze(app: App, names: string[], options: FreezeOptions): Promise<void> {
+export async function freeze(
+  app: App,
+  names: string[],
+  options: CommonOptions & { until: string; reason: string },
+): Promise<void> {
   const streams = selectStreams(await app.configuration(), names).map(({ name }) => name);
   const { db } = await app.state();
   const timeZone = await app.timeZone();
@@ -60,25 +59,19 @@ export async function unfreeze(
   const timeZone = await app.timeZone();
   const streams = selectFrozen(configuration, await listFreezes(db), names);
   const before = await listFrozen(db, streams);
-  const after = await actAs(
-    db,
-    await app.actor(options.reason),
-    'unfreeze',
-    async (tx) => {
-      if (names.length === 0) await endFreezes(tx);
-      else await unfreezeStreams(tx, streams);
-      const still = await listFrozen(tx, streams);
-      const ended = endedOf(before, still).filter((name) =>
-        configuration.streams.some((own) => own.name === name),
-      );
-      await markDue(tx, ended, 'frozen');
-      return still;
-    },
-    (still) => {
-      const ended = endedOf(before, still);
-      return ended.length > 0 ? { subject: ended.join(', ') } : undefined;
-    },
-  );
+  const actor = await app.actor(options.reason);
+  const isConfigured = (name: string) => configuration.streams.some((own) => own.name === name);
+  const end = async (tx: Queries) => {
+    if (names.length === 0) await endFreezes(tx);
+    else await unfreezeStreams(tx, streams);
+    const still = await listFrozen(tx, streams);
+    await markDue(tx, endedOf(before, still).filter(isConfigured), 'frozen');
+    return still;
+  };
+  const after = await actAs(db, actor, 'unfreeze', end, (still) => {
+    const ended = endedOf(before, still);
+    return ended.length > 0 ? { subject: ended.join(', ') } : undefined;
+  });
   const unfrozen = endedOf(before, after);
   print(options, { unfrozen, frozen: after }, [
     ...lines(
@@ -93,11 +86,7 @@ export async function unfreeze(
   ]);
 }
 
-interface Frozen {
-  stream: string;
-}
-
-const endedOf = (before: readonly Frozen[], after: readonly Frozen[]) =>
+const endedOf = (before: readonly FrozenStream[], after: readonly FrozenStream[]) =>
   before.flatMap(({ stream }) => (after.some((still) => still.stream === stream) ? [] : stream));
 
 /** Returns the named streams, or all known streams. Throws UsageError for a name that is not known. */

@@ -18,7 +18,6 @@ import {
   groupByType,
   matchStreams,
   type MatchDeps,
-  type MatchRequest,
   type MatchLine,
   type StreamMatches,
   type TypeMatches,
@@ -41,20 +40,22 @@ interface MatchOptions extends CommonOptions, ReasonOption {
 
 export async function match(app: App, names: string[], options: MatchOptions): Promise<number> {
   const { by, out, apply, unlink, link } = options;
+  const isAnyGiven = (...others: readonly (string | undefined)[]) =>
+    others.some((given) => given !== undefined);
   if (link !== undefined) {
-    if (by !== undefined || out !== undefined || apply !== undefined || unlink !== undefined)
+    if (isAnyGiven(by, out, apply, unlink))
       throw new UsageError('--link takes a stream and keys, and no other option');
     return linkToOwn(app, link, names, options);
   }
   if (unlink !== undefined) {
-    if (by !== undefined || out !== undefined || apply !== undefined)
+    if (isAnyGiven(by, out, apply))
       throw new UsageError('--unlink takes a stream and keys, and no other option');
     return undoLinks(app, unlink, names, options);
   }
   if (apply === undefined) return compare(app, names, options);
-  if (by !== undefined || out !== undefined || names.length > 0)
+  if (isAnyGiven(by, out, ...names))
     throw new UsageError('--apply takes a file, and neither streams nor other options');
-  return applyFile(app, apply, options);
+  return applyRows(app, readCsvFile(apply, NEEDED_COLUMNS), options);
 }
 
 async function compare(app: App, names: string[], options: MatchOptions): Promise<number> {
@@ -71,43 +72,24 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
 
   const { out } = options;
   const file = out === undefined ? undefined : await openCsvFile(out, MATCH_COLUMNS);
-  const matched = await untilInterrupted(async (signal) => {
-    const found = await readAll(app, deps, request, file, signal);
-    await file?.close();
-    return found;
-  }, 'Stopped. Nothing was changed.');
+  const share = configuration.verify?.share ?? DEFAULT_VERIFY_SHARE;
+  const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share });
+  const progress = createProgress('objects');
+  const wanted = {
+    ...request,
+    onRead: progress.update,
+    write: file && ((found: readonly MatchLine[]) => file.write(found.map(toCsvRow))),
+  };
+  const matched = await untilInterrupted(
+    (signal) => matchStreams(deps, { ...wanted, pace: () => pace(signal) }, signal),
+    'Stopped. Nothing was changed.',
+  ).finally(progress.stop);
   if (!matched) return EXIT.failed;
+  await file?.close();
   const { assignsExternalIds: assignsIds } = deps.destination;
   const described = describeMatches(matched, { names, by: options.by, out, assignsIds });
   print(options, { types: matched, file: out ?? null }, described);
   return EXIT.done;
-}
-
-async function readAll(
-  app: App,
-  deps: MatchDeps,
-  request: MatchRequest,
-  file: Awaited<ReturnType<typeof openCsvFile>> | undefined,
-  signal: AbortSignal,
-) {
-  const { verify } = await app.configuration();
-  const share = verify?.share ?? DEFAULT_VERIFY_SHARE;
-  const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share });
-  const progress = createProgress('objects');
-  try {
-    return await matchStreams(
-      deps,
-      {
-        ...request,
-        pace: () => pace(signal),
-        onRead: (read, total) => progress.update(read, total),
-        write: file && ((found) => file.write(found.map(toCsvRow))),
-      },
-      signal,
-    );
-  } finally {
-    progress.stop();
-  }
 }
 
 /** Links keys to the objects that their records own now, even if the rows have other external ids. */
@@ -129,10 +111,6 @@ async function linkToOwn(app: App, name: string, keys: string[], options: MatchO
     values: { class: 'match', stream: stream.name, key, external_id: externalId },
   }));
   return applyRows(app, rows, options);
-}
-
-async function applyFile(app: App, name: string, options: MatchOptions): Promise<number> {
-  return applyRows(app, readCsvFile(name, NEEDED_COLUMNS), options);
 }
 
 async function applyRows(app: App, rows: readonly CsvRow[], options: MatchOptions): Promise<number> {

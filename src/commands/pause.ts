@@ -3,6 +3,7 @@ import type { App } from '../app/app.js';
 import { print } from '../render/print.js';
 import { actAs, toRuns } from '../state/actions.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/read-runs.js';
+import type { Queries } from '../state/database.js';
 import { setPaused } from '../state/runs/advance-run.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 import { cancelRun } from '../state/runs/end-run.js';
@@ -40,13 +41,8 @@ export async function cancel(app: App, id: number, options: CommonOptions & Reas
   const { db } = await app.state();
   const run = await findUnfinishedRun(db, id);
   const actor = await app.actor(options.reason);
-  await actAs(
-    db,
-    actor,
-    'cancel',
-    (tx) => cancelRun(tx, run.id),
-    () => ({ runId: run.id }),
-  );
+  const end = (tx: Queries) => cancelRun(tx, run.id);
+  await actAs(db, actor, 'cancel', end, () => toRuns([run.id]));
   print(options, { cancelled: run.id }, [
     `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
     run.range?.force === true

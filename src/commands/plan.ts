@@ -19,7 +19,6 @@ import type { FieldChange } from '../streams/destination-object.js';
 import { describeExceptions } from '../documents/exceptions.js';
 import { describeRenamed } from '../documents/failures.js';
 import { describeChange, describeKept, formatValues } from '../documents/document.js';
-import { widthOf } from '../render/wrap.js';
 import { describeWholeLoad } from '../sync/limits/load-age.js';
 
 /** Latency in milliseconds that is assumed until the service's latency has been measured. */
@@ -90,7 +89,6 @@ export async function plan(
 const CREATES_SHOWN = 3;
 const FIELDS_SHOWN = 5;
 const VALUE_SHOWN = 30;
-const MORE = ', …';
 const COUNTS = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged', 'dead'] as const;
 
 interface PlanCost {
@@ -153,7 +151,7 @@ function describeSamples({ stream, counts, samples }: Preview, columns: number):
   return lines(
     shown.length > 0 && [
       `create ${stream}, ${which}`,
-      ...shown.flatMap((sample) => describeCreate(sample, columns)),
+      ...shown.map((sample) => describeCreate(sample, columns)),
       '',
     ],
     samples.filter((sample) => !isCreate(sample)).flatMap((sample) => describeOperation(stream, sample)),
@@ -164,29 +162,14 @@ function describeSamples({ stream, counts, samples }: Preview, columns: number):
 const byName = (a: FieldChange, b: FieldChange) =>
   Number(b.field.endsWith('.name')) - Number(a.field.endsWith('.name'));
 
-/** Lines such as `'R1' → room_R1 room.name "Sal 1", …`, with as many fields as the terminal has room for. */
-function describeCreate({ key, externalId, changes }: PlannedOperation, columns: number): string[] {
-  const head = `  '${key}' → ${externalId ?? '(no external id)'}`;
+/** Returns a line such as `'R1' → room_R1  room.name "Sal 1", …`, with the first fields, cut to the width. */
+function describeCreate({ key, externalId, changes }: PlannedOperation, columns: number): string {
   const told = changes.filter(({ field }) => field !== 'active').toSorted(byName);
-  const fields = told.map(
-    ({ field, new: values }) => `${field} ${shorten(formatValues(values), VALUE_SHOWN)}`,
-  );
-  const roomFor = (line: string, at: number) =>
-    widthOf(line) <= columns - (at === fields.length - 1 ? 0 : MORE.length);
-  const [first] = fields;
-  if (first === undefined) return [head];
-  const isBelow = !roomFor(`${head}  ${first}`, 0);
-  let line = isBelow ? `    ${first}` : `${head}  ${first}`;
-  for (const [at, field] of fields.entries()) {
-    if (at === 0) continue;
-    const longer = `${line}, ${field}`;
-    if (at === FIELDS_SHOWN || !roomFor(longer, at)) {
-      line += MORE;
-      break;
-    }
-    line = longer;
-  }
-  return isBelow ? [head, line] : [line];
+  const fields = told
+    .slice(0, FIELDS_SHOWN)
+    .map(({ field, new: values }) => `${field} ${shorten(formatValues(values), VALUE_SHOWN)}`);
+  const more = told.length > FIELDS_SHOWN ? ', …' : '';
+  return shorten(`  '${key}' → ${externalId ?? '(no external id)'}  ${fields.join(', ')}${more}`, columns);
 }
 
 function describeOperation(

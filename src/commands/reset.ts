@@ -41,22 +41,14 @@ export async function reset(app: App, options: CommonOptions & { yes?: boolean }
   return EXIT.done;
 }
 
-function describe({
-  records,
-  links,
-  runs,
-  held,
-  changes,
-  bookings,
-  triggers,
-}: Losses & { triggers: number }) {
+function describe(lost: Losses & { triggers: number }) {
   return [
-    plural(records, 'record'),
-    plural(links, 'link'),
-    plural(runs, 'run'),
-    plural(held, 'held record'),
-    `${plural(changes, 'change')} in the inbox`,
-    plural(bookings, 'booking'),
-    `triggers of ${plural(triggers, 'stream')}`,
+    plural(lost.records, 'record'),
+    plural(lost.links, 'link'),
+    plural(lost.runs, 'run'),
+    plural(lost.held, 'held record'),
+    `${plural(lost.changes, 'change')} in the inbox`,
+    plural(lost.bookings, 'booking'),
+    `triggers of ${plural(lost.triggers, 'stream')}`,
   ].join(', ');
 }

@@ -1,7 +1,7 @@
 import type { App } from '../app/app.js';
 import { selectStream } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
-import { formatNumber, plural, lines } from '../text/format.js';
+import { plural, lines } from '../text/format.js';
 import { print } from '../render/print.js';
 import { actAs, toRecords } from '../state/actions.js';
 import { listOtherFormerStreams } from '../state/records/read/former-objects.js';
@@ -42,7 +42,6 @@ export async function retry(
     isNone
       ? `${describeChoice(options, stream)}; nothing was changed. To see what there is: slotsync failures`
       : `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
-    ...(retried.length > 1 ? countByCode(retried) : []),
     ...(await describeUnsent(app, retried)),
   ]);
   return missing.length > 0 || isNone ? EXIT.failed : EXIT.done;
@@ -84,20 +83,6 @@ function describeChoice({ code, status }: RetryOptions, stream: string | undefin
   const of = stream === undefined ? '' : ` of ${stream}`;
   const withCode = code === undefined ? '' : ` with the code ${code}`;
   return `No record${of} is ${status ?? 'dead or failed'}${withCode}`;
-}
-
-function countByCode(retried: readonly RetriedRecord[]): string[] {
-  const counts = new Map<string, number>();
-  for (const { stream, code } of retried) {
-    const name = JSON.stringify([stream, code]);
-    counts.set(name, (counts.get(name) ?? 0) + 1);
-  }
-  return [...counts]
-    .toSorted(([, a], [, b]) => b - a)
-    .map(([name, count]) => {
-      const [stream, code] = JSON.parse(name) as [string, string | null];
-      return `  ${stream}: ${formatNumber(count)} with ${code ?? 'no code'}`;
-    });
 }
 
 async function retryAndRetire(

@@ -39,9 +39,8 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const file = options.out === undefined ? undefined : await openCsvFile(options.out, COLUMNS);
   const startedAt = performance.now();
   const verifiedSince = (await readClock(deps.state.db)).toISOString();
-  const result = await interruptibly(deps, (given, signal) =>
-    verify(given, { streams, sample, extras }, signal),
-  );
+  const request = { streams, sample, extras };
+  const result = await interruptibly(deps, (given, signal) => verify(given, request, signal));
   if (!result) return EXIT.failed;
   const { state } = deps;
   if (file) await writeDrift(state, result.runId, file);
@@ -65,7 +64,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   if (repairable.length === 0) return code;
 
   const range = sample === undefined ? undefined : { verified: result.runId, verifiedSince };
-  const request = { kind: 'repair', lane: 'verify', range } as const;
+  const repairRequest = { kind: 'repair', lane: 'verify', range } as const;
   const actor = await app.actor(options.reason);
   const subject = repairable.map(({ name }) => name).join(', ');
   const work = {
@@ -73,7 +72,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
     extraJson: json ? { verify: document } : {},
     onStarted: (runId: number) => noteAction(state.db, actor, 'repair', { runId, subject }),
   };
-  const repaired = await startAndWork(app, repairable, request, options, work);
+  const repaired = await startAndWork(app, repairable, repairRequest, options, work);
   return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
 }
 
@@ -82,12 +81,10 @@ const isAnyLeft = ({ streams, drifting }: VerifyResult) =>
   drifting > streams.reduce((sum, one) => sum + countRepairable(one), 0);
 
 function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach, reason }: VerifyOptions): void {
-  const others = Object.entries({ repair, sample, extras, out, detach }).filter(
-    ([, given]) => given !== undefined,
-  );
-  const [other] = others;
-  if (adopts && other)
-    throw new UsageError(`--adopt makes records and compares nothing: leave out --${other[0]}`, {
+  const others = Object.entries({ repair, sample, extras, out, detach });
+  const [other] = others.find(([, given]) => given !== undefined) ?? [];
+  if (adopts && other !== undefined)
+    throw new UsageError(`--adopt makes records and compares nothing: leave out --${other}`, {
       remedy: 'slotsync verify --adopt, then slotsync sync, then slotsync verify',
     });
   if (reason !== undefined && !repair) throw new UsageError('--reason is about a repair: add --repair');
@@ -114,9 +111,8 @@ async function interruptibly<T>(
   work: (deps: VerifyDeps, signal: AbortSignal) => Promise<T>,
 ): Promise<T | undefined> {
   const progress = createProgress('objects');
-  const onProgress = (done: number, total: number) => progress.update(done, total);
   return untilInterrupted(
-    (signal) => work({ ...deps, onProgress }, signal),
+    (signal) => work({ ...deps, onProgress: progress.update }, signal),
     'Stopped. What was seen so far is kept; the same command reads everything again.',
   ).finally(progress.stop);
 }

@@ -147,27 +147,22 @@ export async function workRun(
     let run: Run | undefined;
     let isOurs = false;
     while (!isOurs && !stop.requested()) {
-      let started: boolean;
-      try {
-        ({ run, started, isOurs } = await begin({ onWait: printNote, signal: stop.signal }));
-      } catch (error) {
+      const begun = await begin({ onWait: printNote, signal: stop.signal }).catch((error: unknown) => {
         if (!stop.requested()) throw error;
-        run = undefined;
-        break;
-      }
+      });
+      if (!begun) break;
+      const { started } = begun;
+      ({ run, isOurs } = begun);
       const { id, streams } = run;
       if (run.pausedAt) return printPaused(run, { json }, extraJson);
       // A run that this command did not start is already in the queue.
       const worked = started ? workers.work(run) : workers.start();
       if (!started && !json) printLine(describeOther(run, { isOurs, isOwn: queue.producer.isOwn(run) }));
-      const isPrinted = !isOurs && (await isAnothers(state, run));
       const look = () => endLeftRuns(state.db, fingerprints, { streams });
       const { start: workRest } = workers;
       run = await waitForRun(state, id, { worked, workRest, stop, readQuotaUse, whyStopped, look });
-      if (json || isOurs || !run.finishedAt) continue;
-      // Another run was finished first. Prints its results, unless the command that started that run prints them.
-      if (isPrinted) printLine(`Run ${id} ended: ${run.status}. Its results: slotsync runs ${id}`);
-      else await printRun(state, run, timeZone);
+      if (!json && !isOurs && run.finishedAt)
+        printLine(`Run ${id} ended: ${run.status}. Its results: slotsync runs ${id}`);
     }
     if (run && !run.finishedAt) {
       // Stopping finishes the batches in flight. They may have been the last ones, so the run is read again.
@@ -217,13 +212,6 @@ function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn:
   return `Run ${id} over the same streams has another configuration; waiting for the process that has it.`;
 }
 
-/** Returns true while the command that started the run is alive. */
-const isAnothers = async ({ db }: State, { kind, requestedAt }: Run) =>
-  (await listProcesses(db)).some(
-    ({ isAlive, command, startedAt }) =>
-      isAlive && startedAt <= requestedAt && (command === kind || command === 'approve'),
-  );
-
 async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
   const [facts, now] = await Promise.all([readRunFacts(db, run), readClock(db)]);
   printDocument(runDocument(facts, now), { timeZone }, undefined);
@@ -233,14 +221,7 @@ async function printRun({ db }: State, run: Run, timeZone: string): Promise<void
 async function waitForRun(
   state: State,
   id: number,
-  {
-    worked,
-    workRest,
-    stop,
-    readQuotaUse,
-    whyStopped,
-    look,
-  }: {
+  work: {
     /** Resolves when this process has worked its part of the run without the queue. */
     worked: Promise<void>;
     /** Starts the workers of the queue for the rest of the run. Only the first call has an effect. */
@@ -253,6 +234,7 @@ async function waitForRun(
     look: () => Promise<unknown>;
   },
 ): Promise<Run> {
+  const { worked, workRest, stop, readQuotaUse, whyStopped, look } = work;
   const progress = createProgress('records', `run ${id}`);
   let isWorked = false;
   /** True if the run was read at least once after `worked` resolved. */

@@ -1,7 +1,7 @@
 // Documents about bookings on which mirror and service disagree: the differences, and what an operator does about them.
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import type { BookingExplained } from '../sync/operator/explain.js';
-import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from '../text/format.js';
+import { formatDuration, formatNumber, plural, lines, present } from '../text/format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { commandFor, quote } from '../situation/commands.js';
@@ -85,7 +85,7 @@ export function reconcileDocument(
   return {
     title: `Run ${runId}`,
     lead: lines(
-      `Run ${runId}: ${at(new Date(from), timeZone)} to ${at(new Date(to), timeZone)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
+      `Run ${runId}: ${formatPeriod(new Date(from), new Date(to), timeZone)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
       counts.every(({ count }) => count === 0) &&
         'No booking in this window, in the mirror or at the service.',
       problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines below.`,
@@ -150,9 +150,6 @@ function verdictsSection(counts: readonly { verdict: Verdict; count: number }[])
   };
 }
 
-export const daysOfWeek = (monday: string): string[] =>
-  Array.from({ length: 7 }, (_, at) => new Date(Date.parse(monday) + at * DAY_MS).toISOString().slice(0, 10));
-
 /** Calendar of a week. A booking whose times differ between mirror and service is drawn at both times. */
 function weekSection(
   { monday, rows }: { monday: string; rows: readonly ReservationRow[] },
@@ -165,7 +162,9 @@ function weekSection(
       `${plural(rows.length, 'booking')} of this week ${rows.length === 1 ? 'does' : 'do'} not agree.`,
     ],
     week: {
-      days: daysOfWeek(monday),
+      days: Array.from({ length: 7 }, (_, at) =>
+        new Date(Date.parse(monday) + at * DAY_MS).toISOString().slice(0, 10),
+      ),
       bookings: rows.map((row) => {
         const { key, verdict, beginHere, endHere, beginThere, endThere } = row;
         const isMoved =
@@ -224,15 +223,13 @@ function describeVerdict(row: ReservationRow, timeZone: string): string {
     case 'not_compared':
       return `at the service ${service}${row.externalId === null ? '' : ` as ${row.externalId}`}, and not in the mirror`;
     case 'differs':
-      return describeDifferences(row, timeZone);
+      return describeDifferences(row, mirror, service);
   }
 }
 
 /** Lists the differences of a booking. `room_R1 → room_R4` means room_R1 in the mirror and room_R4 at the service. */
-function describeDifferences({ differs, ...row }: ReservationRow, timeZone: string): string {
+function describeDifferences({ differs }: ReservationRow, mirror: string, service: string): string {
   const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
-  const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
-  const service = describePeriod(row.beginThere, row.endThere, timeZone);
   return lines(
     (differs?.begin ?? differs?.end) && `in the mirror ${mirror}, at the service ${service}`,
     differs?.objects && `objects ${describeLists(differs.objects)}`,
@@ -251,34 +248,22 @@ function describeLists({ here, there }: { here: unknown; there: unknown }): stri
   return `${onlyMirror.join(', ') || '(nothing)'} → ${onlyService.join(', ') || '(nothing)'}`;
 }
 
-export function describePeriod(begin: Date | null, end: Date | null, timeZone: string): string {
+function describePeriod(begin: Date | null, end: Date | null, timeZone: string): string {
   if (begin === null) return 'without a begin';
-  if (end === null) return `from ${at(begin, timeZone)}, without an end`;
-  if (day(begin, timeZone) !== day(end, timeZone)) return `${at(begin, timeZone)} to ${at(end, timeZone)}`;
-  const [from, to] = [nameOfZone(begin, timeZone), nameOfZone(end, timeZone)];
-  return `${day(begin, timeZone)} ${clock(begin, timeZone)}${from === to ? '' : ` ${from}`} to ${clock(end, timeZone)} ${to}`;
+  const period = formatPeriod(begin, end ?? begin, timeZone);
+  return end === null ? `from ${period}, without an end` : period;
 }
 
-/** Formats a time as `Fri 20 Nov 2026 09:00 CET`. */
-function at(time: Date | null, timeZone: string): string {
-  if (time === null) return 'no time';
-  return `${day(time, timeZone)} ${clock(time, timeZone)} ${nameOfZone(time, timeZone)}`;
-}
-
-function day(time: Date, timeZone: string): string {
-  const parts = { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' } as const;
-  return time.toLocaleDateString('en-GB', { timeZone, ...parts }).replace(',', '');
-}
-
-function clock(time: Date, timeZone: string): string {
-  const seconds = time.getUTCSeconds();
-  return new Intl.DateTimeFormat('en-GB', {
+/** Formats a period as `Fri 20 Nov 2026 09:00–10:00 CET`. */
+function formatPeriod(begin: Date, end: Date, timeZone: string): string {
+  const hasSeconds = begin.getUTCSeconds() > 0 || end.getUTCSeconds() > 0;
+  const format = new Intl.DateTimeFormat('en-GB', {
     timeZone,
-    hour: '2-digit',
-    minute: '2-digit',
-    ...(seconds === 0 ? {} : { second: '2-digit' }),
-    hourCycle: 'h23',
-  }).format(time);
+    ...({ weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' } as const),
+    ...({ hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZoneName: 'short' } as const),
+    second: hasSeconds ? '2-digit' : undefined,
+  });
+  return format.formatRange(begin, end).replaceAll(',', '').replaceAll('\u2009', ' ');
 }
 
 /** A booking as stored in the state. `events` are the changes of its verdict, latest first. */

@@ -70,18 +70,10 @@ export function verifyDocument(
 }
 
 function verifyLead(
-  {
-    runId,
-    streams,
-    drifting,
-    extra: withoutRecord,
-    storedOtherwise,
-    kept,
-    notComparedAgain,
-    requests,
-  }: VerifyResult,
+  result: VerifyResult,
   { seconds, names, sample, extras = false, repair = false }: Parameters<typeof verifyDocument>[2],
 ): string[] {
+  const { runId, streams, drifting, storedOtherwise, kept, notComparedAgain, requests } = result;
   const sumOf = (count: (tally: VerifyResult['streams'][number]) => number) =>
     streams.reduce((sum, tally) => sum + count(tally), 0);
   const compared = sumOf((tally) => tally.compared);
@@ -107,7 +99,7 @@ function verifyLead(
         : [],
     ),
     extras &&
-      withoutRecord > 0 &&
+      result.extra > 0 &&
       'An object without a record is no drift, and is never changed. If it is the object of a row, link them: slotsync match',
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,

@@ -5,13 +5,10 @@ import { plural } from '../text/format.js';
 import { linkToRecord, text, type Document, type Text } from './document.js';
 
 /** Example: `since 2026-11-22 07:12 CET, by anna, until 2026-12-01 00:00 CET: the caretaker names it`. */
-export const describeException = ({
-  since,
-  until,
-  by,
-  reason,
-}: Omit<Exception, 'stream' | 'localKey'>): Text =>
-  text`since ${{ minute: since }}, by ${by ?? 'somebody'}${until && text`, until ${{ minute: until }}`}: ${reason}`;
+export function describeException(exception: Omit<Exception, 'stream' | 'localKey'>): Text {
+  const { since, until, by, reason } = exception;
+  return text`since ${{ minute: since }}, by ${by ?? 'somebody'}${until && text`, until ${{ minute: until }}`}: ${reason}`;
+}
 
 /** Returns the number of exceptions in force as a sentence, or false for zero. */
 export const describeExceptions = (count: number): string | false =>

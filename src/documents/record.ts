@@ -110,16 +110,8 @@ function inState(
   };
 }
 
-function describeRecord({
-  status,
-  externalId,
-  rowExternalId,
-  destinationId,
-  syncedAt,
-  objectHash,
-  attempts,
-  runId,
-}: NonNullable<KnownRecord['record']>): Text {
+function describeRecord(record: NonNullable<KnownRecord['record']>): Text {
+  const { status, externalId, rowExternalId, destinationId, syncedAt, objectHash, attempts, runId } = record;
   const name = externalId ?? rowExternalId;
   const accepted =
     syncedAt !== null
@@ -166,6 +158,7 @@ function describeFormer(
 function sidesSections(sides: RecordExplained): Section[] {
   const { stream, key, row, hiddenColumns, readFrom, object, problem, there, externalId, changes, kept } =
     sides;
+  const takeCommand = commandFor('slotsync take', stream, key);
   return [
     {
       id: 'row',
@@ -208,21 +201,13 @@ function sidesSections(sides: RecordExplained): Section[] {
       paragraphs:
         object && changes.length === 0 ? ['A write would change nothing.'] : changes.map(describeChange),
     },
-    ...(kept.length === 0
-      ? []
-      : [
-          {
-            id: 'kept',
-            title: 'Fields that keep the value of the service',
-            paragraphs: kept.map(describeKept),
-            facts: [
-              [
-                'To take them from the mirror once',
-                text`${{ command: commandFor('slotsync take', stream, key) }}`,
-              ],
-            ] as Fact[],
-          },
-        ]),
+    {
+      id: 'kept',
+      title: 'Fields that keep the value of the service',
+      paragraphs: kept.map(describeKept),
+      facts:
+        kept.length > 0 ? [['To take them from the mirror once', text`${{ command: takeCommand }}`]] : [],
+    },
   ];
 }
 
@@ -282,16 +267,8 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
 }
 
 /** Returns the next step according to the state alone. Undefined if the record is in sync there. */
-function nextOfState({
-  exception,
-  record,
-  stream,
-  key,
-  chain,
-  held,
-  waiting,
-  waitingChanges,
-}: KnownRecord): string | undefined {
+function nextOfState(known: KnownRecord): string | undefined {
+  const { exception, record, stream, key, chain, held, waiting, waitingChanges } = known;
   if (exception) return describeExceptedNext(stream, key);
   if (held) return describeHeldNext(held);
   if (!record && waiting.length > 0) return nextOfAbsent(stream, key);

@@ -9,13 +9,7 @@ import { withDeadline } from '../time/deadline.js';
  */
 export function cacheReading<T>(
   read: () => Promise<T>,
-  {
-    keepMs,
-    keepTimes = 0,
-    withinMs,
-    inTurn = (work) => work(),
-    now = () => performance.now(),
-  }: {
+  options: {
     keepMs: number;
     keepTimes?: number;
     withinMs: number;
@@ -23,6 +17,13 @@ export function cacheReading<T>(
     now?: () => number;
   },
 ): () => Promise<T> {
+  const {
+    keepMs,
+    keepTimes = 0,
+    withinMs,
+    inTurn = (work) => work(),
+    now = () => performance.now(),
+  } = options;
   let reading: Promise<T> | undefined;
   let kept: { answer: Promise<T>; until: number } | undefined;
 

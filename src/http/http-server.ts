@@ -59,15 +59,7 @@ export class HttpError extends HTTPException {}
 export type HttpServer = Awaited<ReturnType<typeof startHttpServer>>;
 
 /** Starts the server. Port 0 means any free port. Throws UsageError if it cannot listen on this host and port. */
-export async function startHttpServer({
-  host,
-  port,
-  routes,
-  notFound,
-  log,
-  portSetting = 'HTTP_PORT',
-  longestUnreadMs = LONGEST_UNREAD_MS,
-}: {
+export async function startHttpServer(options: {
   host: string;
   /** Name of the setting or option that chose the port. Named in the error message. */
   portSetting?: string | undefined;
@@ -78,6 +70,8 @@ export async function startHttpServer({
   log: Logger;
   longestUnreadMs?: number;
 }) {
+  const { host, port, routes, notFound, log, portSetting = 'HTTP_PORT' } = options;
+  const { longestUnreadMs = LONGEST_UNREAD_MS } = options;
   const failed = (error: unknown, path?: string): Response => {
     if (error instanceof HttpError) return json(error.status, { error: error.message });
     log.error({ path, code: codeOf(error) }, 'http answer failed');

@@ -29,16 +29,8 @@ export interface AccessDeps {
 export const NOT_SERVED =
   'The page is read on this machine only, by its loopback address, because HTTP_TOKEN is not set; docs/page.md says how to reach it from elsewhere.';
 
-export function createAccess({
-  host,
-  token,
-  port,
-  log,
-  trustedProxies,
-  userHeader,
-  timeZone,
-  ...deps
-}: AccessDeps) {
+export function createAccess(deps: AccessDeps) {
+  const { host, token, port, log, trustedProxies, userHeader, timeZone } = deps;
   const isOpenHere = deps.signIn !== 'always';
   const proxies = parseNetworks(trustedProxies ?? '');
   const signIn = token === undefined ? undefined : createSignIn({ token, port, proxies, log });

@@ -34,19 +34,19 @@ export interface ActionDeps {
   log: Logger;
 }
 
-export interface ActionRequest {
+interface ActionRequest {
   params: Readonly<Record<string, string>>;
   /** Query of the address, which names the object of the action. */
   query: URLSearchParams;
 }
 
-export interface AskedAction extends ActionRequest {
+interface AskedAction extends ActionRequest {
   actor: Actor;
   /** Number that the confirmation page showed. 0 if the form does not contain it, NaN if it is not a number. */
   shown: number;
 }
 
-export interface Question {
+interface Question {
   title: string;
   body: Html;
   button: string;
@@ -97,29 +97,22 @@ async function askAboutGates(
   };
 }
 
+const APPROVAL =
+  'This queues a sync of the whole stream, which may send up to the number shown. If more records are due by then, nothing is sent and all are held again.';
+const REJECTION =
+  'None of these records is sent. The gate stays closed and causes no alert until its records change.';
+
 const approve: Action = {
   count: countOfGates,
-  ask: (deps, request) =>
-    askAboutGates(
-      deps,
-      request,
-      'Approve',
-      'This queues a sync of the whole stream, and allows up to the number shown once. If more are due by then, nothing is sent and they are held again.',
-    ),
+  ask: (deps, request) => askAboutGates(deps, request, 'Approve', APPROVAL),
   back: toNow,
   async act(deps, request) {
     const { state, configuration, mirror, producer, timeZone } = deps;
     const opened = await state();
-    const declared = await configuration();
-    const given = {
-      configuration: declared,
-      mirror: await mirror(),
-      state: opened,
-      requireQueue: producer,
-      actor: request.actor,
-    };
+    const given = { configuration: await configuration(), mirror: await mirror(), state: opened };
     const choice = { ...choiceOf(request), runId: runOf(request), shown: request.shown };
-    const approved = await approveGates(given, choice);
+    const { actor } = request;
+    const approved = await approveGates({ ...given, requireQueue: producer, actor }, choice);
     requireStarted(approved);
     const { run, approvals } = approved;
     await (await producer()).enqueueRun(run.id, run.lane);
@@ -130,13 +123,7 @@ const approve: Action = {
 
 const reject: Action = {
   count: countOfGates,
-  ask: (deps, request) =>
-    askAboutGates(
-      deps,
-      request,
-      'Reject',
-      'Nothing of it is sent. The gate stays closed, and is quiet until its records change.',
-    ),
+  ask: (deps, request) => askAboutGates(deps, request, 'Reject', REJECTION),
   back: toNow,
   async act({ state }, request) {
     const { db } = await state();
@@ -185,13 +172,8 @@ const cancel: Action = {
   async act({ state }, request) {
     const { db } = await state();
     const { id } = await findUnfinishedRun(db, runOf(request));
-    await actAs(
-      db,
-      request.actor,
-      'cancel',
-      (tx) => cancelRun(tx, id),
-      () => ({ runId: id }),
-    );
+    const end = (tx: Queries) => cancelRun(tx, id);
+    await actAs(db, request.actor, 'cancel', end, () => toRuns([id]));
     return `Run ${id} is cancelled.`;
   },
 };

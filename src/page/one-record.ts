@@ -68,16 +68,9 @@ const bookingPage: Page = async (sources, { params, address }) => {
     );
 };
 
-interface Named {
-  stream: string;
-  key: string;
-  address: string;
-  about: string;
-}
-
 /** `toDocument` gets the row and object as the operator read them for this page, or undefined if not read yet. */
 function renderWithSides(
-  { stream, key, address, about }: Named,
+  { stream, key, address, about }: Record<'stream' | 'key' | 'address' | 'about', string>,
   view: View,
   toDocument: (explained: unknown) => Document,
 ): Rendered {
@@ -122,13 +115,16 @@ export interface SidesDeps {
 
 type Configuration = Awaited<ReturnType<ActionDeps['configuration']>>;
 
-interface Sides {
-  stream: string;
-  explain: (deps: ExplainDeps) => Promise<unknown>;
-}
+type Explain = (deps: ExplainDeps) => Promise<unknown>;
 
 export const RECORD_PAGES: Readonly<
-  Record<string, { page: Page; sidesOf: (configuration: Configuration, params: Params) => Sides }>
+  Record<
+    string,
+    {
+      page: Page;
+      sidesOf: (configuration: Configuration, params: Params) => { stream: string; explain: Explain };
+    }
+  >
 > = {
   '/records/:stream/:key': {
     page: recordPage,
@@ -152,7 +148,7 @@ export const RECORD_PAGES: Readonly<
  */
 export async function readSides(
   { state, openMirror, destination }: SidesDeps,
-  explain: Sides['explain'],
+  explain: Explain,
   { address, session }: { address: string; session: Session },
   signal: AbortSignal,
 ): Promise<void> {

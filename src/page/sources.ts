@@ -30,14 +30,9 @@ export interface SourceDeps {
 
 export type Sources = ReturnType<typeof createSources>;
 
-export function createSources({
-  state,
-  configuredStreams,
-  timeZone,
-  quotaUsage,
-  requestsPerSecond,
-  longestStatementMs = LONGEST_STATEMENT_MS,
-}: SourceDeps) {
+export function createSources(deps: SourceDeps) {
+  const { state, configuredStreams, timeZone, quotaUsage, requestsPerSecond } = deps;
+  const { longestStatementMs = LONGEST_STATEMENT_MS } = deps;
   const estimate = createEstimates(requestsPerSecond);
   const turns = createTurns();
 

@@ -64,20 +64,9 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;
 }
 
-export function contentToHtml(
-  {
-    title,
-    cards = [],
-    graphs = [],
-    week,
-    paragraphs = [],
-    facts = [],
-    points = [],
-    table,
-    isOneLine,
-  }: Omit<Section, 'id'>,
-  surface: Surface,
-): Html {
+export function contentToHtml(section: Omit<Section, 'id'>, surface: Surface): Html {
+  const { title, cards = [], graphs = [], week, paragraphs = [], facts = [], points = [] } = section;
+  const { table, isOneLine } = section;
   const { timeZone } = surface;
   const toPlain = (text: Text) => plain(text, timeZone);
   const toHtml = isOneLine ? lineToHtml : pointToHtml;

@@ -18,30 +18,23 @@ import {
 import { visible, visibleInLine } from '../text/visible-text.js';
 import { breakLine, headOf, wrapLine } from './wrap.js';
 
-const STATUSES: Readonly<Record<string, Colour>> = {
-  failed: 'red',
-  dead: 'red',
-  'given up': 'red',
-  Failed: 'red',
-  'Sending stopped': 'red',
-  'Not seen': 'red',
-  partial: 'yellow',
-  held: 'yellow',
-  Held: 'yellow',
-  paused: 'yellow',
-  deferred: 'yellow',
-  cancelled: 'yellow',
-  drift: 'yellow',
-  succeeded: 'green',
-  synced: 'green',
-};
+const STATUSES = {
+  red: ['failed', 'dead', 'given up', 'Failed', 'Not seen'],
+  yellow: ['partial', 'held', 'Held', 'paused', 'deferred', 'cancelled', 'drift'],
+  green: ['succeeded', 'synced'],
+} as const;
+const COLOUR_OF = new Map(
+  Object.entries(STATUSES).flatMap(([colour, words]) =>
+    words.map((word) => [word as string, colour as Colour]),
+  ),
+);
 
 /**
  * Matches a status only where it is not part of a sentence: as a table cell, or between punctuation that slotsync
  * prints. Text of other systems is sanitized before, so at worst a word in it gets a color.
  */
 const STATUS = new RegExp(
-  `(?<=^|  |[,:'] |\\(|Run \\d+ | is | are )(?:${Object.keys(STATUSES).join('|')})(?=$|  |[,.;:)]| (?:in|since|for|\\())`,
+  `(?<=^|  |[,:'] |\\(|Run \\d+ | is | are )(?:${[...COLOUR_OF.keys()].join('|')})(?=$|  |[,.;:)]| (?:in|since|for|\\())`,
   'g',
 );
 
@@ -135,7 +128,7 @@ function colourStatuses(line: string): string {
   const nights = (marks: string) =>
     Array.from(marks, (mark) => coloured(mark, COLOURS_OF_NIGHTS[mark] ?? 'yellow')).join('');
   return line
-    .replace(STATUS, (status) => coloured(status, STATUSES[status] ?? 'dim'))
+    .replace(STATUS, (status) => coloured(status, COLOUR_OF.get(status) ?? 'dim'))
     .replace(NIGHTS, nights)
     .replace(/^All well(?=:)/, (well) => coloured(well, 'green'))
     .replace(/^\d+ things? needs? you(?=:)/, (turn) => coloured(turn, 'yellow'));

@@ -55,32 +55,24 @@ function createBar(unit: string, of: string | undefined): { show: Show; stop(): 
   };
 }
 
-/** Returns text such as `3 min left 12 % 1 200 of 10 000 records 190/s`, as much as fits, and a bar. */
+/** Returns the parts of the line that fit, with a bar behind them if there is room. */
 export function fitProgress(
   amounts: Amounts,
   facts: ProgressFacts,
   { unit, of, columns }: { unit: string; of: string | undefined; columns: number },
 ): string {
-  const { done, total } = amounts;
-  const share = total === 0 ? 0 : Math.min(1, done / total);
   let line = '';
-  for (const part of lines(
-    facts.blocked ?? timeLeft(amounts),
-    percentOf(amounts),
-    `${formatNumber(done)} of ${formatNumber(total)} ${unit}`,
-    facts.blocked === undefined && paceParts(amounts, facts, '/s'),
-    of,
-  )) {
+  for (const part of partsOf(amounts, facts, unit).concat(of ?? [])) {
     const longer = line === '' ? part : `${line}  ${part}`;
     if (widthOf(longer) > columns) break;
     line = longer;
   }
   if (line === '') return headOf(facts.blocked ?? '', columns);
-  const left = columns - widthOf(line) - 2;
-  if (left < BAR_COLUMNS) return line;
-  const filled = Math.round(share * BAR_COLUMNS);
-  const bar = '█'.repeat(filled) + '░'.repeat(BAR_COLUMNS - filled);
-  return `${line}${' '.repeat(left - BAR_COLUMNS + 2)}${bar}`;
+  const room = columns - widthOf(line);
+  if (room < BAR_COLUMNS + 2) return line;
+  const { done, total } = amounts;
+  const filled = total === 0 ? 0 : Math.round(Math.min(1, done / total) * BAR_COLUMNS);
+  return line + ('█'.repeat(filled) + '░'.repeat(BAR_COLUMNS - filled)).padStart(room);
 }
 
 function createLines(unit: string, of: string | undefined): { show: Show; stop(): void } {
@@ -94,39 +86,28 @@ function createLines(unit: string, of: string | undefined): { show: Show; stop()
       blockedBefore = facts.blocked;
       if (!hasChanged && !isDue) return;
       printedAt = now;
-      printNote(describeProgress(amounts, facts, { unit, of, hasChanged }));
+      const resumed = hasChanged && facts.blocked === undefined ? ['resumed'] : [];
+      const line = [...resumed, ...partsOf(amounts, facts, unit)].join(', ');
+      printNote(`${of === undefined ? '' : `${of}: `}${line}`);
     },
     stop: () => undefined,
   };
 }
 
-/** Returns text such as `run 5: 3 min left, 12 %, 1 200 of 10 000 records, 190 a second`. */
-export function describeProgress(
-  amounts: Amounts,
-  facts: ProgressFacts,
-  { unit, of, hasChanged }: { unit: string; of: string | undefined; hasChanged: boolean },
-): string {
-  const { done, total } = amounts;
-  const parts = lines(
-    facts.blocked ?? (hasChanged ? 'resumed' : timeLeft(amounts)),
-    percentOf(amounts),
-    `${formatNumber(done)} of ${formatNumber(total)} ${unit}`,
-    facts.blocked === undefined && paceParts(amounts, facts, ' a second'),
-  );
-  return `${of === undefined ? '' : `${of}: `}${parts.join(', ')}`;
-}
-
-function timeLeft({ done, total, perSecond }: Amounts): string | undefined {
-  if (perSecond <= 0 || done >= total) return undefined;
-  return `${formatDuration(Math.max(1, (total - done) / perSecond))} left`;
-}
-
-const percentOf = ({ done, total }: Amounts) => total > 0 && `${Math.floor((done / total) * 100)} %`;
-
-function paceParts({ perSecond }: Amounts, { quotaUse }: ProgressFacts, perUnit: string): string[] {
+/** Returns parts such as `3 min left`, `12 %`, `1 200 of 10 000 records`, `190 a second`. */
+export function partsOf(amounts: Amounts, { blocked, quotaUse }: ProgressFacts, unit: string): string[] {
+  const { done, total, perSecond } = amounts;
+  const isSending = blocked === undefined;
   return lines(
-    perSecond > 0 && `${formatNumber(Math.ceil(perSecond))}${perUnit}`,
-    quotaUse !== undefined && `${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`,
+    blocked,
+    isSending &&
+      perSecond > 0 &&
+      done < total &&
+      `${formatDuration(Math.max(1, (total - done) / perSecond))} left`,
+    total > 0 && `${Math.floor((done / total) * 100)} %`,
+    `${formatNumber(done)} of ${formatNumber(total)} ${unit}`,
+    isSending && perSecond > 0 && `${formatNumber(Math.ceil(perSecond))} a second`,
+    isSending && quotaUse !== undefined && `${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`,
   );
 }
 

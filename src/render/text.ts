@@ -70,8 +70,8 @@ const printedSections = (sections: readonly Section[]): Section[] =>
     })),
   );
 
-export function contentToText(
-  {
+export function contentToText(content: Omit<Section, 'id' | 'title'>, options: Options): string[] {
+  const {
     cards = [],
     graphs = [],
     paragraphs = [],
@@ -79,9 +79,7 @@ export function contentToText(
     points = [],
     table: shown,
     isOneLine,
-  }: Omit<Section, 'id' | 'title'>,
-  options: Options,
-): string[] {
+  } = content;
   const { timeZone, columns = WIDTH } = options;
   const toText = isOneLine ? pointToLine : pointToText;
   return [

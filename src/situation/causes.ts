@@ -167,25 +167,11 @@ const nameOf = ({ stream, status, code, gate }: Partial<Cause>) =>
   JSON.stringify([stream, status, code, gate?.reason ?? null]);
 
 /** Creates a cause without waiting records. Facts that the caller omits are zero, empty or null. */
-export const causeOf = ({
-  stream,
-  status,
-  code,
-  ...known
-}: Pick<Cause, 'stream' | 'status' | 'code'> & Partial<Cause>): Cause => ({
-  stream,
-  status,
-  code,
-  records: 0,
-  matching: 0,
-  inInbox: 0,
-  messages: 0,
-  attempts: 0,
+export const causeOf = (known: Pick<Cause, 'stream' | 'status' | 'code'> & Partial<Cause>): Cause => ({
+  ...{ records: 0, matching: 0, inInbox: 0, messages: 0, attempts: 0, waiting: 0, depth: 0 },
   since: LATEST,
   keys: [],
   waitingByStream: {},
-  waiting: 0,
-  depth: 0,
   gate: null,
   message: null,
   isConfigured: null,

@@ -13,16 +13,10 @@ import { readFacts, type SituationDeps } from './situation.js';
 export type ReportFacts = Awaited<ReturnType<typeof readReport>>;
 
 /** Subject of a report: a start time, a nightly run or one run. Default: since the last nightly sync was due. */
-export interface ReportChoice {
+interface ReportChoice {
   since?: Date | undefined;
   nightly?: Run | undefined;
   run?: Run | undefined;
-}
-
-export interface ReportPeriod {
-  from: Date;
-  to: Date;
-  because: 'since' | 'run' | 'nightly_run' | 'nightly' | 'day';
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -68,10 +62,10 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
   });
 }
 
-function choosePeriod({ since, nightly, run }: ReportChoice, lastDue: Date | null, now: Date): ReportPeriod {
-  if (run) return { from: run.requestedAt, to: run.finishedAt ?? now, because: 'run' };
-  if (nightly) return { from: nightly.requestedAt, to: now, because: 'nightly_run' };
-  if (since) return { from: since, to: now, because: 'since' };
-  if (lastDue && lastDue < now) return { from: lastDue, to: now, because: 'nightly' };
-  return { from: new Date(now.getTime() - DAY_MS), to: now, because: 'day' };
+function choosePeriod({ since, nightly, run }: ReportChoice, lastDue: Date | null, now: Date) {
+  if (run) return { from: run.requestedAt, to: run.finishedAt ?? now, because: 'run' } as const;
+  if (nightly) return { from: nightly.requestedAt, to: now, because: 'nightly_run' } as const;
+  if (since) return { from: since, to: now, because: 'since' } as const;
+  if (lastDue && lastDue < now) return { from: lastDue, to: now, because: 'nightly' } as const;
+  return { from: new Date(now.getTime() - DAY_MS), to: now, because: 'day' } as const;
 }

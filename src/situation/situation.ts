@@ -190,11 +190,8 @@ export async function readQuota(
 }
 
 /** Returns, for each stream with records, the time of the last verify and the number of objects that drift. */
-export function listVerified({
-  recordedStreams,
-  drift,
-  verifications,
-}: Pick<Situation, 'recordedStreams' | 'drift' | 'verifications'>) {
+export function listVerified(facts: Pick<Situation, 'recordedStreams' | 'drift' | 'verifications'>) {
+  const { recordedStreams, drift, verifications } = facts;
   const names = new Set([...recordedStreams, ...drift.map(({ stream }) => stream)]);
   return [...names].toSorted().map((stream) => {
     const pass = verifications.find((verification) => verification.stream === stream);

@@ -39,7 +39,7 @@ describe('slotsync reconcile', () => {
     const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict']);
     expect(stdout).toMatch(/agrees +5 +both sides are equal/);
     expect(stdout).toMatch(
-      /Run \d+: Mon 1 Jun 2026 02:00 CEST to Wed 1 Jul 2026 02:00 CEST in .*, \d requests; 0 verdicts changed\./,
+      /Run \d+: Mon 1 Jun 2026 02:00 CEST – Wed 1 Jul 2026 02:00 CEST in .*, \d requests; 0 verdicts changed\./,
     );
     expect(code).toBe(0);
   });
@@ -54,18 +54,16 @@ describe('slotsync reconcile', () => {
     world.sandbox.addReservation({ extId: 'by_hand', begin: one.begin, end: one.end });
     const { code, stdout } = await world.run(['reconcile', ...JUNE]);
     expect(stdout).toContain(
-      'booking 1: in the mirror Tue 2 Jun 2026 09:00 to 10:00 CEST, at the service Tue 2 Jun 2026 10:00 to 11:00 CEST',
+      'booking 1: in the mirror Tue 2 Jun 2026 09:00–10:00 CEST, at the service Tue 2 Jun 2026 10:00–11:00 CEST',
     );
     expect(stdout).toContain(
-      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00 CEST',
+      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00–10:00 CEST',
     );
-    expect(stdout).toContain(
-      'booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00 to 10:00 CEST',
-    );
+    expect(stdout).toContain('booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00–10:00 CEST');
     expect(stdout).toContain('booking 4: objects room_R1 → room_R4');
     expect(stdout).toMatch(/here the first: slotsync explain reservations (1|'#\d+')\n/);
     expect(stdout).toMatch(
-      /booking '#\d+': at the service Tue 2 Jun 2026 09:00 to 10:00 CEST as by_hand, and not in the mirror/,
+      /booking '#\d+': at the service Tue 2 Jun 2026 09:00–10:00 CEST as by_hand, and not in the mirror/,
     );
     expect(stdout).toContain('5 verdicts changed');
     expect(code).toBe(0);
@@ -97,9 +95,9 @@ describe('slotsync explain', () => {
   it('shows both sides of a booking, what was asked, and what became of it', async () => {
     const { code, stdout } = await world.run(['explain', 'reservations', '1']);
     expect(code).toBe(0);
-    expect(stdout).toContain('Booking: Tue 2 Jun 2026 09:00 to 10:00 CEST, as res_1');
+    expect(stdout).toContain('Booking: Tue 2 Jun 2026 09:00–10:00 CEST, as res_1');
     expect(stdout).toMatch(
-      /Reservation: number \d+, res_1, Tue 2 Jun 2026 10:00 to 11:00 CEST, B_COMPLETE, C_CONFIRMED/,
+      /Reservation: number \d+, res_1, Tue 2 Jun 2026 10:00–11:00 CEST, B_COMPLETE, C_CONFIRMED/,
     );
     expect(stdout).toContain('reservations by {"extIds":["res_1"]}: 1 result');
     expect(stdout).toMatch(/agrees → differs, run \d+/);

@@ -58,6 +58,6 @@ it('bookings: times that differ are named with their sides, and nobody is said t
     endThere: new Date('2026-06-02T11:00:00Z'),
   });
   expect(listed(row)).toContain(
-    'booking 7: in the mirror Tue 2 Jun 2026 09:00 to 11:00 CEST, at the service Tue 2 Jun 2026 11:00 to 13:00 CEST',
+    'booking 7: in the mirror Tue 2 Jun 2026 09:00–11:00 CEST, at the service Tue 2 Jun 2026 11:00–13:00 CEST',
   );
 });
