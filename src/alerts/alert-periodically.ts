@@ -30,7 +30,8 @@ export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable
     {
       everyMs: LOOK_EVERY_MS,
       signal: stopping,
-      onError: (error) => log.warn({ code: codeOf(error) }, 'alerts not evaluated; it is retried'),
+      onError: (error) =>
+        log.warn({ code: codeOf(error) }, 'alerts could not be evaluated; the evaluation is retried'),
     },
   );
   const heartbeats = channels
@@ -39,7 +40,8 @@ export function alertPeriodically({ maySend, ...deps }: PeriodicDeps): Stoppable
       repeat(createHeartbeat(channel, { ...deps, maySend }, stopping), {
         everyMs: HEARTBEAT_EVERY_MS,
         signal: stopping,
-        onError: (error) => log.warn({ code: codeOf(error) }, 'heartbeat not sent: the state was not read'),
+        onError: (error) =>
+          log.warn({ code: codeOf(error) }, 'heartbeat not sent, because the state could not be read'),
       }),
     );
   const loops = [evaluation, ...heartbeats];
@@ -62,8 +64,8 @@ export function createHeartbeat(
     if (signal.aborted) return;
     const facts = { channel: channel.name };
     if (reason !== null && !isFailing)
-      log.warn({ ...facts, reason }, 'heartbeat not sent; it is tried every five minutes');
-    if (reason === null && isFailing) log.info(facts, 'heartbeats are sent again');
+      log.warn({ ...facts, reason }, 'heartbeat could not be sent; the next attempt follows in five minutes');
+    if (reason === null && isFailing) log.info(facts, 'heartbeat sent again after failures');
     isFailing = reason !== null;
   };
 }

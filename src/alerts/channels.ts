@@ -71,14 +71,14 @@ export function createChannels(
       return postWebhook({ ...to, secret: secret && currentText(secret) }, message, signal);
     });
   if (report !== undefined && smtpUrl === undefined)
-    throw new UsageError('the configuration mails the report, and ALERT_SMTP_URL is not set', {
-      faults: ['report.to: gets it by the mail server of alerts, from alerts.mail.from'],
+    throw new UsageError('the configuration mails the report, but ALERT_SMTP_URL is not set', {
+      faults: ['report.to: the report is sent through the mail server of alerts, from alerts.mail.from'],
       remedy: 'Set ALERT_SMTP_URL, or remove report from the configuration.',
     });
   if (smtpUrl !== undefined && mail === undefined)
-    throw new UsageError('ALERT_SMTP_URL is set, and the configuration does not say who gets the mail', {
-      faults: ["alerts.mail: is missing: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }"],
-      remedy: 'Add it to the configuration, or unset ALERT_SMTP_URL.',
+    throw new UsageError('ALERT_SMTP_URL is set, but the configuration names no recipients', {
+      faults: ["alerts.mail is missing: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }"],
+      remedy: 'Add alerts.mail to the configuration, or unset ALERT_SMTP_URL.',
     });
   const reportOr = async (notice: Notice): Promise<Document> =>
     notice.nightly?.run ? reportDocument(await readReport(notice.nightly.run.id)) : toDocument(notice);
@@ -173,7 +173,7 @@ async function ask(
   try {
     const asked = { path: pathname + search, ...request, signal };
     const { statusCode } = await connections.request(asked, () => undefined);
-    if (statusCode < 200 || statusCode > 299) throw new Error(`it answered HTTP ${statusCode}`);
+    if (statusCode < 200 || statusCode > 299) throw new Error(`the receiver answered HTTP ${statusCode}`);
   } catch (error) {
     if (signal.aborted) throw new Error('no answer in time', { cause: error });
     const code = codeOf(error);
@@ -186,13 +186,13 @@ async function ask(
 function whatHappened(code: string): string {
   switch (code) {
     case 'UND_ERR_HEADERS_TIMEOUT':
-      return 'it took the request and did not answer in time';
+      return 'the receiver accepted the request, but did not answer in time';
     case 'UND_ERR_SOCKET':
     case 'ECONNRESET':
     case 'EPIPE':
-      return 'the connection was closed before it answered';
+      return 'the receiver closed the connection before it answered';
     default:
-      return 'it cannot be reached';
+      return 'the receiver cannot be reached';
   }
 }
 

@@ -78,7 +78,7 @@ export function describeAfterwards(
   return lines(
     condition === 'sending_stopped' &&
       lost > 0 &&
-      `${plural(lost, 'process', 'processes')} that sent nothing ${lost === 1 ? 'was' : 'were'} killed, or cut off: slotsync status`,
+      `${plural(lost, 'process', 'processes')} that sent nothing ${lost === 1 ? 'was' : 'were'} killed, or lost the state database: slotsync status`,
     unsettled > 0 && `${describeUnsettled(unsettled)}: slotsync failures`,
   );
 }

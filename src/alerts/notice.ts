@@ -72,7 +72,7 @@ export function composeTest(organization: Notice['organization'], now = new Date
     condition: 'test',
     cause: 'test',
     title: 'Test of this channel',
-    details: ['slotsync alerts test sent it. Nothing has happened.'],
+    details: ['slotsync alerts test sent this message. No action is needed.'],
     commands: [],
     openedAt: now,
     recoveredAt: null,
@@ -91,7 +91,7 @@ function composeAlert({ event, alert }: DueMessage): NoticeAlert {
   return {
     ...named,
     title: `Over: ${message.title}`,
-    details: [`It lasted ${formatDuration(seconds)}.`, ...(message.afterwards ?? [])],
+    details: [`The cause lasted ${formatDuration(seconds)}.`, ...(message.afterwards ?? [])],
     commands: [],
   };
 }

@@ -31,7 +31,10 @@ export async function sendDue({ state, log, channels }: AlertDeps, signal?: Abor
       try {
         await sendTo(channel, { state, log, organization }, signal);
       } catch (error) {
-        log.warn({ channel: channel.name, code: codeOf(error) }, 'alerts could not be read; it is retried');
+        log.warn(
+          { channel: channel.name, code: codeOf(error) },
+          'due alerts could not be read; the next round retries',
+        );
       }
     }),
   );
@@ -51,8 +54,13 @@ async function sendTo(
       await noteAttempt(state.db, ids, attempt);
       const { problem: reason } = attempt;
       if (reason === null) log.info(facts, 'alerts sent');
-      else if (attempt.missing === null) log.warn({ ...facts, reason }, 'alerts not sent; it is retried');
-      else log.warn({ ...facts, reason }, 'alerts not sent to some addresses; it is retried for those');
+      else if (attempt.missing === null)
+        log.warn({ ...facts, reason }, 'alerts could not be sent; a later attempt follows');
+      else
+        log.warn(
+          { ...facts, reason },
+          'alerts did not reach some addresses; a later attempt follows for these',
+        );
     }),
   );
 }

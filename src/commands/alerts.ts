@@ -42,7 +42,7 @@ async function printOpen(
     { channels: names, alerts: open, nightlyRuns: unsent },
     lines(
       names.length === 0
-        ? 'No channel is set, so nobody is notified: docs/alerts.md'
+        ? 'No alert channel is configured, so nobody is notified. To set one: docs/alerts.md'
         : `Channels: ${names.join(', ')}.`,
       open.length === 0 ? 'No alert is open.' : `${plural(open.length, 'alert')} open:`,
       open.flatMap((alert) => describeOpen(alert, timeZone)),
@@ -60,7 +60,7 @@ function describeOpen({ message, openedAt, goneSince, messages }: OpenAlert, tim
     details.map((line) => `  ${line}`),
     `  Open since ${formatTime(openedAt, timeZone)}.`,
     goneSince !== null &&
-      `  Its cause cleared at ${formatTime(goneSince, timeZone)}; it is over unless it comes back soon.`,
+      `  Its cause ended at ${formatTime(goneSince, timeZone)}; the alert closes unless the cause returns within minutes.`,
     describeMessages(messages, timeZone),
     commands.map((command) => `  → ${command}`),
   );
@@ -76,7 +76,7 @@ function describeMessages(messages: OpenAlert['messages'], timeZone: string): st
 
 async function testChannels({ state, channels }: AlertDeps, options: CommonOptions): Promise<number> {
   if (channels.length === 0)
-    throw new UsageError('no channel of alerts is set', {
+    throw new UsageError('no alert channel is configured', {
       remedy:
         'Set ALERT_WEBHOOK_URL, ALERT_SLACK_URL, ALERT_TEAMS_URL, ALERT_SMTP_URL or ALERT_PING_URL: docs/alerts.md',
     });

@@ -52,6 +52,6 @@ export async function reject(app: App, runId: number, options: RejectOptions): P
   }));
   print(options, { runId, rejected }, [
     ...gates.map((gate) => `Rejected: ${describeHeld(gate)}, held in run ${runId}.`),
-    `${gates.length === 1 ? 'The gate stays closed, and is quiet until its' : 'The gates stay closed, and are quiet until their'} records change.`,
+    `${gates.length === 1 ? 'The gate stays closed and causes no alert until its' : 'The gates stay closed and cause no alert until their'} records change.`,
   ]);
 }

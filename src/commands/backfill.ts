@@ -53,12 +53,14 @@ async function resumeBackfill(app: App, names: string[], options: BackfillOption
     names.length > 0 ||
     [from, to, keys, keysFile, where, force, limit, detach].some((given) => given !== undefined)
   ) {
-    throw new UsageError('--resume continues what was requested before: name neither streams nor a part');
+    throw new UsageError(
+      '--resume continues the latest unfinished backfill, so it takes neither streams nor other options',
+    );
   }
   const { db } = await app.state();
   const run = (await listUnfinishedRuns(db)).findLast(({ kind }) => kind === 'backfill');
   if (!run) {
-    print(options, { run: null }, ['No backfill is unfinished; there is nothing to resume.']);
+    print(options, { run: null }, ['No backfill is unfinished, so there is nothing to resume.']);
     return EXIT.done;
   }
   const streams = selectStreams(await app.configuration(), run.streams);
@@ -89,7 +91,7 @@ async function readRange(options: RangeOptions): Promise<RunRange> {
   if (where?.trim() === '') throw new UsageError('--where takes a condition, such as "seats > 100"');
   if (where !== undefined && where.length > MAX_WHERE)
     throw new UsageError(
-      `--where takes at most ${formatNumber(MAX_WHERE)} characters; use --keys-file, or a table of the mirror in it`,
+      `--where takes at most ${formatNumber(MAX_WHERE)} characters; shorten it, or use --keys-file`,
     );
   const range = { keys, from, to, where, limit, force };
   return Object.fromEntries(Object.entries(range).filter(([, value]) => value !== undefined));
@@ -99,7 +101,7 @@ async function readRange(options: RangeOptions): Promise<RunRange> {
 async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | undefined> {
   if (keys === undefined && keysFile === undefined) return undefined;
   if (keys !== undefined && keysFile !== undefined)
-    throw new UsageError('either --keys or --keys-file, not both');
+    throw new UsageError('use --keys or --keys-file, not both');
   const option = keys === undefined ? '--keys-file' : '--keys';
   const named =
     keysFile === undefined
@@ -109,7 +111,7 @@ async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | un
   if (found.length === 0) throw new UsageError(`${option} names no key`);
   if (found.length > MAX_KEYS) {
     throw new UsageError(
-      `${option} names more than ${formatNumber(MAX_KEYS)} keys; use --where, with a table of them`,
+      `${option} names more than ${formatNumber(MAX_KEYS)} keys; put them into a table of the mirror and use --where`,
     );
   }
   if (found.some((key) => key.includes('\0')))
@@ -129,7 +131,7 @@ function readKeysFile(file: string): string {
 function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: RangeOptions): void {
   if ((range.keys || range.where !== undefined) && streams.length !== 1) {
     const option = keysFile !== undefined ? '--keys-file' : range.keys ? '--keys' : '--where';
-    throw new UsageError(`${option} is about one stream: name it`, {
+    throw new UsageError(`${option} applies to one stream: name the stream`, {
       remedy: `There are: ${streams.map(({ name }) => name).join(', ')}.`,
     });
   }
@@ -137,7 +139,7 @@ function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: R
   const withoutCursor = streams.find(({ cursor }) => cursor === undefined)?.name;
   if (withoutCursor === undefined) return;
   throw new UsageError(
-    `${withoutCursor} has no cursor: name one in streams.${withoutCursor}.cursor, or use --where`,
+    `${withoutCursor} has no cursor, so --from and --to do not apply: set streams.${withoutCursor}.cursor, or use --where instead`,
   );
 }
 

@@ -77,7 +77,7 @@ export async function checkWire(app: App, options: CheckWireOptions): Promise<nu
       ...lines(
         ...(changed ?? []).map((text) => `${text.endsWith('is new') ? '!' : '✗'} ${text}`),
         `${plural(probed.length - faults.length, 'answer')} understood, ${faults.length} not.`,
-        changed?.length === 0 && `Every answer has the shape that ${against} has.`,
+        changed?.length === 0 && `Every answer has the shape recorded in ${against}.`,
         record !== undefined &&
           `Recorded without values in ${record}. To play it: slotsync sandbox --contract ${record}`,
       ),
@@ -100,13 +100,13 @@ function describeProbed({ endpoint, exchange, understood, fault }: Probed, withV
     understood !== undefined && `    understood: ${understood}`,
     fault && `    not understood: ${fault.text}`,
     fault &&
-      `    → ${fault.remedy || 'docs/service-contract.md'} A dialect says it otherwise with ${readers}.`,
+      `    → ${fault.remedy || 'docs/service-contract.md'} To adapt slotsync to the service, configure a dialect with ${readers}.`,
   );
 }
 
 /** Reads a recorded contract. Throws UsageError if the file cannot be read or has another format. */
 export function readContract(file: string): WireExchange[] {
-  const remedy = 'It is written by: slotsync check --record <file>';
+  const remedy = 'To record a contract: slotsync check --record <file>';
   let given: unknown;
   try {
     given = JSON.parse(readTextFile(file));
@@ -116,7 +116,10 @@ export function readContract(file: string): WireExchange[] {
   const { data, error } = contractSchema.safeParse(given);
   if (data) return data.exchanges;
   const [issue] = error.issues;
-  throw new UsageError(`${file} is no contract: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`, {
-    remedy,
-  });
+  throw new UsageError(
+    `${file} is not a recorded contract: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`,
+    {
+      remedy,
+    },
+  );
 }

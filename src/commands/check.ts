@@ -30,7 +30,7 @@ interface CheckOptions extends CheckWireOptions {
 export async function check(app: App, options: CheckOptions): Promise<number> {
   const { writeProbe: number, externalId, wire, record, against } = options;
   if (externalId !== undefined && number === undefined)
-    throw new UsageError('--external-id names what an object gets by --write-probe <number>; name that too');
+    throw new UsageError('--external-id is used only with --write-probe <number>: add --write-probe');
   if (wire || record !== undefined || against !== undefined) return checkWire(app, options);
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
@@ -45,8 +45,8 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     STATE_DATABASE_URL: app.settings.stateUrl === app.settings.mirrorUrl ? undefined : app.settings.stateUrl,
   })) {
     if (url === undefined || !isUnencryptedRemote(parsePostgresAddress(currentText(url)))) continue;
-    const text = `${setting} names another machine, and the connection is not encrypted`;
-    const remedy = `Add ?sslmode=verify-full to the address, and &sslrootcert=/path/ca.pem for a private authority.`;
+    const text = `${setting} names another machine, but the connection is not encrypted`;
+    const remedy = `Add ?sslmode=verify-full to the address, and &sslrootcert=/path/ca.pem for a private certificate authority.`;
     add({ what: 'encryption', result: 'warning', text, remedy });
   }
   const configuration = await app.configuration();
@@ -104,9 +104,12 @@ function confirmWrite(options: CheckOptions) {
     const named = `object ${id} (${extId ?? 'without an external id'}, type ${typeId})`;
     const times = leftOut === undefined ? 'as it is' : `as it is, once without ${leftOut}, and as it was`;
     return confirm(options, {
-      lines: [`This writes ${named} ${times}. Nobody should edit it meanwhile.`],
+      lines: [`This writes ${named} ${times}. Nobody should edit this object meanwhile.`],
       question: 'Write it?',
-      unasked: [`${named} would be written ${times}`, 'If nobody edits it now, add --yes.'],
+      unasked: [
+        `${named} would be written ${times}`,
+        'If nobody is editing the object, run the command again with --yes.',
+      ],
     });
   };
 }

@@ -13,9 +13,7 @@ const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 export function addCommands(program: Command): void {
   program
     .command('demo')
-    .description(
-      'sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node',
-    )
+    .description('sync a sample university into the sandbox, with its own PostgreSQL; requires only Node')
     .option('--keep', 'keep database and sandbox running until Ctrl-C')
     .addOption(number('--seed <number>', 'seed of the generated university', { min: 0 }).default(1))
     .option('--json', 'print one JSON document instead of text')
@@ -26,7 +24,7 @@ export function addCommands(program: Command): void {
     .action(withApp({ needs: STATE }, async () => (await import('./migrate.js')).migrateState));
 
   common(program.command('discover'))
-    .description('the types and fields of the service, and how many objects it has; needs no configuration')
+    .description('list the types, fields and object counts of the service; needs no configuration')
     .option(
       '--types <file>',
       'write the names as TypeScript, such as service.d.ts, for defineConfig<Service>',
@@ -37,9 +35,12 @@ export function addCommands(program: Command): void {
 
   common(program.command('init'))
     .description('write a first sync.config.ts from the mirror’s tables and the service’s types')
-    .option('--tables <tables>', 'these tables, or table=type, and those they refer to, separated by commas')
-    .option('--yes', 'every table that is like a type, without asking')
-    .option('--out <file>', 'the file to write; it must not exist', 'sync.config.ts')
+    .option(
+      '--tables <tables>',
+      'tables to include, separated by commas, as table or table=type; tables that they refer to are added',
+    )
+    .option('--yes', 'include every table that resembles a type, without asking')
+    .option('--out <file>', 'file to write, which must not exist yet', 'sync.config.ts')
     .addHelpText(
       'after',
       [
@@ -58,27 +59,27 @@ export function addCommands(program: Command): void {
 
   common(program.command('check'))
     .description(
-      'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
+      'check settings, mirror, sources, credentials, types, fields and assumptions about the service; writes nothing at the service without --write-probe',
     )
-    .option('--rows', 'also map every row, and group those that could not be sent by the reason')
+    .option('--rows', 'also map every row, and list the reasons why rows cannot be sent')
     .option(
       '--write-probe <number>',
-      'also write the object of this number: as it was read, without a field, and as it was; if it has no external id, it gets one',
+      'also test writing with the object of this number: as read, without one field, and restored; an object without an external id gets one',
     )
-    .option('--yes', 'write it without asking')
+    .option('--yes', 'write that object without asking')
     .option(
       '--wire',
-      'instead, ask each endpoint once, and show the shape of its answer and what was understood',
+      'instead, send one request to each endpoint, and show the shape and the reading of each answer',
     )
-    .option('--values', 'with --wire: also the values')
-    .option('--record <file>', 'as --wire, and write the shapes to a file, without values')
-    .option('--against <file>', 'as --wire, and say what has changed since it was recorded')
-    .option('--external-id <id>', 'the external id it gets (default: slotsync_<number>)')
+    .option('--values', 'with --wire: show values too')
+    .option('--record <file>', 'like --wire, and record the shapes in a file, without values')
+    .option('--against <file>', 'like --wire, and list changes since the file was recorded')
+    .option('--external-id <id>', 'external id for --write-probe (default: slotsync_<number>)')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
   common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
-    .addOption(number('--limit <records>', 'as if at most this many records were written, and none retired'))
+    .addOption(number('--limit <records>', 'plan for at most this many writes and no deactivation'))
     .option('--full', 'show every operation field by field, not only samples')
     .option('--out <file>', 'write every operation field by field to a file: .csv or .jsonl')
     .description('show what sync would do, with samples field by field; writes nothing at the service')
@@ -86,30 +87,34 @@ export function addCommands(program: Command): void {
 
   noted(program.command('match'))
     .argument('[streams...]', 'streams to compare (default: all); with --link and --unlink, local keys')
-    .description('find the objects that are at the service already, and link rows to them; sends nothing')
+    .description('find objects that already exist at the service, and link rows to them; sends nothing')
     .option(
       '--by <fields>',
-      'field ids, separated by commas: equal values name the same thing (default: `match`)',
+      'field ids, separated by commas, whose values identify an object (default: `match`)',
     )
-    .option('--out <file>', 'write every finding to a CSV file, to be looked at and edited')
-    .option('--apply <file>', 'link what is left in that file in lines of class match')
+    .option('--out <file>', 'write every finding to a CSV file, for review and editing')
+    .option('--apply <file>', 'link the rows of class match in that file')
     .option(
       '--link <stream>',
-      'keep the objects of these keys, though their rows give other external ids now',
+      'keep the objects of these keys, although their rows now give other external ids',
     )
-    .option('--unlink <stream>', 'undo the links of these keys of the stream')
+    .option('--unlink <stream>', 'remove the links of these keys')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./match.js')).match));
 
   runOptions(common(program.command('sync')))
     .argument('[streams...]', 'streams to sync (default: all)')
     .description('bring the service up to date with the mirror, once')
-    .addOption(number('--limit <records>', 'write at most this many records, and retire none'))
+    .addOption(number('--limit <records>', 'write at most this many records, and deactivate none'))
     .option(
       '--strict',
-      'exit with 1 while any record of these streams is failed or given up, whenever it was',
+      'exit with 1 while any record of these streams is failed or given up, even since an earlier run',
     )
     .addOption(
-      number('--timeout <minutes>', 'end with 1 then; workers or the next sync go on', { max: 10_000 }),
+      number(
+        '--timeout <minutes>',
+        'stop after this time with exit code 1; workers or the next sync continue',
+        { max: 10_000 },
+      ),
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./sync.js')).sync));
 
@@ -121,18 +126,18 @@ export function addCommands(program: Command): void {
     .option('--keys <keys>', 'rows with these local keys, separated by commas')
     .option('--keys-file <file>', 'rows with the local keys in this file, one per line')
     .option('--where <sql>', 'rows that meet a condition on the source’s columns')
-    .option('--force', 'send unchanged and dead records too')
+    .option('--force', 'also send unchanged and given up records')
     .addOption(number('--limit <records>', 'write at most this many records'))
     .option('--resume', 'continue the latest unfinished backfill')
     .addHelpText(
       'after',
-      '\nA backfill never deactivates anything; sync does. Stopped by Ctrl-C, it keeps its\nposition: the same command continues it.',
+      '\nA backfill never deactivates anything; sync does. Stopped by Ctrl-C, it keeps\nits position: the same command continues it.',
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./backfill.js')).backfill));
 
   common(program.command('worker'))
     .description(
-      'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
+      'process the queue and the inbox, and start the nightly syncs, until stopped; several workers may run',
     )
     .addOption(concurrency())
     .addOption(
@@ -154,7 +159,7 @@ export function addCommands(program: Command): void {
     );
 
   common(program.command('page'))
-    .description('serve the operator’s page in a browser, without working anything, until Ctrl-C')
+    .description('serve the operator’s page until Ctrl-C, without processing runs')
     .addOption(
       number('--port <port>', 'port to listen on; 0: a free one (default: HTTP_PORT, or 8080)', PORT),
     )
@@ -184,13 +189,13 @@ export function addCommands(program: Command): void {
   common(program.command('status'))
     .argument(
       '[part...]',
-      'the number of a concern, or a part such as runs, inbox or notices, with its details',
+      'number of a concern, or a part such as runs, inbox or notices, to show its details',
     )
-    .description('what is synced, running, held or waiting, and why; reads the state only')
+    .description('show what is synced, running, held or waiting, and why; reads only the state')
     .option('--full', 'everything, with all details')
     .option('--all', 'include incremental runs')
     .addOption(
-      number('--watch [seconds]', 'show it until q is pressed, read again every 2 seconds', {
+      number('--watch [seconds]', 'redraw every 2 seconds, until q is pressed', {
         unit: 'of seconds ',
       }),
     )
@@ -209,9 +214,9 @@ export function addCommands(program: Command): void {
     .description('why records are not in sync, by root cause, with what waits for it and what happens next')
     .option('--stream <name>', 'only of this stream')
     .addOption(choice('--status <status>', 'only with this status', FAILED_STATUSES))
-    .option('--code <code>', 'only with this error code; of what is held, its operation')
-    .option('--since <time>', 'only what became so since then: 12h, 90m, 7d, a day or an ISO time')
-    .option('--all', 'list each record, with what it waits for up to the end of that chain')
+    .option('--code <code>', 'only with this error code; for held records, the operation')
+    .option('--since <time>', 'only records with this status since then: 12h, 90m, 7d, a day or an ISO time')
+    .option('--all', 'list each record, with the chain of records that it waits for')
     .addOption(
       number('--limit <number>', 'causes to show (default: 50), or records with --all (default: all)'),
     )
@@ -220,7 +225,7 @@ export function addCommands(program: Command): void {
 
   common(program.command('report'))
     .argument('[run]', 'number of one run (default: since the last nightly sync was due)', runNumber)
-    .description('what changed, what is held, what needs a person and why, and the requests it took')
+    .description('report changes, holds, what needs a person and why, and requests')
     .option('--since <time>', 'a duration such as 12h or 7d, a day, or an ISO time')
     .option('--text', 'plain text of 80 columns (the default)')
     .option('--html', 'one HTML document without assets, to be mailed or printed')
@@ -231,12 +236,12 @@ export function addCommands(program: Command): void {
     .option('--run <run>', 'only on this run', runNumber)
     .option('--since <time>', 'only since then: 12h, 90m, 7d, a day or an ISO time')
     .addOption(number('--limit <actions>', 'maximum number of actions to show').default(50))
-    .description('what operators did, who, when and why: approvals, rejections, retries, links and more')
+    .description('list what operators did, when and why: approvals, rejections, retries, links and more')
     .action(withApp({ needs: STATE }, async () => (await import('./actions.js')).actions));
 
   common(program.command('alerts'))
     .argument('[action]', 'check or test (default: list the open alerts)')
-    .description('alerts that are open, and whether each was sent')
+    .description('list open alerts and whether they were sent')
     .addHelpText(
       'after',
       [
@@ -250,22 +255,24 @@ export function addCommands(program: Command): void {
 
   noted(program.command('retry'))
     .argument('[stream]', 'the stream of the records')
-    .argument('[keys...]', 'local keys (default: every dead or failed record of the stream)')
-    .description('send dead or failed records again with the next run, although their rows did not change')
+    .argument('[keys...]', 'local keys (default: every given up or failed record of the stream)')
+    .description(
+      'send given up or failed records again with the next run, although their rows did not change',
+    )
     .option('--all', 'of every stream')
     .option('--code <code>', 'only with this error code')
     .addOption(choice('--status <status>', 'only with this status', ['dead', 'failed']))
     .option(
       '--retire-former',
-      'only records whose external id changed: also retire the objects they had before, with the next sync',
+      'only records whose external id changed: deactivate their former objects with the next sync',
     )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
 
   noted(program.command('take'))
     .argument('<stream>', 'the stream of the record')
     .argument('<key>', 'local key')
-    .argument('[fields...]', 'field ids (default: every field whose rule may keep a value of the service)')
-    .description('let the mirror win once in fields that keep what people entered at the service')
+    .argument('[fields...]', 'field ids (default: every field whose rule keeps values of the service)')
+    .description('overwrite once, from the mirror, fields that keep what people entered at the service')
     .action(withApp({ needs: STATE }, async () => (await import('./take.js')).take));
 
   noted(program.command('rename'))
@@ -275,24 +282,24 @@ export function addCommands(program: Command): void {
       'local key whose row is gone from the mirror; of a composite key as slotsync failures prints it',
     )
     .argument('<new>', 'local key that the row has now')
-    .description('let the object of a row whose key changed follow it, with its bookings')
+    .description('keep the object of a row whose key changed, with its bookings')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).rename));
 
   noted(program.command('rename-stream'))
     .argument('<old>', 'name that the stream had; it is not in the configuration any more')
     .argument('<new>', 'name that the stream has in the configuration now')
-    .description('move everything that the state has of a stream to its new name, with its triggers')
+    .description('move the state and the triggers of a stream to its new name')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).renameStream));
 
   holdOptions(runOptions(noted(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something', runNumber)
-    .option('--exactly', 'only the records that are held now: if others are due, they are held again')
-    .description('approve what a run holds, up to the number it names, and sync the streams as a whole')
+    .option('--exactly', 'approve only the records that are held now; others are held again')
+    .description('approve the changes that a run holds, up to their number, and sync the whole streams')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
 
   holdOptions(noted(program.command('reject')))
     .argument('<run>', 'number of the run that holds something', runNumber)
-    .description('leave what a run holds unsent, and be quiet about it until its records change')
+    .description('do not send the changes that a run holds, and cause no alert until its records change')
     .action(withApp({ needs: STATE }, async () => (await import('./approve.js')).reject));
 
   noted(program.command('pause'))
@@ -307,12 +314,12 @@ export function addCommands(program: Command): void {
 
   common(program.command('freeze'))
     .argument('[streams...]', 'streams to freeze (default: all)')
-    .description('write nothing of these streams until a time; planning, verify and reconcile go on')
+    .description('write nothing of these streams until a time; planning, verify and reconcile continue')
     .requiredOption(
       '--until <time>',
       'a duration such as 14d, a day (its start), or a time such as 2026-06-07T18:00',
     )
-    .requiredOption('--reason <text>', 'why; shown to whoever sees what waits')
+    .requiredOption('--reason <text>', 'why; shown beside the waiting changes')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./freeze.js')).freeze));
 
   noted(program.command('unfreeze'))
@@ -325,14 +332,14 @@ export function addCommands(program: Command): void {
     .argument('<keys...>', 'local keys; of a composite key as slotsync failures prints it')
     .option(
       '--until <time>',
-      'a duration such as 14d, a day (its start), or a time; without it until it is ended. Changes the end of one that stands',
+      'a duration such as 14d, a day (its start), or a time (default: until --end); changes the end of an existing exception',
     )
     .option('--end', 'end the exceptions of these keys')
-    .description('leave single records as they are, because somebody administers their objects by hand')
+    .description('do not change the objects of single records, because somebody edits them by hand')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./except.js')).except));
 
   common(program.command('exceptions'))
-    .description('the records that are left as they are: since when, by whom, until when and why')
+    .description('list the exceptions: since when, by whom, until when and why')
     .action(withApp({ needs: STATE }, async () => (await import('./except.js')).exceptions));
 
   noted(program.command('cancel'))
@@ -349,17 +356,17 @@ export function addCommands(program: Command): void {
       'a day or an ISO time (UTC unless it says otherwise), instead of the configured window',
     )
     .option('--to <time>', 'the end, in the same form')
-    .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
+    .option('--strict', 'exit with 1 if a booking is missing on either side')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
 
   runOptions(noted(program.command('verify')))
     .argument('[streams...]', 'streams to verify (default: all)')
     .description('read back what the service holds, and report where it differs from what was accepted last')
-    .addOption(number('--sample <records>', 'look at so many records of each stream, chosen at random'))
-    .option('--extras', 'also list objects of these types that belong to no record: no drift')
-    .option('--repair', 'send again what differs, as far as limits.repair allows')
-    .option('--adopt', 'the state was lost: make its records again from both sides, without a write')
-    .option('--out <file>', 'write what differs to a CSV file, one line for each field')
+    .addOption(number('--sample <records>', 'compare this many random records of each stream'))
+    .option('--extras', 'also list objects of these types that belong to no record; they are not drift')
+    .option('--repair', 'send differing objects again, within limits.repair')
+    .option('--adopt', 'rebuild a lost state from mirror and service; writes nothing at the service')
+    .option('--out <file>', 'write the differences to a CSV file, one line for each field')
     .addHelpText('after', '\nExit code 1 when an object drifts, 3 when its repair waits for approval.')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./verify.js')).verifyObjects));
 
@@ -370,36 +377,34 @@ export function addCommands(program: Command): void {
       'local key, of a composite key its parts; or the external id, or # and the number at the service',
     )
     .description(
-      'everything about one record or booking: in the mirror, at the service, in the state, and what happens next',
+      'show one record or booking in the mirror, at the service and in the state, and the next step',
     )
-    .option('--all', 'also the columns that the mapping does not read')
+    .option('--all', 'also show columns that the mapping does not read')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
 
   common(program.command('history'))
     .argument('<stream>', 'a stream')
     .argument('<key...>', 'local key; of a composite key its parts')
     .addOption(number('--limit <writes>', 'at most this many, newest first').default(20))
-    .description('the writes of one record that the service accepted: when, by which run, and which fields')
+    .description('list the accepted writes of one record: when, by which run, and which fields')
     .action(withApp({ needs: STATE }, async () => (await import('./explain.js')).history));
 
   common(program.command('reset'))
     .option('--yes', 'without asking')
     .description(
-      'start over, or uninstall: remove the triggers in the mirror, the state tables and the queue; nothing at the service',
+      'start over or uninstall: remove the mirror’s triggers, the state tables and the queue; changes nothing at the service',
     )
     .addHelpText(
       'after',
-      '\nShows what would be lost, and asks on a terminal. Refused while a process uses the\nstate. Removes everything or nothing.',
+      '\nShows what would be lost, and asks on a terminal. Refused while a process uses\nthe state. Removes everything or nothing.',
     )
     .action(withApp({ needs: STATE }, async () => (await import('./reset.js')).reset));
 
   noted(program.command('forget'))
     .argument('<stream>', "a stream, or 'reservations'")
     .argument('<key...>', 'local key; of a composite key its parts')
-    .option('--force', 'although its object at the service is not retired, and nothing will retire it then')
-    .description(
-      'delete everything the state holds of one key, with a record that it was; its row must be gone from the mirror',
-    )
+    .option('--force', 'even if its object is active at the service; no run deactivates it afterwards')
+    .description('delete everything that the state holds about one key; its row must be gone from the mirror')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./forget.js')).forget));
 
   addSandbox(program);
@@ -471,7 +476,7 @@ function addSandbox(program: Command): void {
     .description('simulate the scheduling service on this machine; its data is lost when it ends')
     .addOption(number('--port <port>', 'port to listen on; 0: a free one', PORT).default(8377))
     .option('--host <host>', 'address to listen on', '127.0.0.1')
-    .option('--contract <file>', 'answer what `check --record` has recorded, whatever is asked')
+    .option('--contract <file>', 'answer every request with the answers that `check --record` recorded')
     .option('--organization <id>', 'the organization it accepts', 'demo')
     .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
     .option('--region <region>', 'the region it accepts', 'EU_EES')
@@ -503,7 +508,7 @@ function addSandbox(program: Command): void {
     .option('--merges', 'keep what a PUT leaves out of an object')
     .option('--change-types', 'let a PUT give an object another type')
     .addOption(
-      choice('--external-ids <way>', 'how external ids are treated that differ little (default: as others)', [
+      choice('--external-ids <way>', 'how similar external ids are compared (default: as different)', [
         'ignore-case',
         'lower-case',
         'trim',

@@ -30,7 +30,7 @@ export async function except(app: App, name: string, given: string[], options: E
   const actor = await app.actor(options.reason);
   const { by, reason } = actor;
   if (reason === undefined)
-    throw new UsageError('--reason is missing: say why, for whoever looks for the change', {
+    throw new UsageError('--reason is missing: say why the record must not change', {
       remedy: `slotsync except ${name} <key> --reason 'the caretaker names it'`,
     });
   const unknown = await findUnknownKeys({ mirror: await app.mirror(), state }, stream, keys);
@@ -68,7 +68,7 @@ function refuseTwice(exception: Exception, timeZone: string): UsageError {
   const { stream, localKey } = exception;
   const known = describeFormer(exception, timeZone).replace('was', 'is');
   return new UsageError(`${stream} '${localKey}' ${known}`, {
-    remedy: 'Nothing was changed. To give it another end and reason, add --until. To end it: --end',
+    remedy: 'Nothing was changed. To change its end and reason, add --until. To end the exception: --end',
   });
 }
 
@@ -80,7 +80,9 @@ async function endThem(
   options: ExceptOptions,
 ): Promise<void> {
   if (options.until !== undefined)
-    throw new UsageError('either --end or --until, not both', { remedy: '--end ends exceptions at once.' });
+    throw new UsageError('use --end or --until, not both', {
+      remedy: 'To end the exceptions now, leave out --until.',
+    });
   const { db } = await app.state();
   const ended = await actAs(
     db,
@@ -90,7 +92,7 @@ async function endThem(
       const done = await endExceptions(tx, name, keys);
       const [missing] = keys.filter((key) => !done.includes(key));
       if (missing !== undefined)
-        throw new UsageError(`${name} '${missing}' is no exception`, {
+        throw new UsageError(`${name} '${missing}' is not an exception`, {
           remedy: 'Nothing was changed. To list the exceptions: slotsync exceptions',
         });
       return done;

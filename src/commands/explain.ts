@@ -68,7 +68,10 @@ export async function history(app: App, stream: string, parts: string[], options
   await requireKnownStream(app, { db }, stream);
   const key = shortenKey(joinKey(parts));
   const writes = await listWrites(db, { stream, localKey: key }, options.limit);
-  const lead = writes.length === 0 ? ['No write of it is kept: see `history` of the configuration.'] : [];
+  const lead =
+    writes.length === 0
+      ? ['No write is kept for this record. How long writes are kept: `history` in the configuration.']
+      : [];
   const document = { title: `${stream} '${key}'`, lead, sections: [writesSection(writes)] };
   printDocument(document, { json: options.json, timeZone: await app.timeZone() }, { stream, key, writes });
 }

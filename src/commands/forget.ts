@@ -37,8 +37,8 @@ export async function forget(
     actAs(db, actor, 'forget', act, (done) => {
       if (!done || 'refused' in done) return undefined;
       if (new RegExp(patternOf([localKey, ...done.externalIds])).test(actor.reason ?? ''))
-        throw new UsageError('the reason names the key or its object, and would be kept', {
-          remedy: 'Give one that does not, such as the number of a ticket.',
+        throw new UsageError('--reason contains the key or its external id, and reasons are kept', {
+          remedy: 'Give another reason, such as the number of a ticket.',
         });
       return { subject: stream };
     });
@@ -57,9 +57,9 @@ export async function forget(
     for (const reason of unreadable.values()) throw reason;
     if (rows.has(localKey)) {
       throw new UsageError(
-        `the row of ${stream} '${localKey}' is in the mirror: the next run would record it again`,
+        `the row of ${stream} '${localKey}' is in the mirror: the next run would add the record again`,
         {
-          remedy: 'Remove the row first.',
+          remedy: 'Delete the row in the mirror first.',
         },
       );
     }
@@ -67,16 +67,16 @@ export async function forget(
   if (record && record.objectHash !== null && record.status !== 'retired' && !options.force) {
     const gate = await readHoldingGate(db, key);
     const first = gate
-      ? `Retire it first: it is held (${nameOfGate(gate)}). ${nextOfHeld(gate, localKey)}`
+      ? `Deactivate it first: it is held (${nameOfGate(gate)}). ${nextOfHeld(gate, localKey)}`
       : declared?.retire === 'keep'
-        ? `No run retires it: ${stream} has retire: 'keep'. Deactivate it at the service if nobody needs it`
-        : `Retire it first: slotsync sync ${stream}`;
+        ? `No run deactivates it, because ${stream} has retire: 'keep'. Deactivate it at the service if nobody needs it`
+        : `Deactivate it first: slotsync sync ${stream}`;
     throw new UsageError(
-      `the object of ${stream} '${localKey}' is not retired: nothing would retire it afterwards`,
+      `the object of ${stream} '${localKey}' is active at the service, and no run would deactivate it afterwards`,
       {
         remedy: declared
-          ? `${first}. To leave it as it is: slotsync forget with --force.`
-          : `${stream} is not in the configuration, so no run retires it. To leave the object as it is at the service: slotsync forget with --force. To retire it: put the stream back, then: slotsync sync ${stream}`,
+          ? `${first}. To leave the object active: slotsync forget with --force.`
+          : `${stream} is not in the configuration, so no run deactivates it. To leave the object active: slotsync forget with --force. To deactivate it: add the stream again, then: slotsync sync ${stream}`,
       },
     );
   }
@@ -101,9 +101,9 @@ async function forgetJobs(app: App, key: RecordKey): Promise<number> {
 function describeForgotten(stream: string, { deleted, externalIds }: Forgotten): string[] {
   const tables = Object.entries(deleted).map(([table, count]) => `${table} ${count}`);
   return lines(
-    `Deleted what the state held of this key of ${stream}: ${tables.join(', ')}.`,
+    `Deleted all data of this key of ${stream}: ${tables.join(', ')}.`,
     externalIds.length > 0 &&
-      `The service may still hold ${externalIds.join(', ')}. Delete it there: slotsync deletes no objects.`,
+      `The service may still have ${externalIds.join(', ')}. Delete it there: slotsync deletes no objects.`,
   );
 }
 
@@ -113,10 +113,10 @@ function asUsageError(refusal: ForgetRefusal, stream: string): UsageError {
     return new UsageError(`a batch is writing the record of ${stream}`, { remedy });
   }
   const { runId } = refusal;
-  return new UsageError(`run ${runId} has the key, and has not ended`, {
-    remedy: `Wait for its end, or end it: slotsync cancel ${runId}`,
+  return new UsageError(`run ${runId} includes the key and is unfinished`, {
+    remedy: `Wait until the run has ended, or cancel it: slotsync cancel ${runId}`,
   });
 }
 
 const nothingOf = ({ stream, localKey }: { stream: string; localKey: string }) =>
-  new SlotsyncError('not_found', `the state holds nothing of ${stream} '${localKey}'`);
+  new SlotsyncError('not_found', `the state has no data about ${stream} '${localKey}'`);

@@ -30,7 +30,10 @@ export async function freeze(
   const endsAt = readUntil(options.until, await readClock(db), timeZone);
   const actor = await app.actor(options.reason);
   const { by, reason } = actor;
-  if (reason === undefined) throw new UsageError('--reason is empty: say why, for whoever sees what waits');
+  if (reason === undefined)
+    throw new UsageError(
+      '--reason is empty: say why, because the reason is shown beside the waiting changes',
+    );
   const until = formatMinute(endsAt, timeZone);
   const named = names.length === 0 ? 'all streams' : streams.join(', ');
   const asked = { streams: names.length === 0 ? null : streams, endsAt, reason, by };
@@ -43,7 +46,7 @@ export async function freeze(
   );
   print(options, { frozen: await listFrozen(db, streams) }, [
     `Frozen until ${until}: ${named}. Requests in progress are answered.`,
-    'Runs plan as before and hold what they would send; changes wait in the inbox.',
+    'Runs still plan, and hold their changes. Changed keys wait in the inbox.',
     `To see what waits: slotsync status. To end it earlier: ${['slotsync unfreeze', ...names].join(' ')}`,
   ]);
 }
@@ -75,13 +78,13 @@ export async function unfreeze(
   const unfrozen = endedOf(before, after);
   print(options, { unfrozen, frozen: after }, [
     ...lines(
-      before.length === 0 && 'None of these streams is frozen.',
+      before.length === 0 && 'No named stream is frozen.',
       unfrozen.length > 0 &&
-        `No longer frozen: ${unfrozen.join(', ')}. A worker plans what waited within 15 seconds; without one: ${['slotsync sync', ...unfrozen].join(' ')}`,
+        `No longer frozen: ${unfrozen.join(', ')}. A worker plans the waiting changes within 15 seconds. Without a worker: ${['slotsync sync', ...unfrozen].join(' ')}`,
     ),
     ...after.map(
       ({ stream, endsAt, reason }) =>
-        `${stream} is frozen by the configuration until ${formatMinute(endsAt, timeZone)} (${reason}). To end that: correct \`freeze\` there, and restart the worker.`,
+        `${stream} is frozen until ${formatMinute(endsAt, timeZone)} (${reason}), by \`freeze\` in the configuration. To end it: change \`freeze\` and restart the worker.`,
     ),
   ]);
 }

@@ -36,16 +36,16 @@ const TYPES_FILE = 'service.d.ts';
 export async function init(app: App, options: InitOptions): Promise<void> {
   const { out } = options;
   if (!out.endsWith('.ts'))
-    throw new UsageError(`--out ${out}: the file is TypeScript; name one that ends with .ts`);
+    throw new UsageError(`--out ${out}: init writes TypeScript: name a file that ends with .ts`);
   if (existsSync(out))
-    throw new UsageError(`${out} exists, and nothing is overwritten`, {
+    throw new UsageError(`${out} already exists and is not overwritten`, {
       remedy: 'Move it away, or name another file with --out.',
     });
   requireWritableFolder(out);
   const isAsked = options.tables === undefined && !options.yes;
   if (isAsked && !canAsk())
-    throw new UsageError('it can ask which tables on a terminal only', {
-      remedy: 'Name them with --tables, or take every table that is like a type with --yes.',
+    throw new UsageError('init can ask for the tables only on a terminal', {
+      remedy: 'Name the tables with --tables, or include every table that resembles a type with --yes.',
     });
 
   const { catalogue, ping } = await app.mirror();
@@ -72,7 +72,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
   const proposal = await proposeConfiguration(catalogue, survey, matched, new Set(chosen), tables);
   if (proposal.streams.length === 0) {
     const faults = proposal.leftOut.map(({ table, why }) => `${toSource(table)}: ${why}`);
-    throw new UsageError('no table is like a type of the service: there is nothing to write', {
+    throw new UsageError('no table resembles a type of the service, so there is nothing to write', {
       faults,
       remedy: `Types: ${types.map(({ extId }) => extId).join(', ')}. Write the file by hand (docs/configuration.md).`,
     });
@@ -155,11 +155,11 @@ function findTable(wanted: string, tables: readonly CatalogueTable[]): Catalogue
   const [table, another] = found;
   if (table !== undefined && another === undefined) return table;
   if (table !== undefined)
-    throw new UsageError(`--tables ${wanted}: there are several`, {
+    throw new UsageError(`--tables ${wanted}: several tables have this name`, {
       remedy: `Name the schema too: ${found.map(toSource).join(', ')}.`,
     });
   const near = nearestTable(wanted, tables);
-  throw new UsageError(`--tables ${wanted}: there is no such table that may be read`, {
+  throw new UsageError(`--tables ${wanted}: no readable table has this name`, {
     remedy: near ? `Did you mean ${toSource(near)}?` : `There are: ${listNames(tables.map(toSource))}.`,
   });
 }

@@ -96,14 +96,14 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
 async function linkToOwn(app: App, name: string, keys: string[], options: MatchOptions): Promise<number> {
   const stream = selectStream(await app.configuration(), name);
   if (keys.length === 0)
-    throw new UsageError('name the keys that are to keep their objects', {
+    throw new UsageError('name the keys whose objects are kept', {
       remedy: `slotsync match --link ${stream.name} <key…>`,
     });
   const { db } = await app.confirmedState();
   const owners = await readOwnersByKey(db, stream.name, [...new Set(keys)]);
   const missing = keys.filter((key) => !owners.some(({ localKey }) => localKey === key));
   if (missing.length > 0)
-    throw new UsageError(`nothing was linked: ${stream.name} '${missing[0]}' has no object`, {
+    throw new UsageError(`nothing was linked, because ${stream.name} '${missing[0]}' has no object`, {
       remedy: `To find the object of a row: slotsync match ${stream.name}`,
     });
   const rows = owners.map(({ localKey: key, externalId }, at) => ({
@@ -128,7 +128,7 @@ async function applyRows(app: App, rows: readonly CsvRow[], options: MatchOption
 async function undoLinks(app: App, name: string, keys: string[], options: MatchOptions): Promise<number> {
   const stream = selectStream(await app.configuration(), name);
   if (keys.length === 0)
-    throw new UsageError('name the keys whose links are to be undone', {
+    throw new UsageError('name the keys whose links are removed', {
       remedy: `slotsync match --unlink ${stream.name} <key…>`,
     });
   const { db } = await app.confirmedState();
@@ -139,9 +139,9 @@ async function undoLinks(app: App, name: string, keys: string[], options: MatchO
   const missing = keys.filter((key) => !found.has(key));
   print(options, { stream: stream.name, unlinked: undone, missing }, [
     ...lines(
-      missing.map((key) => `${stream.name} '${key}' has no link.`),
-      `${plural(undone.length, 'link')} undone.`,
-      undone.length > 0 && `What the next sync does now: slotsync plan ${stream.name}`,
+      missing.map((key) => `${stream.name} '${key}' has no link, so nothing was removed.`),
+      `${plural(undone.length, 'link')} removed.`,
+      undone.length > 0 && `To see what the next sync does: slotsync plan ${stream.name}`,
     ),
   ]);
   return missing.length > 0 ? EXIT.failed : EXIT.done;
@@ -188,8 +188,8 @@ function describeMatches(types: readonly TypeMatches[], { names, by, out, assign
       'To find objects by their values too: slotsync match <stream> --by <field,…>',
     !assignsIds &&
       all.some(({ unnamed }) => unnamed > 0) && [
-        'Objects without an external id are linked only with service.assignExternalIds,',
-        'or once they have one.',
+        'Objects without an external id can be linked only with service.assignExternalIds,',
+        'or when they have got an external id.',
       ],
     out !== undefined && [
       `Written to ${out}. Delete the lines that are wrong, then:`,
@@ -240,13 +240,13 @@ function rowsOfStream({ counts, fields, unnamed, rowGone, incomplete, by }: Stre
   const rows = rowsOf([
     ['equal', counts.equal, 'same external id, nothing to change'],
     ['differs', counts.differs, `same external id: ${named.join(', ')}${more}`],
-    ['', incomplete, 'refer to a record not at the service yet: not compared'],
+    ['', incomplete, 'not compared: they refer to a record that is not at the service yet'],
     ['match', counts.match, `one object has the same ${by.join(', ')}`],
     ['', unnamed, 'of them have no external id'],
     ['ambiguous', counts.ambiguous, 'several rows or objects have the same values'],
     ['only here', counts.only_here, 'no object: sync would create it'],
     ['row gone', rowGone, 'objects of records whose row is gone'],
-    ['not comparable', counts.not_comparable, 'cannot be read, mapped, or told apart'],
+    ['not comparable', counts.not_comparable, 'cannot be read, mapped or distinguished'],
   ]);
   return rows.length > 0 ? rows : [['no rows', 0, '']];
 }
@@ -270,9 +270,9 @@ function describeApplied({ linked, already, others }: AppliedLinks): string[] {
   const assigned = linked.filter(({ assignsId }) => assignsId).length;
   return lines(
     `${plural(linked.length, 'row')} linked.`,
-    assigned > 0 && `${plural(assigned, 'object')} of them will get an external id with the next sync.`,
-    already > 0 && `${plural(already, 'line')} not needed: the record has the object already.`,
-    others > 0 && `${plural(others, 'line')} of other classes passed over.`,
-    linked.length > 0 && 'Nothing was written at the service. What sync would change: slotsync plan',
+    assigned > 0 && `${plural(assigned, 'object')} will get an external id with the next sync.`,
+    already > 0 && `${plural(already, 'line')} skipped: the record already has the object.`,
+    others > 0 && `${plural(others, 'line')} of other classes skipped.`,
+    linked.length > 0 && 'Nothing was written at the service. To see what a sync would change: slotsync plan',
   );
 }

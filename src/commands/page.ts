@@ -14,9 +14,9 @@ export async function page(app: App, options: CommonOptions & { port?: number })
   const { httpHost: host, httpPort, httpToken } = app.settings;
   if (httpToken === undefined && !isLoopback(host)) {
     throw new UsageError(
-      `HTTP_HOST is ${host}, and HTTP_TOKEN is not set: everybody who reaches it could read`,
+      `HTTP_HOST is ${host}, and HTTP_TOKEN is not set: everybody who reaches the page could read it`,
       {
-        remedy: 'Set HTTP_TOKEN, or leave HTTP_HOST out and reach it as docs/page.md says.',
+        remedy: 'Set HTTP_TOKEN, or leave HTTP_HOST out and reach the page as docs/page.md says.',
       },
     );
   }
@@ -27,8 +27,8 @@ export async function page(app: App, options: CommonOptions & { port?: number })
   await untilInterrupted(async (signal) => {
     const server = await servePage(app, { port, portSetting: '--port', producer });
     const name = host.includes(':') ? `[${host}]` : host;
-    printLine(`The page is at http://${name}:${server.port}/ until Ctrl-C.`);
-    if (httpToken === undefined) printLine('It is read-only, because HTTP_TOKEN is not set.');
+    printLine(`The operator’s page is at http://${name}:${server.port}/ until Ctrl-C.`);
+    if (httpToken === undefined) printLine('The page is read-only, because HTTP_TOKEN is not set.');
     if (!signal.aborted) await once(signal, 'abort');
   }, '');
 }

@@ -14,7 +14,7 @@ export async function pause(...[app, id, options]: RunAction): Promise<void> {
   const { db } = await app.state();
   const run = id === undefined ? undefined : await findPausableRun(db, id);
   const paused = await setAllPaused(true, app, run?.id, options);
-  const none = run ? `Run ${run.id} is paused already.` : 'No run is under way.';
+  const none = run ? `Run ${run.id} is already paused.` : 'No run is under way.';
   const describe = (each: number) =>
     `Run ${each} is paused: requests in progress are answered. To continue: slotsync resume ${each}`;
   print(options, { paused }, paused.length > 0 ? paused.map(describe) : [none]);
@@ -27,7 +27,7 @@ export async function resume(...[app, id, options]: RunAction): Promise<void> {
   if (resumed.length > 0) await (await app.queue()).producer.requeue();
   const none = run ? `Run ${run.id} is not paused.` : 'No run is paused.';
   const describe = (each: number) =>
-    `Run ${each} goes on with the next worker, sync or backfill of its configuration; watch it with: slotsync status`;
+    `Run ${each} is resumed. A worker, sync or backfill with its configuration continues it. To watch: slotsync status`;
   print(options, { resumed }, resumed.length > 0 ? resumed.map(describe) : [none]);
 }
 
@@ -46,7 +46,7 @@ export async function cancel(app: App, id: number, options: CommonOptions & Reas
   print(options, { cancelled: run.id }, [
     `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
     run.range?.force === true
-      ? 'It clears the wish to send again what it had not sent: a sync leaves out what has not changed. To send that all the same: slotsync backfill --force'
+      ? 'Its unsent records are no longer to be sent again, and a sync skips unchanged ones. To send them nevertheless: slotsync backfill --force'
       : 'Its other records are sent by the next run: slotsync sync',
   ]);
 }

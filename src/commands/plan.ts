@@ -57,7 +57,7 @@ export async function plan(
   }
   const isComplete = plans.every(({ error }) => error === undefined);
   if (isComplete) await file?.close();
-  else if (file) printNote(`${options.out} was not written: a stream cannot be planned.`);
+  else if (file) printNote(`${options.out} was not written, because a stream cannot be planned.`);
 
   const planned = plans.map(({ stream }) => stream);
   const frozen = await findFrozen(state.db, planned, configuration.freezes);
@@ -117,7 +117,7 @@ export function describePlans(
       lines(
         samples && describeSamples(plan, columns),
         plan.unread !== undefined && [
-          `${plan.stream}: the objects at the service could not be read: ${plan.unread}`,
+          `${plan.stream}: objects at the service could not be read: ${plan.unread}`,
           '',
         ],
       ),
@@ -135,7 +135,7 @@ export function describePlans(
     plans.flatMap(describeProblems),
     cost.frozen.map(
       ({ stream, endsAt, reason }) =>
-        `${stream} is frozen until ${formatMinute(endsAt, timeZone)} (${reason}): nothing of it is sent before.`,
+        `${stream} is frozen until ${formatMinute(endsAt, timeZone)} (${reason}): nothing of this stream is sent until then.`,
     ),
     describeCost(cost, timeZone),
   );
@@ -182,7 +182,7 @@ function describeOperation(
       ? changes.map((change) => `  ${describeChange(change)}`)
       : `  not possible: ${problem}`,
     problem === undefined && kept.map((one) => `  ${describeKept(one)}`),
-    problem === undefined && changes.length === 0 && '  the service already holds exactly this',
+    problem === undefined && changes.length === 0 && '  the service already has exactly this object',
     '',
   );
 }
@@ -204,7 +204,7 @@ function describeProblems(preview: Preview): string[] {
     describeHandovers(preview),
     renamed.map((pair) => describeRenamed({ stream, ...pair })),
     isUnsendable(preview) &&
-      `${stream}: none of the rows that were tried can be sent. To try all of them: slotsync check --rows`,
+      `${stream}: none of the checked rows can be sent. To check all rows: slotsync check --rows`,
   );
 }
 
@@ -215,10 +215,10 @@ function describeHandovers({ stream, handedOver, handovers }: Preview): string |
     return `${externalId} from ${former}'${from.localKey}' to '${to}'`;
   });
   const more = handedOver > named.length ? ', …' : '';
-  const change = handedOver === 1 ? 'object changes' : 'objects change';
+  const change = handedOver === 1 ? 'object moves' : 'objects move';
   return (
     handedOver > 0 &&
-    `${stream}: ${formatNumber(handedOver)} ${change} hands, with all bookings: ${named.join(', ')}${more}.`
+    `${stream}: ${formatNumber(handedOver)} ${change} to another row, with all bookings: ${named.join(', ')}${more}.`
   );
 }
 
@@ -230,11 +230,12 @@ const holdsOf = ({ holds }: Preview): Preview['holds'] =>
 function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 }: PlanCounts) {
   if (equal + overwrite === 0) return undefined;
   const asked = plural(fresh + equal + overwrite, 'record');
-  return `${stream}: ${asked} never accepted: ${fresh} new, ${equal} at the service already and equal, ${overwrite} would overwrite what is there.`;
+  return `${stream}: ${asked} never accepted: ${fresh} new, ${equal} already equal at the service, ${overwrite} would overwrite an existing object.`;
 }
 
 const describeLeftOut = (stream: string, { left_out = 0 }: PlanCounts) =>
-  left_out > 0 && `${stream}: ${plural(left_out, 'write')} left out: its \`operations\` do not have them.`;
+  left_out > 0 &&
+  `${stream}: ${plural(left_out, 'write')} left out, because \`operations\` of the stream does not include them.`;
 
 function describeCost(
   { requests, rate, latencyMs, seconds, endsAt, frozen }: PlanCost,

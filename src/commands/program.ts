@@ -62,7 +62,7 @@ function requireWorkingFolder(): void {
   try {
     process.cwd();
   } catch (error) {
-    throw new UsageError('the working directory does not exist any more', {
+    throw new UsageError('the working directory no longer exists', {
       remedy: 'Change to an existing directory.',
       cause: error,
     });
@@ -75,7 +75,7 @@ function outputLost(error: Error): void {
     if (code === EXIT.done) process.exitCode = EXIT.failed;
   });
   printNote(
-    `slotsync: standard output cannot be written (${codeOf(error)}): what was printed is not complete`,
+    `slotsync: standard output could not be written (${codeOf(error)}): the printed output is incomplete`,
   );
 }
 

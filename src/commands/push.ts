@@ -16,7 +16,7 @@ export async function push(app: App, name: string, given: string[], options: Com
   const keys = [...given.filter((key) => key !== '-'), ...read];
   if (keys.length === 0) {
     print(options, { stream: name, pushed: [], unknown: [] }, [
-      'Standard input has no keys: nothing was added to the inbox.',
+      'Standard input has no keys, so nothing was added to the inbox.',
     ]);
     return EXIT.done;
   }
@@ -26,7 +26,7 @@ export async function push(app: App, name: string, given: string[], options: Com
   const [frozen] = await listFrozen(deps.state.db, [name]);
   print(options, { stream: name, pushed, unknown }, [
     ...unknown.map((key) => `no row and no record with key '${key}' in ${name}`),
-    `${plural(pushed.length, 'key')} of ${name} in the inbox; slotsync worker processes them${frozen ? ` when the freeze has ended: ${formatMinute(frozen.endsAt, await app.timeZone())}` : ''}.`,
+    `${plural(pushed.length, 'key')} of ${name} added to the inbox; a worker processes them${frozen ? ` when the freeze has ended: ${formatMinute(frozen.endsAt, await app.timeZone())}` : ''}.`,
   ]);
   return unknown.length > 0 ? EXIT.failed : EXIT.done;
 }
@@ -40,7 +40,10 @@ function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
         .slice(0, 5)
         .map((text) => `'${shortenKey(text)}'`)
         .join(', ')}`,
-      { remedy: 'No index takes such a key: shorten it in the source, or name another column in `key`.' },
+      {
+        remedy:
+          'PostgreSQL cannot index such a key: shorten the value in the source, or use another column in `key`.',
+      },
     );
   const wrong = keys.filter((text) => text === '' || splitKey(text, key.length) === undefined);
   if (wrong.length === 0) return;

@@ -25,16 +25,16 @@ export async function rename(
     options,
     { stream: name, from, to, externalId, isLinked, former: former ?? null, next: `slotsync sync ${name}` },
     lines(
-      `The object '${externalId}' belongs to ${name} '${to}' now, with its bookings, and no longer to '${from}'.`,
+      `The object '${externalId}' and its bookings now belong to ${name} '${to}' instead of '${from}'.`,
       isLinked &&
         `The record is linked to it${templateId === undefined ? '' : `: its template would give '${templateId}'`}.`,
       former !== undefined &&
-        `The object '${former}', which '${to}' had until now, has no row any more: ${
+        `The object '${former}', which '${to}' had until now, no longer has a row: ${
           stream.retire === 'keep'
-            ? `${name} keeps such objects as they are.`
+            ? `${name} keeps such objects active.`
             : 'the next run deactivates it, within the limits.'
         }`,
-      `The next run sends what differs: slotsync sync ${name}`,
+      `To send the differences: slotsync sync ${name}`,
     ),
   );
 }
@@ -54,7 +54,7 @@ export async function renameStream(
     });
   if (streams.some(({ name }) => name === from))
     throw new UsageError(`the stream '${from}' is still in the configuration`, {
-      remedy: 'Only a stream that has another name there now can be renamed.',
+      remedy: 'Give the stream its new name in the configuration first.',
     });
   await app.state(); // it is migrated
   const state = openState({ url: app.stateUrl(), statementSeconds: LONG_STATEMENT_SECONDS });
@@ -72,9 +72,9 @@ export async function renameStream(
     options,
     { from, to, records, hasTriggers, next: `slotsync sync ${to}` },
     lines(
-      `The stream '${from}' is '${to}' now, with ${plural(records, 'record')} and everything else that is known of it.`,
+      `The stream '${from}' is now '${to}', with ${plural(records, 'record')} and all its other data.`,
       hasTriggers && 'Its triggers have the new name too.',
-      `To find what has changed meanwhile: slotsync sync ${to}`,
+      `To sync what has changed meanwhile: slotsync sync ${to}`,
     ),
   );
 }

@@ -16,7 +16,7 @@ export async function reset(app: App, options: CommonOptions & { yes?: boolean }
   const binding = await readDestination(state.db);
   const triggers = await app.triggers();
   const lost = { ...(await countLosses(state.db)), triggers: (await triggers.list()).length };
-  const what = `what slotsync knows of ${binding ? `organization ${binding.organizationId} at ${binding.baseUrl}` : 'no service yet'}: ${describe(lost)}`;
+  const what = `all data of slotsync about ${binding ? `organization ${binding.organizationId} at ${binding.baseUrl}` : 'no service yet'}: ${describe(lost)}`;
   const isConfirmed = await confirm(options, {
     lines: [
       `This removes ${what}.`,

@@ -36,11 +36,10 @@ export async function retry(
   const isNone = retried.length === 0 && (code !== undefined || status !== undefined);
   print(options, { retried, missing }, [
     ...missing.map(
-      (key) =>
-        `${stream} '${key}' is neither dead nor failed, or an exception keeps its object; it was not changed.`,
+      (key) => `${stream} '${key}' is neither given up nor failed, or is an exception; it was not changed.`,
     ),
     isNone
-      ? `${describeChoice(options, stream)}; nothing was changed. To see what there is: slotsync failures`
+      ? `${describeChoice(options, stream)}; nothing was changed. To list the failures: slotsync failures`
       : `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
     ...(await describeUnsent(app, retried)),
   ]);
@@ -51,7 +50,7 @@ export async function retry(
 function refuseTogether(stream: string | undefined, keys: readonly string[], options: RetryOptions): void {
   const { all, code, status, retireFormer } = options;
   if (stream === undefined && !all) {
-    throw new UsageError('name a stream and its keys, or --all', {
+    throw new UsageError('name a stream, a stream and keys, or --all', {
       remedy: 'slotsync failures lists the records.',
     });
   }
@@ -60,11 +59,11 @@ function refuseTogether(stream: string | undefined, keys: readonly string[], opt
   if (narrows === undefined) return;
   if (keys.length > 0) {
     throw new UsageError(`either keys or ${narrows}, not both`, {
-      remedy: `Keys name their records already. For every record of a cause: slotsync retry ${stream} ${narrows} …`,
+      remedy: `For every record of a cause, leave out the keys: slotsync retry ${stream} ${narrows} …`,
     });
   }
   if (retireFormer) {
-    throw new UsageError(`--retire-former chooses its records itself: leave out ${narrows}`);
+    throw new UsageError(`--retire-former selects its own records: leave out ${narrows}`);
   }
 }
 
@@ -75,14 +74,14 @@ async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Prom
     (one) => configured?.includes(one) === false,
   );
   return left.map(
-    (one) => `${one} is not in the configuration: its records are sent when the stream is put back.`,
+    (one) => `${one} is not in the configuration. Its records are sent when the stream is added again.`,
   );
 }
 
 function describeChoice({ code, status }: RetryOptions, stream: string | undefined): string {
   const of = stream === undefined ? '' : ` of ${stream}`;
   const withCode = code === undefined ? '' : ` with the code ${code}`;
-  return `No record${of} is ${status ?? 'dead or failed'}${withCode}`;
+  return `No record${of} is ${status === 'dead' ? 'given up' : (status ?? 'given up or failed')}${withCode}`;
 }
 
 async function retryAndRetire(
@@ -95,7 +94,7 @@ async function retryAndRetire(
   const chosen = stream === undefined ? configuration.streams : [selectStream(configuration, stream)];
   const streams = chosen.filter(({ retire }) => retire === 'deactivate').map(({ name }) => name);
   if (stream !== undefined && streams.length === 0) {
-    throw new UsageError(`stream ${stream} has retire: 'keep', so its objects are never retired`, {
+    throw new UsageError(`stream ${stream} has retire: 'keep', so its objects are never deactivated`, {
       remedy: "Deactivate the object at the service, or set retire: 'deactivate' for the stream.",
     });
   }
@@ -109,13 +108,13 @@ async function retryAndRetire(
   print(options, { retired, missing, left }, [
     ...missing.map(
       (key) =>
-        `${stream} '${key}' has no former object, is being written or is an exception; it was not changed.`,
+        `${stream} '${key}' has no former object, is being written, or is an exception; it was not changed.`,
     ),
     ...lines(
       left.length > 0 &&
-        `Not retired, because their streams do not have retire: 'deactivate': ${left.join(', ')}.`,
+        `Not deactivated, because their streams do not have retire: 'deactivate': ${left.join(', ')}.`,
     ),
-    `${plural(objects.length, 'former object')} will be retired by the next run, within its limits: slotsync sync`,
+    `${plural(objects.length, 'former object')} will be deactivated by the next run, within the limits: slotsync sync`,
   ]);
   return missing.length > 0 ? EXIT.failed : EXIT.done;
 }

@@ -74,7 +74,7 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
       return work.abort();
     }
     printNote('');
-    end('Stopping: finishing the work in flight; a second signal interrupts it.');
+    end('Stopping: finishing the work in flight. Press Ctrl-C again to interrupt it.');
   }
   /** Prints the note, and stops the work as the first signal does. */
   function end(note: string): void {

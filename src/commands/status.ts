@@ -40,9 +40,9 @@ export async function status(app: App, part: readonly string[], options: StatusO
   if (part.length > 0 && !options.json) {
     const sections = findPart(facts, part.join(' '));
     if (sections.length > 0) return printDocument({ sections }, { timeZone }, facts);
-    throw new UsageError(`nothing is called '${part.join(' ')}' now`, {
+    throw new UsageError(`nothing has the number or name '${part.join(' ')}' now`, {
       remedy:
-        'slotsync status lists the numbers of what needs a person; slotsync status --full shows everything.',
+        'To list the concerns and their numbers: slotsync status. To show everything: slotsync status --full',
     });
   }
   if (!options.json) return printLines(chooseText(options)(facts, timeZone).split('\n'));

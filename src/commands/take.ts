@@ -38,8 +38,8 @@ export async function take(
   );
   const answers = {
     taken: `${name} '${key}': the next write takes ${fields.join(', ')} from the mirror. It is in the inbox: a worker processes it, or slotsync sync ${name}`,
-    'being written': `${name} '${key}' is being written just now; nothing was changed. Try again in a minute.`,
-    'not accepted': `${name} '${key}' has no object that the service accepted; nothing was changed. What it waits for: slotsync explain ${name} '${key}'`,
+    'being written': `${name} '${key}' is being written, so nothing was changed. Try again in a minute.`,
+    'not accepted': `${name} '${key}' has no accepted object, so nothing was changed. To see why: slotsync explain ${name} '${key}'`,
   };
   print(options, { stream: name, key, fields, result: taken }, [answers[taken]]);
   return taken === 'taken' ? EXIT.done : EXIT.failed;

@@ -26,7 +26,7 @@ export async function triggers(...given: Given): Promise<void> {
 
 async function changeTriggers(...[app, action, names, options]: Given): Promise<void> {
   if (action !== 'install' && action !== 'remove' && action !== 'print')
-    throw new UsageError(`triggers install, remove or print, not '${action}'`);
+    throw new UsageError(`triggers takes install, remove or print, not '${action}'`);
   const { db } = await app.state(); // refuses a schema without the inbox
   const actor = await app.actor(options.reason);
   const noted = (name: string) => noteAction(db, actor, 'triggers', { subject: `${action} ${name}` });
@@ -36,7 +36,9 @@ async function changeTriggers(...[app, action, names, options]: Given): Promise<
   const stateDatabase = await opened.databaseIdentity();
   // A trigger writes to the inbox in the transaction of the change, so mirror and state must be one database.
   if (JSON.stringify(stateDatabase) !== JSON.stringify(await (await app.mirror()).databaseIdentity()))
-    throw new UsageError('triggers need mirror and state in one database, and these are two', { remedy });
+    throw new UsageError('triggers require mirror and state in one database, but they are in two', {
+      remedy,
+    });
 
   const suitable: Stream[] = [];
   const refused: string[] = [];
@@ -70,8 +72,9 @@ const STOP_AT_ERROR = String.raw`\set ON_ERROR_STOP on`;
 /** Returns the statements as one transaction. Throws UsageError if a name has control characters. */
 function toScript(statements: readonly string[], refused: readonly string[]): string {
   if (statements.some((statement) => visible(statement) !== statement))
-    throw new UsageError('a name has control characters, and SQL with it cannot be printed', {
-      remedy: 'slotsync triggers install runs it, as the owner of the table; --json prints it.',
+    throw new UsageError('a name has control characters, so its SQL cannot be printed', {
+      remedy:
+        'Install the triggers as the owner of the table: slotsync triggers install. Or print them with --json.',
     });
   const comments = refused.map((refusal) => `-- ${visibleInLine(refusal)}`);
   const lines = ['BEGIN', ...statements, 'COMMIT'].map((statement) => `${statement};`);
@@ -96,7 +99,7 @@ async function removeTriggers(
       await noted(name);
       removed.push(name);
     }
-    lines.push(`${name}: ${isInstalled ? 'triggers removed' : 'there were none'}`);
+    lines.push(`${name}: ${isInstalled ? 'triggers removed' : 'no triggers to remove'}`);
   }
   print(options, { removed }, lines.length > 0 ? lines : ['No triggers are installed.']);
 }

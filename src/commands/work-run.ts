@@ -98,14 +98,14 @@ export async function beginAndWork(
     await producer.enqueueRun(run.id, run.lane);
     if (!started) await markDue((await app.state()).db, dueStreams, 'busy');
     const isDue = dueStreams.length > 0;
-    const unfinished = `Run ${run.id} over the same streams is not finished yet`;
+    const unfinished = `Run ${run.id} over the same streams is unfinished`;
     const due = `${dueStreams.join(', ')} ${dueStreams.length === 1 ? 'is' : 'are'} due`;
     print(options, { ...work.extraJson, run: runToJson(run), started }, [
       started
         ? `Run ${run.id} is queued. Watch it with: slotsync status`
         : isDue
           ? `${unfinished}. ${due}: a worker starts the sync when the run has ended.`
-          : `${unfinished}; nothing was queued. Run the command again when it has ended: slotsync status`,
+          : `${unfinished}, so nothing was queued. Repeat the command when that run has ended: slotsync status`,
     ]);
     return started || isDue ? EXIT.done : EXIT.failed;
   }
@@ -173,11 +173,9 @@ export async function workRun(
       const reason = whyStopped();
       if (reason !== undefined) printNote(`${reason}.`);
       if (!isOurs)
-        printNote(
-          'Stopped before the run of this command was begun. To begin it, run the same command again.',
-        );
+        printNote('Stopped before this command started its run. To start the run, repeat the command.');
       else if (run?.pausedAt) printNote(`Stopped. ${describePaused(run)}`);
-      else printNote(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.`);
+      else printNote(`Stopped. Accepted records are stored. To continue: ${resumeCommand}`);
       return EXIT.failed;
     }
     if (json) printJson({ ...extraJson, run: runToJson(run) });
@@ -207,9 +205,9 @@ async function noteFormerProcesses(app: App): Promise<void> {
 }
 
 function describeOther({ id }: Run, { isOurs, isOwn }: { isOurs: boolean; isOwn: boolean }): string {
-  if (isOurs) return `Run ${id} is unfinished; continuing it.`;
-  if (isOwn) return `Run ${id} over the same streams is unfinished; finishing it first.`;
-  return `Run ${id} over the same streams has another configuration; waiting for the process that has it.`;
+  if (isOurs) return `Run ${id} is unfinished. Continuing it.`;
+  if (isOwn) return `Run ${id} over the same streams is unfinished. Finishing it first.`;
+  return `Run ${id} over the same streams has another configuration. Waiting for the process with that configuration.`;
 }
 
 async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
@@ -253,7 +251,7 @@ async function waitForRun(
         lookedAt = performance.now();
       }
       const run = await readRun(state.db, id);
-      if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
+      if (!run) throw new SlotsyncError('run_lost', `run ${id} was deleted from the state`);
       if (run.finishedAt) return run;
       if (isWorked && !stop.requested()) await workRest();
       const [{ done, total }, quotaUse] = await Promise.all([readProgress(state.db, id), readQuotaUse()]);

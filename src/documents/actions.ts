@@ -27,7 +27,7 @@ const VERBS: Record<OperatorAction, string> = {
 export function actionsDocument(actions: readonly NotedAction[]): Document {
   return {
     title: 'Actions',
-    lead: actions.length === 0 ? ['No operator has done anything yet that is noted.'] : [],
+    lead: actions.length === 0 ? ['No actions are recorded.'] : [],
     sections: [actionsSection(actions)],
   };
 }

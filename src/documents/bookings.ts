@@ -27,14 +27,14 @@ export const MOST_BOOKINGS = 20;
 /** Meaning of each verdict. Tables show the verdicts in this order. */
 export const VERDICT_MEANINGS: Record<Verdict, string> = {
   agrees: 'both sides are equal',
-  agrees_cancelled: 'cancelled in the mirror, and not at the service',
-  restored_there: 'was cancelled at the service, and restored: both sides are equal',
+  agrees_cancelled: 'cancelled in the mirror, and absent at the service',
+  restored_there: 'cancelled at the service and restored: both sides are equal',
   differs: 'on both sides, with different content',
-  missing_there: 'in the mirror, and not at the service',
-  cancelled_there: 'in the mirror, and cancelled at the service',
-  cancelled_here: 'cancelled in the mirror, and still at the service',
-  unknown_here: 'at the service, and not in the mirror',
-  not_compared: 'at the service; no bookings are configured',
+  missing_there: 'in the mirror, but not at the service',
+  cancelled_there: 'in the mirror, but cancelled at the service',
+  cancelled_here: 'cancelled in the mirror, but still at the service',
+  unknown_here: 'at the service, but not in the mirror',
+  not_compared: 'at the service; the configuration has no bookings to compare',
 };
 
 /**
@@ -45,15 +45,15 @@ function nextOfBooking({ verdict, problem }: Pick<ReservationRow, 'verdict' | 'p
   switch (problem) {
     case 'object_unknown':
       return (
-        'where the row of what it books has left the mirror, somebody restores the row or books another one; ' +
-        'where the service does not have it yet, its cause: slotsync failures. Then: slotsync reconcile'
+        'if the booked row was deleted from the mirror, restore the row or book another one; ' +
+        'if the service does not have the object yet, see: slotsync failures. Then: slotsync reconcile'
       );
     case 'reservation_shared':
-      return 'an operator removes the other reservation at the service, then: slotsync reconcile';
+      return 'remove the other reservation at the service, then: slotsync reconcile';
     case 'ends_before_begin':
-      return 'somebody corrects it in the mirror; whole days in `date` columns end on the day after the last one (`last_day + 1`). Then: slotsync reconcile';
+      return 'correct the booking in the mirror; whole days in `date` columns end on the day after the last day (`last_day + 1`). Then: slotsync reconcile';
     default:
-      return 'somebody corrects it in the mirror, then: slotsync reconcile';
+      return 'correct the booking in the mirror, then: slotsync reconcile';
   }
 }
 
@@ -63,15 +63,15 @@ export function nextOfVerdict(verdict: Verdict): string {
     case 'agrees_cancelled':
     case 'restored_there':
     case 'not_compared':
-      return 'no action needed: every reconcile run compares it again';
+      return 'no action needed: every reconcile compares the booking again';
     case 'unknown_here':
-      return 'an operator adds it to the mirror or removes it at the service, then: slotsync reconcile';
+      return 'add the booking to the mirror or remove it at the service, then: slotsync reconcile';
     case 'missing_there':
     case 'cancelled_here':
-      return 'an operator corrects it at the service (bookings are only read), then: slotsync reconcile';
+      return 'correct the booking at the service (slotsync only reads bookings), then: slotsync reconcile';
     case 'differs':
     case 'cancelled_there':
-      return 'an operator decides which side is right; once both are equal: slotsync reconcile';
+      return 'decide which side is right and correct the other; then: slotsync reconcile';
   }
 }
 
@@ -87,10 +87,10 @@ export function reconcileDocument(
     lead: lines(
       `Run ${runId}: ${formatPeriod(new Date(from), new Date(to), timeZone)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
       counts.every(({ count }) => count === 0) &&
-        'No booking in this window, in the mirror or at the service.',
-      problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines below.`,
+        'No bookings in this window, neither in the mirror nor at the service.',
+      problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror, listed below.`,
       first &&
-        `The history of one booking, here the first: ${commandFor('slotsync explain', 'reservations', first.key)}`,
+        `To see the history of a booking, such as the first: ${commandFor('slotsync explain', 'reservations', first.key)}`,
     ),
     sections: [
       verdictsSection(counts),
@@ -114,9 +114,7 @@ export function bookingsDocument(
 ): Document {
   const total = counts.reduce((sum, { count }) => sum + count, 0);
   const number =
-    total === 0
-      ? 'None, as far as bookings were compared.'
-      : `${formatNumber(total)}, as the last reconcile saw them.`;
+    total === 0 ? 'No compared booking disagrees.' : `${formatNumber(total)} as of the last reconcile.`;
   return {
     title: 'Bookings that disagree',
     lead: [text`${number} To compare again: ${{ command: 'slotsync reconcile' }}`],
@@ -218,10 +216,10 @@ function describeVerdict(row: ReservationRow, timeZone: string): string {
     case 'cancelled_there':
       return `cancelled at the service; in the mirror ${mirror}`;
     case 'cancelled_here':
-      return `cancelled in the mirror, and still at the service ${service}`;
+      return `cancelled in the mirror, but still at the service ${service}`;
     case 'unknown_here':
     case 'not_compared':
-      return `at the service ${service}${row.externalId === null ? '' : ` as ${row.externalId}`}, and not in the mirror`;
+      return `at the service ${service}${row.externalId === null ? '' : ` as ${row.externalId}`}, but not in the mirror`;
     case 'differs':
       return describeDifferences(row, mirror, service);
   }
@@ -283,7 +281,7 @@ export function bookingDocument(
       known &&
         text`Verdict of ${known.runId === null ? 'run –' : linkToRun(known.runId)}: ${{ status: known.verdict }}, ${VERDICT_MEANINGS[known.verdict]}`,
       known && `booking ${quote(key)}: ${describeVerdictAndProblem(known, timeZone)}`,
-      `Next: ${known ? nextOfBooking(known) : 'it is not compared yet: slotsync reconcile'}`,
+      `Next: ${known ? nextOfBooking(known) : 'compare the booking: slotsync reconcile'}`,
     ),
     sections: [
       ...(sides ? bookingSides(sides, timeZone) : present<Section>(known && asCompared(known, timeZone))),
@@ -303,7 +301,7 @@ function asCompared(row: ReservationRow, timeZone: string): Section {
   const { externalId, destinationId, beginHere, endHere, beginThere, endThere, seenAt } = row;
   return {
     id: 'compared',
-    title: 'As it was compared last',
+    title: 'As of the last comparison',
     facts: present<Fact>(
       [['Compared', text`${seenAt}`]],
       externalId !== null && [['External id', externalId]],

@@ -70,15 +70,15 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
       // These records are sent once more: an operator retried them, or nothing else of their batch was accepted.
       if (cause.inInbox > 0) return nextInInbox(cause, command);
       return isGivenUpByCode(cause.code)
-        ? `No action needed: the next sync sends ${themOf(cause)} again. To do it now: ${command}`
+        ? `No action needed: the next sync sends ${themOf(cause)} again. To send now: ${command}`
         : remedyOf(cause);
     },
   },
 
   pending: {
     command: () => 'slotsync status',
-    next: (cause, command) =>
-      `No action needed while a process works on the run: it sends ${themOf(cause)}. To see whether one does: ${command}`,
+    next: (_, command) =>
+      `No action needed while a process works on the run. To see whether a process works: ${command}`,
   },
 
   held: {
@@ -97,10 +97,10 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
       if (gate?.approval)
         return (
           (gate.facts.waitsForWrites && opening) ||
-          'No action needed: an operator approved it, and the next whole sync sends it'
+          'No action needed: it is approved, and the next whole sync sends it'
         );
       if (gate?.rejectedAt)
-        return `No action needed until its records change: an operator rejected it. To approve it nevertheless: ${command}`;
+        return `No action needed: an operator rejected it, until its records change. To approve it nevertheless: ${command}`;
       return opening === undefined
         ? `If this is intended: ${command}`
         : `${opening}; or if this is intended: ${command}`;
@@ -125,7 +125,7 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
     reason: (cause) => MISSING(cause.records === 1 ? 'its row is' : 'their rows are', themOf(cause)),
     command: explainFirst,
     next: (_, command) =>
-      `Add the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`,
+      `Add the row, or correct the rows that refer to it; the next run sends them. For details: ${command}`,
   },
 
   cycle: {
@@ -135,7 +135,7 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
     end: () => 'is part of a circular reference',
     command: explainFirst,
     next: (_, command) =>
-      `Correct a row of the circular reference, so that it refers to none of the others. To see one: ${command}`,
+      `Correct one row, so that it no longer refers to the others. To see a row: ${command}`,
   },
 
   synced: {
@@ -143,14 +143,15 @@ const STATUSES: Readonly<Record<CauseStatus, StatusInWords>> = {
       `${subject} ${records === 1 ? 'was' : 'were'} accepted meanwhile${examples}`,
     end: () => 'was accepted meanwhile',
     command: ({ waitingByStream }) => ['slotsync sync', ...Object.keys(waitingByStream)].join(' '),
-    next: (_, command) => `No action needed: the next sync sends what waits. To do it now: ${command}`,
+    next: (_, command) =>
+      `No action needed: the next sync sends the waiting records. To send now: ${command}`,
   },
 
   retired: {
     reason: ({ records }) => `${records === 1 ? 'its row is' : 'their rows are'} gone from the mirror`,
     command: explainFirst,
     next: (_, command) =>
-      `Restore the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`,
+      `Restore the row, or correct the rows that refer to it; the next run sends them. For details: ${command}`,
   },
 };
 
@@ -168,8 +169,8 @@ export function nextOfCause(cause: Cause): string {
   const command = commandOfCause(cause);
   if (cause.isConfigured === false)
     return (
-      `${stream} is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run ` +
-      `goes on with it. To delete what is stored of ${records === 1 ? 'the record' : 'one record'}, and leave its object at the service as it is: ${command}`
+      `${stream} is not in the configuration, so its records are neither sent nor deactivated. Add the stream again, and the next run ` +
+      `continues with it. To delete the stored data of ${records === 1 ? 'the record' : 'one record'}, and leave its object at the service: ${command}`
     );
   return STATUSES[status].next(cause, command);
 }
@@ -180,7 +181,7 @@ function nextInInbox(cause: Cause, command: string): string {
     inInbox === records
       ? `${records === 1 ? 'it is' : 'they are'} in the inbox, and a worker sends ${themOf(cause)} again`
       : `a worker sends the ${formatNumber(inInbox)} of them that ${inInbox === 1 ? 'is' : 'are'} in the inbox again, and the next sync the others`;
-  return `No action needed: ${sent}. To do it now: ${command}`;
+  return `No action needed: ${sent}. To send now: ${command}`;
 }
 
 const isRetryable = ({ status, isConfigured }: Cause): boolean =>
@@ -240,7 +241,7 @@ export function causesSection(
   const more = causes.length - most;
   return {
     id: 'causes',
-    title: 'Causes, those that most records wait for first',
+    title: 'Causes, with most waiting records first',
     points: [
       ...causes.slice(0, most).map((cause) => causeToPoint(cause, now)),
       ...(more > 0 ? [{ text: plural(more, 'more cause'), commands: ['slotsync failures'] }] : []),

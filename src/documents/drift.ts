@@ -30,8 +30,8 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
   inactive: 'was made inactive at the service',
   wrong_type: 'is of another type at the service',
   extra: 'belongs to no record',
-  stored_otherwise: 'was sent again, and the service still holds the same other value',
-  kept: 'keeps values of the service, as the rules of its fields say',
+  stored_otherwise: 'was sent again, but the service stores another value',
+  kept: 'keeps values of the service because of field rules',
 };
 
 const nameOfKind = (kind: DriftKind) => kind.replaceAll('_', ' ');
@@ -85,14 +85,14 @@ function verifyLead(
   return lines(
     `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
     notComparedAgain > 0 &&
-      `${plural(notComparedAgain, 'object')} of an earlier verify ${notComparedAgain === 1 ? 'drifts' : 'drift'} still, as far as is known, so the exit code is 1: ${notComparedAgain === 1 ? 'its record is' : 'their records are'} not in sync, and could not be compared again: slotsync failures`,
+      `${plural(notComparedAgain, 'object')} of an earlier verify ${notComparedAgain === 1 ? 'drifts' : 'drift'} as of that verify, so the exit code is 1: ${notComparedAgain === 1 ? 'its record is' : 'their records are'} not in sync, and could not be compared again: slotsync failures`,
     sent > 0 &&
       !repair &&
       `To send ${sent === 1 ? 'it' : 'them'} again: ${['slotsync verify', ...names].join(' ')} --repair`,
     describeStoredOtherwise(storedOtherwise),
     describeKeptObjects(kept),
     wrongType > 0 &&
-      'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
+      'An object of another type is never sent: change the external id of the object or of the row, then: slotsync sync',
     streams.flatMap(({ type, extra = 0 }) =>
       extra > 0
         ? `${plural(extra, 'object')} of type ${type} ${extra === 1 ? 'belongs' : 'belong'} to no record${extras ? '' : ': slotsync verify --extras lists them'}.`
@@ -100,9 +100,9 @@ function verifyLead(
     ),
     extras &&
       result.extra > 0 &&
-      'An object without a record is no drift, and is never changed. If it is the object of a row, link them: slotsync match',
+      'An object without a record is not drift, and slotsync never changes it. To link it to a row: slotsync match',
     waiting > 0 &&
-      `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
+      `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row was deleted.`,
     excepted > 0 && describeExceptions(excepted),
     inDoubt > 0 &&
       `${plural(inDoubt, 'row')} ${inDoubt === 1 ? 'has' : 'have'} not changed, but ${inDoubt === 1 ? 'becomes' : 'become'} another object than was accepted: the next sync checks ${inDoubt === 1 ? 'it' : 'them'}: slotsync sync`,
@@ -131,7 +131,7 @@ export function driftDocument(
   return {
     title: 'Drift',
     lead: [
-      text`Objects that a verify saw to differ at the service from what it accepted. To compare again: ${{ command: 'slotsync verify' }}`,
+      text`Objects that differ at the service from what it accepted, as of the last verify. To compare again: ${{ command: 'slotsync verify' }}`,
     ],
     sections: [
       {
@@ -204,12 +204,12 @@ function driftSection(listed: readonly DriftRow[], total: number): Section {
 
 const nextOf = (kind: DriftKind) =>
   isRepaired(kind)
-    ? 'a repair sends it again'
+    ? 'a repair sends the object again'
     : kind === 'extra'
-      ? 'it is left as it is'
+      ? 'slotsync does not change it'
       : kind === 'kept'
-        ? 'slotsync take lets the mirror win once'
-        : 'an operator corrects it';
+        ? 'to overwrite it once from the mirror: slotsync take'
+        : 'correct it by hand';
 
 /** List entry such as `rooms 'R1' (room_R1) was changed at the service`, with the fields that differ. */
 function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow): Point {
@@ -245,7 +245,7 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
     lead: lines(
       `Run ${runId}: ${plural(made, 'record')} made in ${formatDuration(seconds)}, ${plural(requests, 'request')}; nothing was written at the service.`,
       ambiguous > 0 &&
-        `${plural(ambiguous, 'object')} not adopted: several rows have the external id. See them with: slotsync plan`,
+        `${plural(ambiguous, 'object')} not adopted: several rows have the same external id. To list the rows: slotsync plan`,
       unowned > 0 &&
         `${plural(unowned, 'object')} of these types ${unowned === 1 ? 'has' : 'have'} the external id of no row, and stay${unowned === 1 ? 's' : ''} as ${unowned === 1 ? 'it is' : 'they are'}.`,
       `${differing === 0 ? 'A sync sends only what has changed since' : `A sync sends the ${formatNumber(differing)} that differ`}: slotsync plan, slotsync sync`,
@@ -267,7 +267,7 @@ export const describeExtra = (objects: number): string | false =>
 /** Sentence about objects that keep values entered at the service, because of field rules. False for zero. */
 export const describeKeptObjects = (objects: number): string | false =>
   objects > 0 &&
-  `${plural(objects, 'object')} ${objects === 1 ? 'keeps' : 'keep'} values that people entered at the service, as the rules of the fields say: no drift, and no repair changes them.`;
+  `${plural(objects, 'object')} ${objects === 1 ? 'keeps' : 'keep'} values that people entered at the service, because of field rules. This is not drift, and no repair changes them.`;
 
 /**
  * Sentence about objects that a repair skips, because the service stores other values than it accepts. False for zero.
@@ -275,5 +275,5 @@ export const describeKeptObjects = (objects: number): string | false =>
 export function describeStoredOtherwise(objects: number): string | false {
   if (objects === 0) return false;
   const were = objects === 1 ? 'was' : 'were';
-  return `${plural(objects, 'object')} ${were} sent again, and the service still holds the same other values. A repair leaves ${objects === 1 ? 'it' : 'them'} out until a value changes. Let the mapping return what the service stores, or leave the field out of it.`;
+  return `${plural(objects, 'object')} ${were} sent again, but the service stores other values. A repair skips ${objects === 1 ? 'it' : 'them'} until a value changes. Let the mapping return the stored value, or remove the field from the mapping.`;
 }

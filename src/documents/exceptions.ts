@@ -13,20 +13,18 @@ export function describeException(exception: Omit<Exception, 'stream' | 'localKe
 /** Returns the number of exceptions in force as a sentence, or false for zero. */
 export const describeExceptions = (count: number): string | false =>
   count > 0 &&
-  `${plural(count, 'exception')}: ${count === 1 ? 'this record is left as it is' : 'these records are left as they are'}. To list ${count === 1 ? 'it' : 'them'}: slotsync exceptions`;
+  `${plural(count, 'exception')}: ${count === 1 ? 'slotsync does not change this record' : 'slotsync does not change these records'}. To list ${count === 1 ? 'it' : 'them'}: slotsync exceptions`;
 
 export const endCommand = (stream: string, key: string): string =>
   commandFor('slotsync except', stream, key, '--end');
 
 export const exceptionsDocument = (all: readonly Exception[]): Document => ({
   title: 'Exceptions',
-  lead: [
-    all.length === 0 ? 'No record is left as it is by an exception.' : `${plural(all.length, 'exception')}.`,
-  ],
+  lead: [all.length === 0 ? 'There are no exceptions.' : `${plural(all.length, 'exception')}.`],
   sections: [
     {
       id: 'exceptions',
-      title: 'Records that are left as they are',
+      title: 'Records that slotsync does not change',
       points: all.map((exception) => ({
         status: 'excepted',
         text: text`${linkToRecord(exception.stream, exception.localKey)}, ${describeException(exception)}`,

@@ -74,14 +74,14 @@ export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
 function describeCauses({ causes, narrows }: FailuresFacts, most: number): string {
   const unsettled = causes.filter(({ status }) => status !== 'held').length;
   const left = most < causes.length ? ` (the first ${most} shown)` : '';
-  return `, of ${plural(unsettled, 'cause')}${left}${narrows === '' ? '' : '; each is counted whole'}`;
+  return `, of ${plural(unsettled, 'cause')}${left}${narrows === '' ? '' : '; each with all its records'}`;
 }
 
 function describeNumber({ stream, status, narrows, total, all, known }: FailuresFacts, ending: string): Text {
   if (status === 'held' && total === 0) return 'No record is held.';
   if (all === 0) return describeSettled(known, stream);
   if (narrows === '') return `${describeUnsettled(total, stream)}${ending}.`;
-  if (total === 0) return `${describeUnsettled(all, stream)}, and none of them matches ${narrows}.`;
+  if (total === 0) return `${describeUnsettled(all, stream)}, but none matches ${narrows}.`;
   return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${ending}.`;
 }
 
@@ -132,7 +132,7 @@ export function describeUnsettled(count: number, stream?: string): string {
 
 const RESTORED_REMEDY = 'slotsync verify --repair';
 
-const UNKNOWN_SINCE_BACKUP = `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
+const UNKNOWN_SINCE_BACKUP = `The state was restored, so the changes sent since its backup are unknown: ${RESTORED_REMEDY}`;
 
 /** Sentence for zero failures. Says "in sync" only if nothing is held, drifting, unsent or due for a sync. */
 export function describeSettled(known: Knowledge, stream?: string): Text {
@@ -148,10 +148,10 @@ export function describeSettled(known: Knowledge, stream?: string): Text {
     describeDriftLeft(drifting),
   );
   if (open.length > 0) return joinTexts([!hasRecords && `No record${of} yet.`, ...open], ' ');
-  if (hasRecords) return `Every record${of} is in sync as it was last read.`;
+  if (hasRecords) return `Every record${of} is in sync as of the last plan.`;
   return isPlanned
-    ? `No record${of} yet: no run has sent one. What the last one did: slotsync runs`
-    : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
+    ? `No record${of} yet, because no run has sent any. To see the last run: slotsync runs`
+    : `Nothing was planned${of} yet. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
 }
 
 /** Sentence about records that unfinished runs have planned but not sent yet. Undefined if all were sent. */
@@ -168,17 +168,17 @@ const describeDue = ({ stream, since, reason }: DueStream): Text =>
 
 /** Reasons why a stream is due for a whole sync, as words of a sentence. */
 export const DUE_IN_WORDS: Record<DueReason, string> = {
-  new: 'it was never planned as a whole',
-  schedule: 'its schedule says so',
-  approved: 'an operator approved what was held',
-  frozen: 'a freeze of it has ended',
+  new: 'it was never planned completely',
+  schedule: 'its scheduled time has come',
+  approved: 'an operator approved held changes',
+  frozen: 'its freeze has ended',
   fresh_load: 'the mirror was loaded again',
-  verified: 'a verify has compared everything since the restore',
+  verified: 'a verify after the restore has compared everything',
   limited: 'a sync with --limit left changes out',
-  busy: 'another run was at work on it',
-  rows_gone: 'rows of it are gone from the mirror',
+  busy: 'another run was syncing it',
+  rows_gone: 'rows were deleted from the mirror',
   cancelled: 'an operator cancelled its sync',
-  failed: 'its last sync did not read all of it',
+  failed: 'its last sync could not read all rows',
 };
 
 /** Sentence about former objects of records whose external id changed. False for zero. */
@@ -193,14 +193,14 @@ function describeFormerObjects(count: number, stream?: string): string | false {
 
 /** Describes a row that seems to have a new key now, and names the command that lets the object follow the row. */
 export function describeRenamed({ stream, from, to }: OfferedRename): string {
-  return `${stream} '${from}' is gone, and '${to}' is new with the same values. To let the object follow the row, with its bookings: ${renameCommand(stream, from, to)}`;
+  return `${stream} '${from}' was deleted, and '${to}' is new with the same values. To keep the object and its bookings: ${renameCommand(stream, from, to)}`;
 }
 
 /** Sentence about drifting objects that a verify found and no run has repaired yet. False for zero. */
 function describeDriftLeft(objects: number): string | false {
   if (objects === 0) return false;
-  const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
-  return `${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`;
+  const seen = objects === 1 ? 'differs' : 'differ';
+  return `${plural(objects, 'object')} ${seen} at the service from what it accepted, as of the last verify: slotsync verify`;
 }
 
 export const CAUSE_COLUMNS =

@@ -49,7 +49,7 @@ export const holdToPoint = (stream: string, hold: Hold): Point => ({
   text: `${describeHeld({ ...hold, stream })}, held then`,
   details: [reasonOfHold(hold)],
   samples: describeSamples(hold),
-  next: 'It was sent or planned again since. What is held now: slotsync status',
+  next: 'The records were sent or planned again since then. To see current holds: slotsync status',
 });
 
 /** The gate as shown on the page that asks an operator to confirm an approval or a rejection. */
@@ -68,7 +68,7 @@ function describeNext(gate: Gate): Text | undefined {
     return text`Approved until ${{ minute: approval.expiresAt }}${by}.${opening}`;
   }
   if (rejectedAt)
-    return text`Rejected ${{ minute: rejectedAt }}${rejectedBy !== null && ` by ${rejectedBy}`}. It needs nobody until its records change.`;
+    return text`Rejected ${{ minute: rejectedAt }}${rejectedBy !== null && ` by ${rejectedBy}`}. No action needed until its records change.`;
   return describeOpening(gate);
 }
 

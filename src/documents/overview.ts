@@ -68,7 +68,7 @@ export function describeState(
   const of = inSync < total && ` of ${formatNumber(total)}`;
   return {
     status: 'neutral',
-    text: text`Nothing needs you: ${formatNumber(inSync)}${of} ${total === 1 ? 'record' : 'records'} in sync, ${last}`,
+    text: text`No action needed: ${formatNumber(inSync)}${of} ${total === 1 ? 'record' : 'records'} in sync, ${last}`,
     href: all.length > 0 ? '#notices' : undefined,
   };
 }

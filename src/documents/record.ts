@@ -62,7 +62,7 @@ function inState(
 ): Section {
   const [parentStream, parentKey] = JSON.parse(record?.waitsFor ?? '[]') as string[];
   const facts: (Fact | false | null | undefined)[] = [
-    ['Record', record ? describeRecord(record) : 'none; it was never sent'],
+    ['Record', record ? describeRecord(record) : 'none: never sent'],
     !!record?.errorMessage && ['Why', `${record.errorCode}: ${record.errorMessage}`],
     parentStream !== undefined &&
       parentKey !== undefined && [
@@ -74,9 +74,9 @@ function inState(
     exception && ['Exception', describeException(exception)],
     record?.inDoubt && [
       'In doubt',
-      'the service may hold something other than what was accepted last; it is asked again',
+      'the object may differ from what was accepted last; the next run reads it',
     ],
-    record?.endsAt && ['Ends', text`${record.endsAt}; graceDays count from then when the row is gone`],
+    record?.endsAt && ['Ends', text`${record.endsAt}; after the row is deleted, graceDays count from then`],
     record?.checkAfter && ['Checked again', describeCheck(record, record.checkAfter)],
     link && ['Link', describeLink(link)],
     link && ['To undo the link', text`${{ command: commandFor('slotsync match --unlink', stream, key) }}`],
@@ -88,7 +88,7 @@ function inState(
       `Former object ${object.externalId}`,
       describeFormer(sides, object),
     ]) ?? former.map(({ externalId }): Fact => ['Former object', externalId])),
-    waitingChanges > 0 && ['Inbox', 'it waits there; a worker processes it'],
+    waitingChanges > 0 && ['Inbox', 'the key waits for a worker'],
   ];
   return {
     id: 'state',
@@ -102,7 +102,7 @@ function inState(
               details: describeDriftFields(Object.entries(drift.fields ?? {})),
               next:
                 drift.kind === 'stored_otherwise'
-                  ? 'A repair leaves it out until a value changes: correct the mapping, or the object at the service.'
+                  ? 'A repair skips this object until a value changes: correct the mapping, or the object at the service.'
                   : `To repair it: slotsync verify ${stream} --repair`,
             },
           ]
@@ -128,8 +128,8 @@ const describeWaiting = ({ stream, records, since, example }: Waiting[number]): 
 
 function describeCheck({ status, refusedHash }: NonNullable<KnownRecord['record']>, checkAfter: Date): Text {
   return status === 'failed' && refusedHash !== null
-    ? text`the service refused it alone: it is sent once more after ${checkAfter}`
-    : text`a write whose answer was lost may still be carried out: the service is asked again after ${checkAfter}`;
+    ? text`the service refused this object alone: slotsync sends it once more after ${checkAfter}`
+    : text`a write without an answer may still be carried out: slotsync reads the object after ${checkAfter}`;
 }
 
 function describeLink(link: NonNullable<RecordExplained['link']>): Text {
@@ -164,15 +164,15 @@ function sidesSections(sides: RecordExplained): Section[] {
       id: 'row',
       title: 'Row in the mirror',
       paragraphs: present(
-        !row && `None. It would be read from ${readFrom}.`,
+        !row && `No row. Source: ${readFrom}.`,
         hiddenColumns > 0 &&
-          `The mapping does not read ${plural(hiddenColumns, 'more column')}. To show all columns: ${commandFor('slotsync explain', stream, key, '--all')}`,
+          `${plural(hiddenColumns, 'column')} not shown, because the mapping does not read them. To show all columns: ${commandFor('slotsync explain', stream, key, '--all')}`,
       ),
       facts: Object.entries(row ?? {}).map(([column, value]) => [column, formatValue(value)]),
     },
     {
       id: 'object',
-      title: 'Object it becomes',
+      title: 'Object made from the row',
       paragraphs: object ? [] : [`None${problem === undefined ? '' : `: ${problem}`}.`],
       facts: object
         ? [['Object', `${object.extId}, type ${object.typeId}`], ...factsOfFields(object.fields)]
@@ -197,7 +197,7 @@ function sidesSections(sides: RecordExplained): Section[] {
     },
     {
       id: 'changes',
-      title: 'What a write would change',
+      title: 'Changes by the next write',
       paragraphs:
         object && changes.length === 0 ? ['A write would change nothing.'] : changes.map(describeChange),
     },
@@ -206,7 +206,9 @@ function sidesSections(sides: RecordExplained): Section[] {
       title: 'Fields that keep the value of the service',
       paragraphs: kept.map(describeKept),
       facts:
-        kept.length > 0 ? [['To take them from the mirror once', text`${{ command: takeCommand }}`]] : [],
+        kept.length > 0
+          ? [['To overwrite them once from the mirror', text`${{ command: takeCommand }}`]]
+          : [],
     },
   ];
 }
@@ -248,7 +250,7 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
   return {
     title: `Object ${id}`,
     lead: [
-      `No row and no record of ${name} owns it.`,
+      `No row or record of ${name} owns this object.`,
       objectTypes.has(typeId)
         ? `Next: to link a row to it: slotsync match ${name}`
         : `Next: no action needed: ${name} has objects of type ${[...objectTypes].join(', ')}`,
@@ -278,10 +280,10 @@ function nextOfState(known: KnownRecord): string | undefined {
 }
 
 const describeExceptedNext = (stream: string, key: string): string =>
-  `an exception leaves it as it is; to end it: ${endCommand(stream, key)}`;
+  `no action needed: an exception protects the object. To end the exception: ${endCommand(stream, key)}`;
 
 const describeHeldNext = (gate: Gate): string =>
-  `it is held (${nameOfGate(gate)}); why, and what opens the gate: slotsync failures ${gate.stream} --status held`;
+  `it is held (${nameOfGate(gate)}); for the reason and the remedy: slotsync failures ${gate.stream} --status held`;
 
 export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain' | 'held'>): string {
   const { stream, key, row, record, chain, held, there, problem } = explained;
@@ -289,27 +291,27 @@ export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'cha
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (repetitions > 0) return `${describeRepeatedKeys(repetitions, [key])}. ${remedyFor('key_not_unique')}`;
   if (explained.exception) return describeExceptedNext(stream, key);
-  if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
+  if (waitingChanges > 0) return 'no action needed: the key is in the inbox, and a worker processes it';
   if (held && !isAccepted) return describeHeldNext(held);
   if (explained.leftOut)
-    return `left out: the stream's \`operations\` have no ${explained.leftOut}; nothing is sent until they have`;
+    return `left out: the stream's \`operations\` do not include ${explained.leftOut}, so nothing is sent`;
   if (record && record.status !== 'synced' && record.status !== 'retired') {
     return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
   }
-  if (!row && record?.status === 'retired') return 'no action needed: it is deactivated';
+  if (!row && record?.status === 'retired') return 'no action needed: the object is deactivated';
   if (!row && !record && waiting.length > 0)
     return `add the row to ${readFrom}, or correct the rows that refer to it; then: slotsync sync`;
   if (!row) return nextRun('decides');
-  if (isWaiting) return 'it is sent by the run after the record that it refers to is accepted: slotsync sync';
+  if (isWaiting) return 'a run sends the record when the record that it refers to is accepted: slotsync sync';
   if (problem !== undefined) return nextRun('reports the same');
   if (!record || record.status === 'retired') return nextRun('creates it');
   if (!isAccepted || record.inDoubt) return nextRun('sends it');
   if (changes.length === 0)
     return kept.length === 0
-      ? 'no action needed: the service holds what was accepted'
-      : 'no action needed: the rules of its fields keep what differs';
+      ? 'no action needed: the service has what it accepted'
+      : 'no action needed: field rules keep the differing values';
   if (explained.drift?.kind === 'stored_otherwise')
-    return 'no action needed: the service stores something else than it accepts';
-  const how = there ? 'it was changed at the service' : 'its object is missing at the service';
-  return `${how}; it is sent again when its row changes, or by: slotsync verify ${stream} --repair`;
+    return 'no action needed: the service stores other values than it accepts';
+  const how = there ? 'the object was changed at the service' : 'the object is missing at the service';
+  return `${how}; a run sends it again when its row changes, or: slotsync verify ${stream} --repair`;
 }

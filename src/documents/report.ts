@@ -27,7 +27,7 @@ export function reportDocument(facts: ReportFacts): Document {
     lead: [
       binding
         ? `Organization ${binding.organizationId} at ${binding.baseUrl}.`
-        : 'Not bound to a service yet; the first sync binds it.',
+        : 'Not bound to a service yet. The first sync binds the state to its service.',
       describePeriod(facts),
     ],
     sections: present<Section>(
@@ -83,11 +83,11 @@ function changed({ streams, runCounts }: ReportFacts): Section {
     title: 'What changed',
     paragraphs: [
       streams.length === 0
-        ? 'No run planned or sent anything.'
-        : '“To create” and so on is what the runs planned; “created”, “updated” and “deactivated” is what the service accepted. Runs that began before count as a whole.',
+        ? 'No run planned or sent changes.'
+        : '“To create”, “to update” and so on are planned; “created”, “updated” and “deactivated” were accepted by the service. A run that began earlier counts completely.',
       ...(streams.length > 0 && runs > 1
         ? [
-            `The numbers are sums over ${formatNumber(runs)} runs: a record counts once for each run that met it.`,
+            `The numbers are sums over ${formatNumber(runs)} runs: a record counts once in each run that included it.`,
           ]
         : []),
     ],

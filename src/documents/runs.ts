@@ -101,7 +101,7 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
       actionsSection(facts.actions),
       {
         id: 'renamed',
-        title: 'Rows that may only have another key',
+        title: 'Rows whose key may have changed',
         points: renamed.map((pair) => ({ text: describeRenamed(pair) })),
       },
       {
@@ -175,7 +175,7 @@ export function underWayToPoint(
         text`${formatNumber(done)} of ${plural(total, 'record')}, ${String(Math.floor((done / total) * 100))} %.${end && text` Done about ${{ minute: end }}, in ${formatDuration(Math.max(1, secondsLeft ?? 0))}.`}`,
       run.status === 'planning' &&
         (run.planner === null
-          ? 'It waits for a process to plan it.'
+          ? 'Waiting for a process to plan the run.'
           : text`Planning since ${run.requestedAt}.`),
       run.pausedAt && text`Paused at ${run.pausedAt}.`,
     ),
@@ -256,11 +256,11 @@ function describeRange(range: RunRange): string {
     to !== undefined && `before ${to}`,
     where !== undefined && `where ${where}`,
     limit !== undefined && `at most ${plural(limit, 'record')}`,
-    force && 'unchanged and given up records too',
-    verified !== undefined && `what run ${verified} saw drift`,
+    force && 'with unchanged and given up records',
+    verified !== undefined && `drift found by run ${verified}`,
     sample !== undefined && `a sample of ${plural(sample, 'record')} of each stream`,
-    extras && 'objects without a record too',
-    adopt && 'records of objects that have none',
+    extras && 'with objects that have no record',
+    adopt && 'rebuild of records',
   ).join(', ');
 }
 

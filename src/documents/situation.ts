@@ -42,7 +42,7 @@ export function situationDocument(
     lead: present<Text>(
       binding
         ? text`Organization ${binding.organizationId} at ${binding.baseUrl}, since ${{ minute: binding.boundAt }}.`
-        : 'Not bound to a service yet; the first sync binds it.',
+        : 'Not bound to a service yet. The first sync binds the state to its service.',
       describeLastAnswer(facts),
     ),
     sections: [
@@ -133,8 +133,8 @@ function describeSchedule({ name, streams, nextDue, lastDue, waitsUntil }: Sched
   const what = name === NIGHTLY ? 'nightly sync' : `sync of ${streams.join(', ')}`;
   return present<Text>(
     waitsUntil &&
-      text`The ${what} that is due waits for a newer load of the mirror, until ${{ minute: waitsUntil }} at the latest.`,
-    text`Next ${what}: ${{ minute: nextDue }}; ${lastDue ? text`the last was due ${{ minute: lastDue }}` : 'none was due yet'}.`,
+      text`The due ${what} waits for a newer load of the mirror, at the latest until ${{ minute: waitsUntil }}.`,
+    text`Next ${what}: ${{ minute: nextDue }}; ${lastDue ? text`the previous was due ${{ minute: lastDue }}` : 'none was due yet'}.`,
   );
 }
 
@@ -198,8 +198,8 @@ export function verifiedSection(facts: Situation): Section {
     title: 'At the service',
     paragraphs: lines(
       streams.some(({ verifiedAt }) => !verifiedAt) &&
-        'Never verified: it is not known what the service holds now: slotsync verify',
-      streams.some(({ drift }) => drift > 0) && 'To list what drifts: slotsync verify',
+        'Some streams were never verified, so their objects at the service are unknown: slotsync verify',
+      streams.some(({ drift }) => drift > 0) && 'To list drifting objects: slotsync verify',
       describeStoredOtherwise(sum(streams.map(({ storedOtherwise }) => storedOtherwise))),
       describeKeptObjects(sum(streams.map(({ kept }) => kept))),
       describeExtra(sum(streams.map(({ extra }) => extra))),
@@ -227,7 +227,7 @@ function inbox(facts: SituationFacts): Section {
     title: 'Inbox of changes',
     paragraphs: present<Text>(
       findUntaken(facts).some(({ why }) => why === 'no_worker') &&
-        text`No worker is running to take these keys. Start one: ${{ command: 'slotsync worker' }}`,
+        text`No worker is running, so nothing processes these keys. Start a worker: ${{ command: 'slotsync worker' }}`,
       watermarks.map(
         ({ stream, cursor, movedAt }) =>
           text`Polled: ${stream} up to ${momentOf(cursor) ?? cursor}${movedAt && text`; the watermark last moved at ${movedAt}`}.`,
@@ -286,7 +286,9 @@ function processes({ processes: all }: SituationFacts): Section {
     id: 'processes',
     title: 'Processes at work',
     paragraphs:
-      all.length === 0 ? [text`No process is at work. Start one: ${{ command: 'slotsync worker' }}`] : [],
+      all.length === 0
+        ? [text`No process is running. Start a worker: ${{ command: 'slotsync worker' }}`]
+        : [],
     table: {
       headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],
       rows: all.map(({ command, host, pid, isAlive, stoppedSince, startedAt, seenAt }) => [
@@ -302,8 +304,8 @@ function processes({ processes: all }: SituationFacts): Section {
 }
 
 const ANSWERS: Readonly<Record<string, string>> = {
-  unreachable: 'none, it could not be reached',
-  lost: 'none, it was lost after sending',
+  unreachable: 'none, the service could not be reached',
+  lost: 'none, the answer was lost',
 };
 export const describeAnswer = (answer: string | null) => ANSWERS[answer ?? ''] ?? `HTTP ${answer}`;
 
@@ -311,7 +313,7 @@ function describeLastAnswer({ binding, now }: SituationFacts): Text | undefined 
   const { answeredAt = null, answer = null, succeededAt = null } = binding ?? {};
   if (answeredAt === null) return undefined;
   const isSuccess = answeredAt.getTime() === succeededAt?.getTime();
-  const succeeded = succeededAt ? text`; the last success ${succeededAt}` : '; none succeeded yet';
+  const succeeded = succeededAt ? text`; the last success ${succeededAt}` : '; no success yet';
   const ago = formatDuration(Math.max(0, (now.getTime() - answeredAt.getTime()) / 1000));
   return text`Last answer of the service: ${describeAnswer(answer)}, ${ago} ago (${answeredAt})${isSuccess ? '' : succeeded}.`;
 }

@@ -147,7 +147,7 @@ export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
   if (bytes === undefined) throw new HttpError(411, { message: 'the length of the form is expected' });
   if (Number(bytes) > MOST_BODY_BYTES) throw new HttpError(413, { message: 'the form is too large' });
   const text = await req.text().catch((cause: unknown) => {
-    throw new HttpError(400, { message: 'the form was cut off', cause });
+    throw new HttpError(400, { message: 'the form was incomplete', cause });
   });
   return new URLSearchParams(text);
 }

@@ -27,7 +27,7 @@ export interface AccessDeps {
 }
 
 export const NOT_SERVED =
-  'The page is read on this machine only, by its loopback address, because HTTP_TOKEN is not set; docs/page.md says how to reach it from elsewhere.';
+  'This page is available only on this machine, at its loopback address, because HTTP_TOKEN is not set. How to reach it from another machine: docs/page.md';
 
 export function createAccess(deps: AccessDeps) {
   const { host, token, port, log, trustedProxies, userHeader, timeZone } = deps;
@@ -49,7 +49,7 @@ export function createAccess(deps: AccessDeps) {
       try {
         if (session || (isOpenHere && isLocal(context.env.incoming, host))) {
           // Text in PostgreSQL cannot contain the character 0, so no record has an address with `%00`.
-          if (context.req.url.includes('%00')) throw new PageNotFound('There is no such page.');
+          if (context.req.url.includes('%00')) throw new PageNotFound('This page does not exist.');
           return await handle(context, session);
         }
         return signIn ? toSignIn(context) : plain(403, NOT_SERVED);
@@ -63,12 +63,12 @@ export function createAccess(deps: AccessDeps) {
     handle: (context: HttpContext, session: Session, form: URLSearchParams) => Response | Promise<Response>,
   ) =>
     reading(async (context, session) => {
-      if (!signIn) return plain(403, 'Nobody acts here without HTTP_TOKEN; docs/page.md says how to set it.');
+      if (!signIn) return plain(403, 'The page is read-only without HTTP_TOKEN. How to set it: docs/page.md');
       if (!session) return context.redirect('/sign-in', 303);
       if (!isFromOwnPage(context.env.incoming)) return plain(403, OF_ELSEWHERE);
       const form = await readForm(context);
       if (!isEqual(form.get('form_token') ?? '', session.formToken))
-        return plain(403, 'The form is of another session: go back, reload, and send it again.');
+        return plain(403, 'The form belongs to another session. Reload the page and try again.');
       return handle(context, session, form);
     });
 

@@ -141,7 +141,7 @@ const pause: Action = {
     const paused = await actAs(db, request.actor, 'pause', (tx) => setPaused(tx, true, id), toRuns);
     return paused.length > 0
       ? `Run ${id} is paused: requests in progress are answered.`
-      : `Run ${id} is paused already.`;
+      : `Run ${id} is already paused.`;
   },
 };
 
@@ -155,7 +155,7 @@ const resume: Action = {
     const resumed = await actAs(opened.db, request.actor, 'resume', release, toRuns);
     if (resumed.length === 0) return `Run ${id} is not paused.`;
     await requeue();
-    return `Run ${id} goes on. ${await describeWorkers(opened)}`;
+    return `Run ${id} continues. ${await describeWorkers(opened)}`;
   },
 };
 
@@ -189,7 +189,7 @@ const causeOf = ({ query }: ActionRequest) => {
 export function requireShown(shown: number, count: number): void {
   if (!(count <= shown))
     throw new UsageError(
-      `there are ${formatNumber(count)} now, not ${formatNumber(shown)}; nothing was done: look again`,
+      `there are ${formatNumber(count)} records now, not ${formatNumber(shown)}, so nothing was done. Open the page again and check`,
     );
 }
 
@@ -207,7 +207,7 @@ const retry: Action = {
     const cause = causeOf(request);
     return {
       title: `Retry ${plural(count, 'record')} of ${cause.stream}?`,
-      body: html`<p>They are ${statusInWords(cause.status)}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow automatically.</p>`,
+      body: html`<p>They are ${statusInWords(cause.status)}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. A worker sends them again, although their rows did not change. Records that wait for them follow automatically.</p>`,
       button: `Retry ${plural(count, 'record')}`,
     };
   },
@@ -217,7 +217,8 @@ const retry: Action = {
     const opened = await state();
     const send = (tx: Queries) => retryRecords(tx, { ...cause, keys: [] });
     const retried = await actAs(opened.db, request.actor, 'retry', send, toRecords);
-    if (retried.length === 0) throw new UsageError('none of these records is left; nothing was done');
+    if (retried.length === 0)
+      throw new UsageError('none of these records is given up or failed any longer, so nothing was done');
     await addChanges(
       opened.db,
       cause.stream,
@@ -234,7 +235,7 @@ const repair: Action = {
   async ask(_, request, count) {
     return {
       title: `Repair ${plural(count, 'object')} of ${streamOf(request)}?`,
-      body: html`<p>A run looks at each once more, and sends again what still differs, as far as <code>limits.repair</code> allows. More than that is held for approval.</p>`,
+      body: html`<p>A run reads each object again and sends those that still differ, within <code>limits.repair</code>. More are held for approval.</p>`,
       button: `Repair ${plural(count, 'object')}`,
     };
   },
@@ -243,11 +244,11 @@ const repair: Action = {
     const stream = streamOf(request);
     const opened = await state();
     if ((await countRepairable(opened.db, stream)) === 0)
-      throw new UsageError(`nothing of ${stream} drifts that can be repaired`);
+      throw new UsageError(`no object of ${stream} has drift that a repair corrects`);
     const { enqueueRun } = await producer();
     const { fingerprints } = await configuration();
     const run = await startRepairRun(opened.db, { streams: [stream], startedBy: 'command', fingerprints });
-    if (!run) throw new UsageError(`a run over ${stream} is not finished yet; nothing was queued`);
+    if (!run) throw new UsageError(`a run of ${stream} is unfinished, so nothing was queued`);
     await noteAction(opened.db, request.actor, 'repair', { runId: run.id, subject: stream });
     await enqueueRun(run.id, run.lane);
     return `Run ${run.id} is queued. ${await describeWorkers(opened)}`;
@@ -267,5 +268,5 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
 /** Returns a warning if no live process works on what was queued, otherwise an empty text. */
 async function describeWorkers({ db }: State): Promise<string> {
   const isAtWork = (await listProcesses(db)).some(({ isAlive }) => isAlive);
-  return isAtWork ? '' : 'No process is at work: start slotsync worker.';
+  return isAtWork ? '' : 'No process is running: start slotsync worker.';
 }

@@ -179,5 +179,5 @@ ${problem === '' ? '' : html`<p class="notice bad" role="alert">${problem}</p>`}
 <form method="post" action="/sign-in" class="sign-in"><input type="hidden" name="next" value="${next}">
 <label for="token">Token</label><input id="token" name="token" type="password" required autocomplete="current-password" autofocus>
 <button class="main">Sign in</button></form>
-<p>The token is the setting HTTP_TOKEN of this process.</p></main></body></html>`);
+<p>Enter the value of the setting HTTP_TOKEN of this process.</p></main></body></html>`);
 }

@@ -97,12 +97,12 @@ function sidesSection(action: Action, readAt: Date | undefined, { session, canSi
     const signIn = { text: 'Sign in', href: '/sign-in' };
     const said = canSignIn
       ? text`${signIn} to read mirror and service.`
-      : text`For both sides as they are now: ${{ command: action.command }}`;
+      : text`To see mirror and service as they are now: ${{ command: action.command }}`;
     return { ...titled, paragraphs: [said] };
   }
   const described = readAt
     ? text`Mirror and service were read at ${readAt}.`
-    : 'This reads the row, and asks the service with one or a few requests of the quota.';
+    : 'This reads the row, and sends a few requests to the service.';
   return { ...titled, points: [{ text: described, commands: [action] }] };
 }
 

@@ -48,7 +48,7 @@ export function createPage(deps: PageDeps) {
       const count = await action.count?.(deps, request);
       const { title, body, button } = await action.ask(deps, request, count ?? 0);
       const view = await viewFor(session);
-      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason, if you want to leave one</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
+      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason (optional)</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
       return context.html(renderPage({ title, lead, sections: [] }, view, { path: context.req.path }));
     });
 
@@ -102,7 +102,7 @@ export function createPage(deps: PageDeps) {
   return {
     routes,
     notFound: reading(() => {
-      throw new PageNotFound('There is no such page.');
+      throw new PageNotFound('This page does not exist.');
     }),
   };
 }

@@ -10,7 +10,8 @@ import { renderSignIn, type Session } from './html-page.js';
 import { clientOf, isFromOwnPage, isSecure } from './request-origin.js';
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 
-export const OF_ELSEWHERE = 'The form was not sent by a page of this address.';
+export const OF_ELSEWHERE =
+  'The form was sent from another address. Open the page at this address, and send the form from there.';
 
 interface SignInDeps {
   token: SettingText;
@@ -36,7 +37,7 @@ export function createSignIn({ token, port, proxies, log }: SignInDeps) {
     await sleep(waitMs, undefined, { ref: false });
     if (secret === undefined) {
       log.warn({ remote, waitMs }, 'sign-in refused');
-      return context.html(renderSignIn(next, 'This is not the token.'), 403);
+      return context.html(renderSignIn(next, 'The token is wrong.'), 403);
     }
     log.info('operator signed in');
     sessions.end(secretOf(context));

@@ -120,6 +120,6 @@ ${boxes.map(({ booking, day, from, to, lane, isThere }) => {
   return html`<a href="${href}" aria-label="${label}"><title>${label}</title><rect class="${toneOf(status)}${isThere && ' there'}" x="${x.toFixed(1)}" y="${y(from).toFixed(1)}" width="${(width - 2).toFixed(1)}" height="${tall.toFixed(1)}" rx="2"/><text class="key" x="${(x + 2).toFixed(1)}" y="${(y(from) + 9).toFixed(1)}">${shorten(key, Math.max(1, Math.floor((LETTERS * width) / COLUMN)))}</text></a>
 `;
 })}</svg>
-<p class="soft">Filled: as the mirror has it. Outlined: as the service has it, where that is another time.</p>
+<p class="soft">Filled: time in the mirror. Outlined: time at the service, if it differs.</p>
 `;
 }

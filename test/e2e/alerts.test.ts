@@ -57,8 +57,8 @@ it('alerts: test sends one message to each channel, says how each one went, and 
   const wrong = channels().ALERT_SMTP_URL.replace('pa55word', 'wr0ng');
   const failed = await world.run(['alerts', 'test'], { ...channels(), ALERT_SMTP_URL: wrong });
   expect(failed.code).toBe(1);
-  expect(failed.stdout).toContain('slack: not sent: it answered HTTP 404\n');
-  expect(failed.stdout).toContain('ping: not sent: it answered HTTP 404\n');
+  expect(failed.stdout).toContain('slack: not sent: the receiver answered HTTP 404\n');
+  expect(failed.stdout).toContain('ping: not sent: the receiver answered HTTP 404\n');
   expect(failed.stdout).toContain('mail: not sent: the mail server refused user and password');
   expect(failed.stdout + failed.stderr).not.toMatch(/s3cret|wr0ng|pa55word/);
 });
@@ -76,7 +76,7 @@ it('alerts: faults of settings and configuration name their place, and no secret
     return stderr;
   };
   const { ALERT_WEBHOOK_URL, ALERT_SMTP_URL } = channels();
-  expect(await refused(CONFIGURATION, {})).toContain('no channel of alerts is set');
+  expect(await refused(CONFIGURATION, {})).toContain('no alert channel is configured');
   expect(await refused(CONFIGURATION, { ALERT_WEBHOOK_URL })).toContain('ALERT_WEBHOOK_SECRET is not set');
   expect(await refused(CONFIGURATION, { ALERT_SMTP_URL })).toContain('alerts.mail: is missing');
   expect(await refused(CONFIGURATION, { ALERT_SLACK_URL: 'http://hooks.example/s3cret' })).toContain(
@@ -86,7 +86,7 @@ it('alerts: faults of settings and configuration name their place, and no secret
     /alerts\.mail\.from: a mail address[^]*alerts\.mail\.to: at least one/,
   );
   expect(await refused(withReport(`{ to: ['dean@campus.example'] }`), {}, ['check'])).toMatch(
-    /the configuration mails the report, and ALERT_SMTP_URL is not set[^]*report\.to: /,
+    /the configuration mails the report, but ALERT_SMTP_URL is not set[^]*report\.to: /,
   );
   expect(await refused(withReport(`{ to: ['Dean <dean@campus.example>'], only: 'never' }`), {})).toMatch(
     /report\.to\.0: a mail address such as 'ops@campus\.example', and nothing else[^]*report\.only: 'always' or 'whenSomething'/,

@@ -54,14 +54,14 @@ describe('a run that holds something', () => {
   it('can be rejected: nothing is sent, and it needs nobody until its records change', async () => {
     const { code, stdout } = await world.run(['reject', '2'], { API_KEY: undefined });
     expect(stdout).toMatch(
-      /^Rejected: 12 deactivations of rooms, held in run 2\.\nThe gate stays closed, and is quiet until its records change\.\n$/,
+      /^Rejected: 12 deactivations of rooms, held in run 2\.\nThe gate stays closed and causes no alert until its records change\.\n$/,
     );
     expect(code).toBe(0);
     for (const run of [2, 3]) {
       const { code: status, stdout: told } = await world.run(['status', '--full']);
       expect(told).toMatch(
         new RegExp(
-          String.raw`^Nothing needs you: [^]*Notices\n-+\n- Run ${run} holds 12 deactivations of rooms\n.*Rejected .* by .*\.`,
+          String.raw`^No action needed: [^]*Notices\n-+\n- Run ${run} holds 12 deactivations of rooms\n.*Rejected .* by .*\.`,
         ),
       );
       expect(told).not.toMatch(/slotsync (?:approve|reject)|Needs a person/);
@@ -75,7 +75,7 @@ describe('a run that holds something', () => {
       /- 12 deactivations of rooms, held then\n[^]* rejected rooms: retire 12, run 2\n/,
     );
     expect((await world.run(['failures'])).stdout).toMatch(
-      /^12 records are held after a rejection\.\n[^]* {4}→ No action needed until its records change: an operator rejected it\. To approve it nevertheless: slotsync approve 4 --stream rooms --operation retire\n/,
+      /^12 records are held after a rejection\.\n[^]* {4}→ No action needed: an operator rejected it, until its records change\. To approve it nevertheless: slotsync approve 4 --stream rooms --operation retire\n/,
     );
     await world.sql`DELETE FROM rooms WHERE code = 'R52'`;
     await world.sql`UPDATE courses SET room = NULL WHERE id = 52`;
@@ -100,7 +100,7 @@ describe('a run that holds something', () => {
     const listed = (await world.run(['failures', 'rooms', '--status', 'held', '--all'])).stdout;
     expect(listed.match(/^- rooms 'R\d+': held in run 5/gm)).toHaveLength(13);
     expect((await world.run(['failures'])).stdout).toMatch(
-      /^13 records are held until their approved sync\.\n[^]* {4}→ No action needed: an operator approved it, and the next whole sync sends it\n/,
+      /^13 records are held until their approved sync\.\n[^]* {4}→ No action needed: it is approved, and the next whole sync sends it\n/,
     );
     const told = (await world.run(['status', '--full'])).stdout;
     expect(told).toMatch(

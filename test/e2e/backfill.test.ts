@@ -112,14 +112,17 @@ describe('backfill: refused', () => {
 
   it('with nothing to resume says so', async () => {
     const { code, stdout } = await world.run(['backfill', '--resume']);
-    expect(stdout).toBe('No backfill is unfinished; there is nothing to resume.\n');
+    expect(stdout).toBe('No backfill is unfinished, so there is nothing to resume.\n');
     expect(code).toBe(0);
   });
 
   it.each([
-    [['--from', '5'], 'courses has no cursor: name one in streams.courses.cursor, or use --where'],
-    [['--where', 'true'], '--where is about one stream: name it'],
-    [['rooms', '--keys', 'R1', '--keys-file', 'x'], 'either --keys or --keys-file, not both'],
+    [
+      ['--from', '5'],
+      'courses has no cursor, so --from and --to do not apply: set streams.courses.cursor, or use --where instead instead instead',
+    ],
+    [['--where', 'true'], '--where applies to one stream: name the stream'],
+    [['rooms', '--keys', 'R1', '--keys-file', 'x'], 'use --keys or --keys-file, not both'],
     [['rooms', '--from', 'soon'], '--from, for rooms: invalid input syntax for type integer: "soon"'],
     [['rooms', '--to', 'later'], '--to, for rooms: invalid input syntax for type integer: "later"'],
     [['rooms', '--where', 'seat > 1'], '--where, for rooms: column "seat" does not exist'],
@@ -129,7 +132,7 @@ describe('backfill: refused', () => {
       '--where, for rooms: cannot insert multiple commands into a prepared statement',
     ],
     [['rooms', '--where', 'true) UNION (SELECT 1'], '--where, for rooms: syntax error'],
-    [['rooms', '--resume'], '--resume continues what was requested before'],
+    [['rooms', '--resume'], '--resume continues the latest unfinished backfill'],
   ])('%j is refused in one line, before a run exists', async (args, message) => {
     const { code, stderr } = await world.run(['backfill', ...args]);
     expect(stderr).toContain(`slotsync: ${message}`);
@@ -175,7 +178,7 @@ describe('backfill: a run', () => {
     expect(stopped.code).toBe(1);
 
     const { code, stdout } = await world.run(BACKFILL);
-    expect(stdout).toContain('Run 1 is unfinished; continuing it.');
+    expect(stdout).toContain('Run 1 is unfinished. Continuing it.');
     expect(stdout).toMatch(/Run 1 succeeded/);
     expect(code).toBe(0);
     expect(await world.sql`SELECT id, kind, status FROM slotsync.runs`).toEqual([
@@ -190,7 +193,7 @@ describe('backfill: a run', () => {
     await world.sql`UPDATE rooms SET name = name || ' A'`;
     await world.run(['sync', 'rooms', '--detach']);
     const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1', '--force']);
-    expect(stdout).toContain('Run 2 over the same streams is unfinished; finishing it first.');
+    expect(stdout).toContain('Run 2 over the same streams is unfinished. Finishing it first.');
     expect(stdout).toMatch(/Run 3 succeeded/);
     expect(code).toBe(0);
     expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Sal 7 A']);
@@ -199,7 +202,7 @@ describe('backfill: a run', () => {
   it('is resumed whatever its part', async () => {
     await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force', '--detach']);
     const { code, stdout } = await world.run(['backfill', '--resume']);
-    expect(stdout).toContain('Run 4 is unfinished; continuing it.');
+    expect(stdout).toContain('Run 4 is unfinished. Continuing it.');
     expect(stdout).toMatch(/Run 4 succeeded/);
     expect(code).toBe(0);
     const runs = await world.run(['runs', '--kind', 'backfill', '--json']);

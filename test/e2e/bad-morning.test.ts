@@ -73,10 +73,10 @@ const TIME = String.raw`20\d\d-\d\d-\d\d \d\d:\d\d CES?T`;
 const stale = () => [
   /The load of the mirror is 2 d 5 h old, more than 26 h: courses/,
   new RegExp(`Loaded ${TIME}; read ${TIME}`),
-  /What would be sent is held, and no run counts as succeeded/,
+  /Changes are held, and runs do not count as succeeded/,
   /Load the mirror, or correct `?freshness`? \(slotsync check\), then: slotsync sync/,
   new RegExp(`Run ${nightly} holds 56 updates of courses`),
-  /until the mirror is loaded and synced again, or an operator approves it/,
+  /when the mirror is loaded and synced again, or an operator approves them/,
 ];
 const frozen = () => [
   new RegExp(`student_groups: frozen until ${TIME}, nothing is written`),
@@ -188,11 +188,11 @@ it('bad morning: when the state was restored, every surface says so first', asyn
   for (const command of ['status --full', 'report']) {
     const text = await print(command);
     expect(text).toMatch(
-      /Needs a person -+ - The state was restored: what the service holds is not known The state is another database .* no run counts as succeeded\. → slotsync verify --repair/,
+      /Needs a person -+ - The state was restored, so it may differ from the service The state is another database .* no run counts as succeeded\. → slotsync verify --repair/,
     );
     expectAll(text, [...stale(), ...frozen(), ...refused()], command);
   }
-  expect(await print('failures')).toContain('is not known: slotsync verify --repair');
+  expect(await print('failures')).toContain('are unknown: slotsync verify --repair');
   const check = await print('check');
   expect(check).toMatch(
     /! database of the state: the state is another database .* → slotsync verify --repair/,

@@ -53,7 +53,7 @@ it('records without values, and a sandbox plays it', async () => {
     const played = await world.run(['check', '--against', contract], { API_BASE_URL: player.url });
     expect([played.code, played.stdout]).toEqual([
       0,
-      expect.stringContaining(`Every answer has the shape that ${contract} has.`),
+      expect.stringContaining(`Every answer has the shape recorded in ${contract}.`),
     ]);
   } finally {
     await player.close();
@@ -86,7 +86,9 @@ it('names what it does not understand, with its keys and the place in a dialect'
     expect(stdout).toMatch(
       /not understood: POST \/v1\/objects\/find: the answer cannot be understood: results: .*; what came is \{ items: \[/,
     );
-    expect(stdout).toContain('A dialect says it otherwise with find.ask, find.read and object.read.');
+    expect(stdout).toContain(
+      'To adapt slotsync to the service, configure a dialect with find.ask, find.read and object.read.',
+    );
     expect(stdout).toContain('1 answer understood, 5 not.');
   } finally {
     await player.close();
@@ -95,8 +97,8 @@ it('names what it does not understand, with its keys and the place in a dialect'
 
 it.each([
   ['{', 'cannot be read'],
-  ['{"version":2}', 'is no contract: version'],
-])('refuses a file that is no contract: %s', async (text, message) => {
+  ['{"version":2}', 'is not a recorded contract: version'],
+])('refuses a file that is not a recorded contract: %s', async (text, message) => {
   const file = path.join(world.folder, 'other.json');
   writeFileSync(file, text);
   const { code, stderr } = await world.run(['check', '--against', file]);

@@ -131,7 +131,7 @@ describe.concurrent('circuit breaker: the service fails while a command waits fo
       sync.child.kill('SIGINT');
       const { code, stderr } = await sync.finished;
       expect(code).toBe(1);
-      expect(stderr).toMatch(new RegExp(`${reason.source}.*\\nStopped\\. What was accepted is recorded`));
+      expect(stderr).toMatch(new RegExp(`${reason.source}.*\\nStopped\\. Accepted records are stored`));
     } finally {
       await world.close();
     }

@@ -92,7 +92,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     const { id } = await latest();
     const { stdout } = await world.run(['status', '--full']);
     expect(stdout).toContain(
-      `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration`,
+      `Run ${id} (rooms, halls, courses) waits, because no running process has its configuration`,
     );
     // The words depend on whether the worker has seen by now that its file changed.
     expect(stdout).toMatch(
@@ -183,7 +183,9 @@ describe('configuration: changed under a worker that has the former one', () => 
     await world.configure(PRESENT);
     const worker = await world.startWorker();
     const { stdout } = await world.run(['status', '--full']);
-    expect(stdout).toContain(`Run ${id} (rooms, courses) waits: no process at work has its configuration`);
+    expect(stdout).toContain(
+      `Run ${id} (rooms, courses) waits, because no running process has its configuration`,
+    );
     expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
     await stop(worker);
 

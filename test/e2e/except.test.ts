@@ -34,24 +34,24 @@ it('except: leaves records as they are, says so everywhere, and ends', async () 
 
   const plan = await world.run(['plan', 'rooms']);
   expect(plan.stdout).toContain(
-    'rooms: 1 exception: this record is left as it is. To list it: slotsync exceptions',
+    'rooms: 1 exception: slotsync does not change this record. To list it: slotsync exceptions',
   );
   const sync = await world.run(['sync']);
   expect(sync.code).toBe(0);
   expect(nameOf(key)).toEqual(before);
   const status = await world.run(['status', '--full']);
-  expect(status.stdout).toContain('1 exception: this record is left as it is.');
+  expect(status.stdout).toContain('1 exception: slotsync does not change this record.');
   expect((await world.run(['failures'])).stdout).toContain('1 exception');
   const explained = await world.run(['explain', 'rooms', key]);
   expect(explained.stdout).toContain(
-    `an exception leaves it as it is; to end it: slotsync except rooms ${key} --end`,
+    `no action needed: an exception protects the object. To end the exception: slotsync except rooms ${key} --end`,
   );
   expect(explained.stdout).toContain('the caretaker names it');
 
   const twice = await world.run(['except', 'rooms', key, '--reason', 'again']);
   expect(twice).toMatchObject({ code: 2 });
   expect(twice.stderr).toContain(`rooms '${key}' is an exception since `);
-  expect(twice.stderr).toContain('To give it another end and reason, add --until. To end it: --end');
+  expect(twice.stderr).toContain('To change its end and reason, add --until. To end the exception: --end');
   const longer = await world.run(['except', 'rooms', key, '--reason', 'longer', '--until', '2098-01-01']);
   expect(longer.stdout).toContain('(the caretaker names it).\n');
   const listed = JSON.parse((await world.run(['exceptions', '--json'])).stdout) as { exceptions: object[] };
@@ -62,7 +62,7 @@ it('except: leaves records as they are, says so everywhere, and ends', async () 
   expect(ended.stdout).toBe(
     '1 exception of rooms ended. The key is in the inbox; without a worker: slotsync sync rooms\n',
   );
-  expect((await world.run(['exceptions'])).stdout).toContain('No record is left as it is by an exception.');
+  expect((await world.run(['exceptions'])).stdout).toContain('There are no exceptions.');
   await world.run(['sync']);
   expect(nameOf(key)).toEqual(['new']);
   const actions = await world.run(['actions']);
@@ -83,11 +83,11 @@ it.each([
   ],
   ['no reason', ['rooms', 'R1'], '--reason is missing'],
   ['an unknown stream', ['halls', 'R1', '--reason', 'x'], "'halls'"],
-  ['the end of none', ['rooms', 'R1', '--end'], "rooms 'R1' is no exception"],
+  ['the end of none', ['rooms', 'R1', '--end'], "rooms 'R1' is not an exception"],
   [
     'both an end and a time',
     ['rooms', 'R1', '--end', '--until', '2099-01-01'],
-    'either --end or --until, not both',
+    'use --end or --until, not both',
   ],
 ])('except: refuses %s', async (_, args, message) => {
   const { code, stderr } = await world.run(['except', ...args]);

@@ -24,7 +24,7 @@ it('explain: an external id and a number of the service lead to the record, or t
   for (const name of ['room_R2', `#${id}`, String(id)]) expect(await explain('rooms', name)).toBe(byKey);
 
   await world.sql`INSERT INTO rooms VALUES ('R9', 'Sal 9', 9)`;
-  expect(await explain('rooms', 'room_R9')).toMatch(/Record: none; it was never sent[^]*code: "R9"/);
+  expect(await explain('rooms', 'room_R9')).toMatch(/Record: none: never sent[^]*code: "R9"/);
 
   const made = world.sandbox.putObject({
     extId: 'by_hand',
@@ -37,7 +37,7 @@ it('explain: an external id and a number of the service lead to the record, or t
       `Object: number ${made.id}, external id by_hand, type room, active\nroom.name: "Aula"`,
     );
     expect(text).toContain(
-      'No row and no record of rooms owns it.\nNext: to link a row to it: slotsync match rooms',
+      'No row or record of rooms owns this object.\nNext: to link a row to it: slotsync match rooms',
     );
   }
   const unknown = await world.run(['explain', 'rooms', 'nothing']);
@@ -109,7 +109,7 @@ it('explain: a row that waits for another one, or cannot be mapped, is looked up
   expect(waiting).toContain("None: course.room refers to rooms 'R1', which is not at the service");
   expect(waiting).toContain(`Object: number ${id}, active`);
   expect(waiting).toMatch(
-    /^Next: it is sent by the run after the record that it refers to is accepted: slotsync sync\n/,
+    /^Next: a run sends the record when the record that it refers to is accepted: slotsync sync\n/,
   );
 
   await world.configure(

@@ -49,8 +49,7 @@ const flat = (text: string) => text.replaceAll(/\s+/g, ' ');
 const stdoutOf = async (...args: string[]) => (await world.run(args)).stdout;
 
 it('failures: before any run nothing is said to be in sync', async () => {
-  const nothing =
-    'Nothing is known yet: no run has planned anything. To see what would be sent: slotsync plan, then slotsync sync';
+  const nothing = 'Nothing was planned yet. To see what would be sent: slotsync plan, then slotsync sync';
   await world.run(['migrate']);
   expect(await stdoutOf('failures')).toBe(`${nothing}\n`);
   expect(await stdoutOf('failures', '--status', 'dead')).toBe(`${nothing}\n`);
@@ -60,7 +59,7 @@ it('failures: before any run nothing is said to be in sync', async () => {
   expect(report, 'a command in one piece').not.toMatch(/slotsync$/m);
   expect(await stdoutOf('check')).toContain('the tables exist; the first accepted write binds them');
   expect(await stdoutOf('failures', 'rooms')).toBe(
-    'Nothing is known of rooms yet: no run has planned it. To see what would be sent: slotsync plan rooms, then slotsync sync rooms\n',
+    'Nothing was planned of rooms yet. To see what would be sent: slotsync plan rooms, then slotsync sync rooms\n',
   );
 });
 
@@ -112,13 +111,13 @@ it('failures: filters name records; JSON and CSV have the same facts, safe for a
   const filtered = await stdoutOf('failures', 'rooms', '--status', 'deferred');
   expect(filtered).toContain(HEADLINE);
   expect(filtered).toMatch(
-    /^2 of 2 records of rooms not in sync match --status deferred, of 1 cause; each is counted whole\.\nTo list each record: slotsync failures rooms --status deferred --all\n\n/,
+    /^2 of 2 records of rooms not in sync match --status deferred, of 1 cause; each with all its records\.\nTo list each record: slotsync failures rooms --status deferred --all\n\n/,
   );
   expect(await stdoutOf('failures', '--status', 'dead')).toContain(
     '1 of 7 records not in sync matches --status dead, of 1 cause;',
   );
   expect(await stdoutOf('failures', '--status', 'failed')).toBe(
-    '7 records are not in sync, and none of them matches --status failed.\n',
+    '7 records are not in sync, but none matches --status failed.\n',
   );
   expect(await stdoutOf('failures', '--status', 'held')).toBe('No record is held.\n');
 
@@ -170,7 +169,7 @@ it('retry: when the cause is mended, everything that waited follows', async () =
   for (const key of ['R10', 'R11', 'R12']) world.sandbox.allowObject(`room_${key}`);
   await world.run(['retry', '--all', '--status', 'dead']);
   expect((await world.run(['sync'])).code).toBe(0);
-  expect(await stdoutOf('failures')).toBe('Every record is in sync as it was last read.\n');
+  expect(await stdoutOf('failures')).toBe('Every record is in sync as of the last plan.\n');
 });
 
 it('failures: what is held is a cause with the command that approves it, and --all has its keys', async () => {
@@ -188,14 +187,14 @@ it('failures: what is held is a cause with the command that approves it, and --a
   const [, held] = /^- 20 deactivations of courses are held in run (\d+)/m.exec(text) ?? [];
   const explained = await stdoutOf('explain', 'courses', '21');
   expect(explained).toContain(
-    'Next: it is held (retire); why, and what opens the gate: slotsync failures courses --status held\n',
+    'Next: it is held (retire); for the reason and the remedy: slotsync failures courses --status held\n',
   );
   expect(explained).toMatch(new RegExp(`^Held: retire, since .*, by run ${held}$`, 'm'));
   const all = await stdoutOf('failures', '--all');
   expect(all.match(/^- courses '\d+': held in run \d+ \(retire\)$/gm)).toHaveLength(20);
   const [, command = ''] = / slotsync (approve .*)$/m.exec(text) ?? [];
   expect((await world.run(command.split(' '))).code).toBe(0);
-  expect(await stdoutOf('failures')).toBe('Every record is in sync as it was last read.\n');
+  expect(await stdoutOf('failures')).toBe('Every record is in sync as of the last plan.\n');
 });
 
 it('failures: a stream that left the configuration is known while it has records', async () => {
@@ -205,19 +204,19 @@ it('failures: a stream that left the configuration is known while it has records
   await world.run(['sync']);
   await world.configure(CONFIGURATION.replace(/courses: [^]*?retire: 'deactivate' },/, ''));
   const next =
-    'courses is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run goes on ' +
-    'with it. To delete what is stored of the record, and leave its object at the service as it is: slotsync forget courses 1';
+    'courses is not in the configuration, so its records are neither sent nor deactivated. Add the stream again, and the next run goes on ' +
+    'with it. To delete the stored data of the record, and leave its object at the service: slotsync forget courses 1';
   expect(await stdoutOf('failures', 'courses')).toContain(`→ ${next}\n`);
   expect(await stdoutOf('failures', 'courses', '--all')).toContain(`→ ${next}\n`);
   expect(await stdoutOf('retry', 'courses', '1')).toContain(
-    'courses is not in the configuration: its records are sent when the stream is put back.',
+    'courses is not in the configuration. Its records are sent when the stream is added again.',
   );
   expect((await world.run(['sync', 'courses'])).code).toBe(2);
   const refused = await world.run(['forget', 'courses', '1']);
-  expect(refused.stderr).toContain('courses is not in the configuration, so no run retires it.');
+  expect(refused.stderr).toContain('courses is not in the configuration, so no run deactivates it.');
   expect((await world.run(['forget', 'courses', '1', '--force'])).code).toBe(0);
   expect(await stdoutOf('failures', 'courses')).toBe(
-    'Every record of courses is in sync as it was last read.\n',
+    'Every record of courses is in sync as of the last plan.\n',
   );
   const { code, stderr } = await world.run(['failures', '--stream', 'curses']);
   expect(stderr).toContain('Did you mean courses?');

@@ -81,16 +81,16 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
 
   const refused = await world.run(['forget', 'rooms', PERSON]);
   expect(refused.code).toBe(2);
-  expect(refused.stderr).toContain('is in the mirror: the next run would record it again');
+  expect(refused.stderr).toContain('is in the mirror: the next run would add the record again');
 
   await world.sql`DELETE FROM rooms WHERE code = ${PERSON}`;
   await world.sql`UPDATE courses SET room = 'R1' WHERE id = 2`;
   const early = await world.run(['forget', 'rooms', PERSON]);
   expect(early.code).toBe(2);
-  expect(early.stderr).toContain('→ Retire it first: slotsync sync rooms.');
+  expect(early.stderr).toContain('→ Deactivate it first: slotsync sync rooms.');
   await world.configure(CONFIGURATION.replace("retire: 'deactivate'", "retire: 'keep'"));
   const kept = await world.run(['forget', 'rooms', PERSON]);
-  expect(kept.stderr).toContain("→ No run retires it: rooms has retire: 'keep'.");
+  expect(kept.stderr).toContain("→ No run deactivates it, because rooms has retire: 'keep'.");
   await world.configure(CONFIGURATION);
   await world.run(['sync']);
   expect(world.sandbox.object(`room_${PERSON}`)?.active).toBe(false);
@@ -122,7 +122,7 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   const { code, stdout } = await world.run(['forget', 'rooms', PERSON, '--reason', 'ticket 17']);
   expect(code).toBe(0);
   expect(stdout).toContain(
-    `The service may still hold room_${PERSON}. Delete it there: slotsync deletes no objects.`,
+    `The service may still have room_${PERSON}. Delete it there: slotsync deletes no objects.`,
   );
   for (const text of [PERSON, 'too long for', 'short']) expect(await placesWith(text)).toEqual([]);
   const removals = await world.sql`SELECT stream, deleted FROM slotsync.removals`;
@@ -139,7 +139,7 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
 
   const again = await world.run(['forget', 'rooms', PERSON]);
   expect(again.code).toBe(1);
-  expect(again.stderr).toContain(`the state holds nothing of rooms '${PERSON}'`);
+  expect(again.stderr).toContain(`the state has no data about rooms '${PERSON}'`);
   expect((await world.run(['sync'])).code).toBe(0);
 });
 

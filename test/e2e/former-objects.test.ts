@@ -29,7 +29,7 @@ it('former object: an operator is shown it everywhere, and retires it by one com
   expect([isActive('room_1'), isActive('room_77')]).toEqual([true, true]);
   const left = '1 former object of records whose external id changed is not deactivated';
   expect(await stdoutOf('failures')).toBe(
-    `Every record is in sync as it was last read.\n${left}: slotsync retry --all --retire-former\n`,
+    `Every record is in sync as of the last plan.\n${left}: slotsync retry --all --retire-former\n`,
   );
   expect(await stdoutOf('status', '--full')).toContain(`${left}\n    → slotsync retry --all --retire-former`);
   const explained = await stdoutOf('explain', 'rooms', 'R1');
@@ -42,22 +42,22 @@ it('former object: an operator is shown it everywhere, and retires it by one com
   const retried = await world.run(['retry', 'rooms', 'R1', '--retire-former']);
   expect(retried).toMatchObject({
     code: 0,
-    stdout: '1 former object will be retired by the next run, within its limits: slotsync sync\n',
+    stdout: '1 former object will be deactivated by the next run, within the limits: slotsync sync\n',
   });
   expect((await world.run(['sync'])).code).toBe(0);
   expect([isActive('room_1'), isActive('room_2'), isActive('room_77')]).toEqual([false, true, true]);
-  expect(await stdoutOf('failures')).toBe('Every record is in sync as it was last read.\n');
+  expect(await stdoutOf('failures')).toBe('Every record is in sync as of the last plan.\n');
 
   const again = await world.run(['retry', 'rooms', 'R1', 'R2', '--retire-former']);
   expect(again.code).toBe(1);
   expect(again.stdout).toContain(
-    "rooms 'R2' has no former object, is being written or is an exception; it was not changed.",
+    "rooms 'R2' has no former object, is being written, or is an exception; it was not changed.",
   );
 });
 
 it('former object: a stream that retires nothing refuses to retire it, and says what to do', async () => {
   const { code, stderr } = await world.run(['retry', 'courses', '--retire-former']);
   expect(code).toBe(2);
-  expect(stderr).toContain("stream courses has retire: 'keep', so its objects are never retired");
+  expect(stderr).toContain("stream courses has retire: 'keep', so its objects are never deactivated");
   expect(stderr).toContain('→ Deactivate the object at the service');
 });

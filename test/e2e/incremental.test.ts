@@ -124,7 +124,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       await becomes('room_R4', 'Sal fyra');
       const empty = await world.start(['push', 'rooms', '-'], {}, '\n').finished;
       expect(empty).toMatchObject({ code: 0, stderr: '' });
-      expect(empty.stdout).toBe('Standard input has no keys: nothing was added to the inbox.\n');
+      expect(empty.stdout).toBe('Standard input has no keys, so nothing was added to the inbox.\n');
       const binary = await world.start(['push', 'rooms', '-'], {}, 'R4\nR\0\n').finished;
       expect(binary).toMatchObject({ code: 2, stdout: '' });
       expect(binary.stderr).toContain('standard input: line 2 has a NUL character, which no key has\n');
@@ -184,7 +184,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(streams).toContainEqual(expect.objectContaining({ stream: 'sheds', waiting: 1, inFlight: 0 }));
       const { stdout } = await world.run(['status', '--full']);
       expect(stdout).toMatch(
-        /Changes wait for streams that are not in the configuration\n.*no worker takes their changes\.\n *Streams: sheds\./,
+        /Changes wait for streams that are not in the configuration\n.*no worker processes their changes\.\n *Streams: sheds\./,
       );
       expect(stdout).toMatch(/^sheds +1 +\d/m);
       await world.sql`DELETE FROM slotsync.changes WHERE stream = 'sheds'`;
@@ -300,7 +300,7 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
     ]);
     const removed = await world.run(['triggers', 'remove', '--json']);
     expect(JSON.parse(removed.stdout)).toEqual({ removed: ['courses', 'rooms'] });
-    expect((await world.run(['triggers', 'remove', 'rooms'])).stdout).toBe('rooms: there were none\n');
+    expect((await world.run(['triggers', 'remove', 'rooms'])).stdout).toBe('rooms: no triggers to remove\n');
   });
 
   it.skipIf(!hasPsql)(
@@ -361,12 +361,12 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
     expect(query.stderr).toContain('halls: its source is a query; triggers need a table');
     const action = await world.run(['triggers', 'instal']);
     expect(action).toMatchObject({ code: 2 });
-    expect(action.stderr).toContain("triggers install, remove or print, not 'instal'");
+    expect(action.stderr).toContain("triggers takes install, remove or print, not 'instal'");
     const apart = await createDatabase();
     try {
       const two = await world.run(['triggers', 'install'], { STATE_DATABASE_URL: apart.url });
       expect(two).toMatchObject({ code: 2 });
-      expect(two.stderr).toContain('triggers need mirror and state in one database, and these are two');
+      expect(two.stderr).toContain('triggers require mirror and state in one database, but they are in two');
     } finally {
       await apart.drop();
     }

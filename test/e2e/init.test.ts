@@ -90,7 +90,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
   });
 
   it.each([
-    ['no terminal and no tables', [], 'it can ask which tables on a terminal only'],
+    ['no terminal and no tables', [], 'init can ask for the tables only on a terminal'],
     ['a table that does not exist', ['--tables', 'corses'], 'Did you mean campus.courses?'],
     ['a table with a typo', ['--tables', 'romms'], 'Did you mean campus.rooms?'],
     ['a table that is like no type', ['--tables', 'bookings'], 'bookings: no type of the service is like it'],

@@ -34,9 +34,9 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
       await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
       const during = await world.run(['status', '--full']);
       expect(during.stdout).toMatch(/Not seen since .* UTC: sync on .*, process \d+\./);
-      expect(during.stdout).toMatch(/\d+ records wait for the claim of a process that is gone, until .* UTC/);
+      expect(during.stdout).toMatch(/\d+ records wait because a dead process had locked them, until .* UTC/);
       expect(during.stdout).toContain(
-        'Run 1 is unfinished, and no process works on it\n    → slotsync worker',
+        'Run 1 is unfinished, but no process works on it\n    → slotsync worker',
       );
       await loseQueue(world, url);
       await world.expireClaims();
@@ -47,7 +47,7 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
       expect((await world.run(['status', '--full'])).stdout).not.toMatch(
         /Not seen since|wait for the claim|no process works/,
       );
-      expect(stdout).toContain('Run 1 over the same streams is unfinished; finishing it first.');
+      expect(stdout).toContain('Run 1 over the same streams is unfinished. Finishing it first.');
       expect(code).toBe(0);
       expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
       const rows = await world.sql`
@@ -129,7 +129,7 @@ describe('a command that finishes the run of another one first, or meets one tha
       world.sandbox.openGate();
       const { code, stderr } = await stopped.finished;
       expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toEqual([]);
-      expect(stderr).toContain('Stopped before the run of this command was begun.');
+      expect(stderr).toContain('Stopped before this command started its run.');
       expect(stderr).not.toContain('goes on from there');
       expect(code).toBe(1);
     },
@@ -198,7 +198,8 @@ describe.skipIf(!existsSync('/dev/full'))('output: its disk is full', () => {
       child.stderr?.on('data', (data: Buffer) => (said += data.toString()));
       return once(child, 'close').then(([code]) => ({ code: code as number, said }));
     };
-    const lost = 'slotsync: standard output cannot be written (ENOSPC): what was printed is not complete\n';
+    const lost =
+      'slotsync: standard output could not be written (ENOSPC): the printed output is incomplete\n';
     expect(await intoFull('sync', true)).toEqual({ code: 1, said: '' });
     expect(world.sandbox.objects()).toHaveLength(10);
     const status = await intoFull('status', false);
@@ -287,7 +288,7 @@ describe('locks: another session has one', () => {
     const { acted } = await behind('run_start', ['sync'], stopBy(signal));
     expect(acted).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('Stopped before the run of this command was begun.'),
+      stderr: expect.stringContaining('Stopped before this command started its run.'),
     });
     expect(acted.stderr).toMatch(/^Waiting: run_start \(table slotsync\.lock_run_start\) is locked by '/m);
     expect(world.puts()).toEqual([]);

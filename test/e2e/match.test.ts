@@ -108,7 +108,7 @@ describe('the command', () => {
     [['--apply', 'matches.csv'], '--apply takes a file, and neither streams nor other options'],
     [['--unlink', 'halls'], "no stream 'halls' in the configuration"],
     [['--link', 'halls'], "no stream 'halls' in the configuration"],
-    [['--link', 'rooms'], "nothing was linked: rooms 'rooms' has no object"],
+    [['--link', 'rooms'], "nothing was linked, because rooms 'rooms' has no object"],
   ])('match rooms %j: is refused before anything is asked of the service', async (args, message) => {
     const { code, stderr } = await world.run(['match', 'rooms', ...args]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });

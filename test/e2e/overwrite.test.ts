@@ -25,7 +25,7 @@ describe('plan', () => {
     const { code, stdout } = await world.run(['plan', 'rooms']);
     expect(stdout).toMatch(/overwrite rooms 'R1' → room_R1\n {2}room\.name: "By hand 1" → "Sal 1"/);
     expect(stdout).toContain(
-      'rooms: 60 records never accepted: 20 new, 0 at the service already and equal, 40 would overwrite what is there.',
+      'rooms: 60 records never accepted: 20 new, 0 already equal at the service, 40 would overwrite an existing object.',
     );
     expect(stdout).toMatch(/rooms: held: 40 of 60 records that were never accepted would overwrite objects/);
     expect(code).toBe(3);

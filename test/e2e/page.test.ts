@@ -258,13 +258,13 @@ it('page: serves without working, read-only without a token, until it is stopped
     expect(open.code).toBe(2);
     expect(open.stderr).toContain('HTTP_HOST is 0.0.0.0, and HTTP_TOKEN is not set');
     const served = world.start(['page', '--port', '0']);
-    const said = /(http:\/\/127\.0\.0\.1:\d+\/)[^]*It is read-only, because HTTP_TOKEN is not set\./;
+    const said = /(http:\/\/127\.0\.0\.1:\d+\/)[^]*The page is read-only, because HTTP_TOKEN is not set\./;
     const address = await until(() => said.exec(served.output())?.[1], {
       describe: () => `the address: ${served.output()}`,
     });
     const shown = await (await fetch(address)).text();
     expect(shown).toContain('Nothing is synced yet: to begin: <code>slotsync sync</code>');
-    expect(shown).toContain('No process is at work.');
+    expect(shown).toContain('No process is running.');
     expect((await fetch(`${address}healthz`)).status).toBe(404);
     served.child.kill('SIGINT');
     expect((await served.finished).code).toBe(0);

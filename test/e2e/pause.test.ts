@@ -47,7 +47,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
         expect(other.stdout).toBe('Run 1 over these streams is paused. To continue: slotsync resume 1\n');
         expect(other.code).toBe(1);
       }
-      expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
+      expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is already paused.\n');
       const status = await world.run(['status', '--full']);
       expect(status.stdout).toMatch(/Run 1 \(sync\) has been paused since .*\n[^]*→ slotsync resume 1\n/);
       // Its outcomes so far are counted, although it has not ended.

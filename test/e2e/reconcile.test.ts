@@ -61,9 +61,9 @@ describe('slotsync reconcile', () => {
     );
     expect(stdout).toContain('booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00–10:00 CEST');
     expect(stdout).toContain('booking 4: objects room_R1 → room_R4');
-    expect(stdout).toMatch(/here the first: slotsync explain reservations (1|'#\d+')\n/);
+    expect(stdout).toMatch(/such as the first: slotsync explain reservations (1|'#\d+')\n/);
     expect(stdout).toMatch(
-      /booking '#\d+': at the service Tue 2 Jun 2026 09:00–10:00 CEST as by_hand, and not in the mirror/,
+      /booking '#\d+': at the service Tue 2 Jun 2026 09:00–10:00 CEST as by_hand, but not in the mirror/,
     );
     expect(stdout).toContain('5 verdicts changed');
     expect(code).toBe(0);
@@ -101,7 +101,7 @@ describe('slotsync explain', () => {
     );
     expect(stdout).toContain('reservations by {"extIds":["res_1"]}: 1 result');
     expect(stdout).toMatch(/agrees → differs, run \d+/);
-    expect(stdout).toContain('Next: an operator decides which side is right');
+    expect(stdout).toContain('Next: decide which side is right');
     const cancelled = await world.run(['explain', 'reservations', 'res_2']);
     expect(cancelled.stdout).toMatch(/Cancellation: \d+ of reservation \d+ at .*, Wed 3 Jun 2026/);
   });

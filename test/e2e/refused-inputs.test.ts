@@ -59,7 +59,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['unknown stream to retry', 'retry romms R1', 2, "no stream 'romms' is in the state or in the configuration"],
     ['unknown run', 'runs 999', 2, 'there is no run 999'],
     ['unknown kind', 'runs --kind nightly', 2, "--kind takes one of incremental, sync, backfill, reconcile, verify, repair, not 'nightly'"],
-    ['unknown action', 'triggers instal', 2, "triggers install, remove or print, not 'instal'"],
+    ['unknown action', 'triggers instal', 2, "triggers takes install, remove or print, not 'instal'"],
     ['unknown stream of a filter', 'failures --stream romms', 2, "no stream 'romms' is in the state or in the configuration"],
     ['two streams', 'failures rooms --stream courses', 2, 'either rooms or --stream courses, not both'],
     ['unknown code', 'failures --code refuzed_400', 2, "no record has the code 'refuzed_400'"],
@@ -68,9 +68,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['status that is not retried', 'retry rooms --status deferred', 2, "option '--status <status>' argument 'deferred' is invalid. Allowed choices are dead, failed."],
     ['keys and a code', 'retry rooms R1 --code refused_400', 2, 'either keys or --code, not both'],
     ['keys and a status', 'retry rooms R1 --status dead', 2, 'either keys or --status, not both'],
-    ['former objects of a code', 'retry rooms --retire-former --code refused_400', 2, '--retire-former chooses its records itself: leave out --code'],
+    ['former objects of a code', 'retry rooms --retire-former --code refused_400', 2, '--retire-former selects its own records: leave out --code'],
     ['stream and --all', 'retry rooms --all', 2, 'either a stream or --all, not both'],
-    ['neither stream nor --all', 'retry', 2, 'name a stream and its keys, or --all'],
+    ['neither stream nor --all', 'retry', 2, 'name a stream, a stream and keys, or --all'],
   ],
   numbers: [
     ['negative', 'sync --limit -1', 2, "--limit takes a whole number from 1 on, not '-1'"],
@@ -94,11 +94,11 @@ const TABLE: Record<string, readonly Row[]> = {
     ['with a parameter', { args: ['backfill', 'rooms', '--where', 'code = $1'] }, 2, '--where, for rooms: parameters such as $1 have no value here'],
     ['that is no condition', { args: ['backfill', 'rooms', '--where', 'seats'] }, 2, '--where, for rooms: argument of WHERE must be type boolean, not type integer'],
     ['with no condition', { args: ['backfill', 'rooms', '--where', ' '] }, 2, '--where takes a condition, such as "seats > 100"'],
-    ['of a cursor that is not there', 'backfill rooms --from 5', 2, /^rooms has no cursor: name one/],
+    ['of a cursor that is not there', 'backfill rooms --from 5', 2, /^rooms has no cursor, so --from and --to do not apply/],
     ['that ends before it begins', { args: 'backfill rooms --from 10 --to 9', files: polled }, 2, '--from is not before --to, for rooms'],
     ['that ends where it begins', { args: 'backfill rooms --from 9 --to 9.0', files: polled }, 2, '--from is not before --to, for rooms'],
-    ['with a condition without end', { args: ['backfill', 'rooms', '--where', 'true AND '.repeat(2000)] }, 2, /^--where takes at most 10.000 characters; use --keys-file, or a table of the mirror in it$/],
-    ['of no stream', 'backfill --keys R1', 2, '--keys is about one stream: name it'],
+    ['with a condition without end', { args: ['backfill', 'rooms', '--where', 'true AND '.repeat(2000)] }, 2, /^--where takes at most 10.000 characters; shorten it, or use --keys-file$/],
+    ['of no stream', 'backfill --keys R1', 2, '--keys applies to one stream: name the stream'],
     ['without keys', 'backfill rooms --keys ,', 2, '--keys names no key'],
     ['in a file that is not there', 'backfill rooms --keys-file keys', 2, '--keys-file keys cannot be read (ENOENT)'],
     ['in a folder', 'backfill rooms --keys-file .', 2, '--keys-file . is a folder'],
@@ -192,7 +192,7 @@ it('plan: exit code 1 where no row that is to be sent can be mapped', async () =
     CONFIGURATION.replace('=> row.seats', `=> { if (${when}) throw new Error('odd'); return row.seats; }`);
   const none = await runWith({ args: 'plan rooms', files: { 'sync.config.ts': odd('true') } });
   expect(none.stdout).toContain(
-    'rooms: none of the rows that were tried can be sent. To try all of them: slotsync check --rows',
+    'rooms: none of the checked rows can be sent. To check all rows: slotsync check --rows',
   );
   expect(none.code).toBe(1);
   const some = await runWith({ args: 'plan rooms', files: { 'sync.config.ts': odd("row.code === 'R1'") } });
@@ -219,7 +219,7 @@ it('process: a folder that was removed is named', async () => {
   let stderr = '';
   child.stderr.on('data', (data: Buffer) => (stderr += data.toString()));
   const [code] = (await once(child, 'close')) as [number];
-  expect(stderr).toMatch(/^slotsync: the working directory does not exist any more\n {2}→ /);
+  expect(stderr).toMatch(/^slotsync: the working directory no longer exists\n {2}→ /);
   expect(code).toBe(2);
 });
 

@@ -26,16 +26,16 @@ it('rename: the object follows its row, says so, and is refused where it is not 
   await world.sql`UPDATE rooms SET name = 'Sal 1' WHERE code = 'N-1'`;
   const same = await world.run(['plan', 'rooms']);
   expect(same.stdout).toContain(
-    "rooms 'R1' is gone, and 'N-1' is new with the same values. To let the object follow the row, with its bookings: slotsync rename rooms R1 N-1\n",
+    "rooms 'R1' was deleted, and 'N-1' is new with the same values. To keep the object and its bookings: slotsync rename rooms R1 N-1\n",
   );
   await world.sql`UPDATE rooms SET name = 'Sal N1' WHERE code = 'N-1'`;
   const renamed = await world.run(['rename', 'rooms', 'R1', 'N-1']);
   expect(renamed).toMatchObject({ code: 0, stderr: '' });
   expect(renamed.stdout).toBe(
     [
-      "The object 'room_R1' belongs to rooms 'N-1' now, with its bookings, and no longer to 'R1'.",
+      "The object 'room_R1' and its bookings now belong to rooms 'N-1' instead of 'R1'.",
       "The record is linked to it: its template would give 'room_N-1'.",
-      'The next run sends what differs: slotsync sync rooms',
+      'To send the differences: slotsync sync rooms',
       '',
     ].join('\n'),
   );

@@ -1,4 +1,4 @@
-// The report of a morning: what changed, what is held, what needs a person and why, and the requests it took.
+// The report of a morning: report changes, holds, what needs a person and why, and requests.
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

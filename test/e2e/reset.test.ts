@@ -48,7 +48,7 @@ describe.each(STORES)('reset: with the queue on $store', ({ url, skip }) => {
       expect(done).toMatchObject({
         code: 0,
         stderr: '',
-        stdout: expect.stringContaining('Removed what slotsync knows'),
+        stdout: expect.stringContaining('Removed all data of slotsync'),
       });
       expect(await schemas()).toEqual([]);
       expect(await triggers()).toBe(0);

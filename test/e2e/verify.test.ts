@@ -44,7 +44,7 @@ describe('slotsync verify', () => {
     const status = await world.run(['status', '--full']);
     expect(status.stdout).toMatch(/rooms +20\d\d-\d\d-\d\d \d\d:\d\d UTC +30 +30/);
     expect(status.stdout).toContain('slotsync verify rooms --repair');
-    expect((await world.run(['failures'])).stdout).toContain('60 objects were seen to differ at the service');
+    expect((await world.run(['failures'])).stdout).toContain('60 objects differ at the service');
 
     const repair = await world.run(['verify', '--repair']);
     expect(repair.stdout).toContain(

@@ -200,7 +200,9 @@ describe('alerts', () => {
     receiver.answerNext(500, 302);
     await tell(deps);
     const [failed] = await listOpenAlerts(world.state.db);
-    expect(failed?.messages).toMatchObject([{ attempts: 1, sentAt: null, error: 'it answered HTTP 500' }]);
+    expect(failed?.messages).toMatchObject([
+      { attempts: 1, sentAt: null, error: 'the receiver answered HTTP 500' },
+    ]);
     await sendDue(deps, never);
     expect(receiver.received).toHaveLength(1); // not before its time
     const gap = async () => {
@@ -213,7 +215,7 @@ describe('alerts', () => {
     await sendDue(deps, never);
     expect(await gap()).toBeGreaterThan(first);
     const [redirected] = await listOpenAlerts(world.state.db);
-    expect(redirected?.messages[0]?.error).toBe('it answered HTTP 302');
+    expect(redirected?.messages[0]?.error).toBe('the receiver answered HTTP 302');
     await makeDue();
     await sendDue(deps, never);
     await makeDue();
@@ -376,16 +378,18 @@ describe('alerts', () => {
     const post = (url: string) => postWebhook({ url, proxy: undefined, timeoutMs: 50 }, MESSAGE, never);
     receiver.answerNext('hang');
     await expect(post(`${receiver.url}/hook`)).rejects.toThrow(
-      'it took the request and did not answer in time (UND_ERR_HEADERS_TIMEOUT)',
+      'the receiver accepted the request, but did not answer in time (UND_ERR_HEADERS_TIMEOUT)',
     );
     const closing = createServer((socket) => socket.once('data', () => socket.destroy()));
     closing.listen(0, '127.0.0.1');
     await until(() => closing.listening, { describe: 'a port' });
     const url = `http://127.0.0.1:${(closing.address() as AddressInfo).port}/hook`;
-    await expect(post(url)).rejects.toThrow('the connection was closed before it answered (UND_ERR_SOCKET)');
+    await expect(post(url)).rejects.toThrow(
+      'the receiver closed the connection before it answered (UND_ERR_SOCKET)',
+    );
     closing.close();
     await until(() => !closing.listening, { describe: 'the port to be free' });
-    await expect(post(url)).rejects.toThrow('it cannot be reached (ECONNREFUSED)');
+    await expect(post(url)).rejects.toThrow('the receiver cannot be reached (ECONNREFUSED)');
   });
 
   it('give up a receiver that never answers in time, despite garbage collection', async () => {
@@ -614,8 +618,10 @@ describe('nightly runs', () => {
     receiver.answerNext(500, 302);
     for (const _ of [500, 302, 200, 200]) await beat();
     expect(pings()).toHaveLength(4);
-    expect(listLines('heartbeat not sent')).toEqual([expect.stringContaining('it answered HTTP 500')]);
-    expect(listLines('heartbeats are sent again')).toHaveLength(1);
+    expect(listLines('heartbeat not sent')).toEqual([
+      expect.stringContaining('the receiver answered HTTP 500'),
+    ]);
+    expect(listLines('heartbeat sent again after failures')).toHaveLength(1);
     expect(world.lines.join('\n')).not.toContain('p1ng');
   });
 
@@ -637,7 +643,7 @@ describe('nightly runs', () => {
     await makeDue();
     await sendDue(pinging({ pingUrl: 'https://nowhere.invalid/p1ng' }), never);
     expect(await messages()).toMatchObject([
-      { channel: 'ping', attempts: 2, error: expect.stringMatching(/^it cannot be reached \(E/) },
+      { channel: 'ping', attempts: 2, error: expect.stringMatching(/^the receiver cannot be reached \(E/) },
     ]);
     await makeDue();
     await sendDue(deps, never);

@@ -231,7 +231,7 @@ describe('a retried record', () => {
     expect(page.map(nextStep)).toEqual(
       ['A', 'B'].map(
         () =>
-          'No action needed: it is in the inbox, and a worker sends it again. To do it now: slotsync sync rooms',
+          'No action needed: it is in the inbox, and a worker sends it again. To send now: slotsync sync rooms',
       ),
     );
   });
@@ -255,10 +255,10 @@ describe('the sentence that every record is in sync', () => {
     await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
     await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
     await world.sync();
-    expect(await said()).toMatch(/^No record yet: no run has sent one\./);
+    expect(await said()).toMatch(/^No record yet, because no run has sent any\./);
     await world.sql`INSERT INTO rooms VALUES ('A', 'a')`;
     await world.sync();
-    expect(await said()).toBe('Every record is in sync as it was last read.');
+    expect(await said()).toBe('Every record is in sync as of the last plan.');
     expect(await said('courses')).toMatch(/^No record of courses yet/);
     expect(await said('staff')).toMatch(/^Nothing is known of staff yet/);
   });
@@ -286,6 +286,6 @@ describe('the sentence that every record is in sync', () => {
       ),
     );
     await world.sync();
-    expect(await said()).toBe('Every record is in sync as it was last read.');
+    expect(await said()).toBe('Every record is in sync as of the last plan.');
   });
 });

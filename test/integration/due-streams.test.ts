@@ -312,7 +312,7 @@ describe('sync --detach beside a detached backfill of one key', () => {
       const { code, stdout } = await run(['sync', '--detach']);
       expect(code).toBe(0);
       expect(stdout).toMatch(
-        /^Run 2 over the same streams is not finished yet\. .*rooms.* are due: a worker starts the sync/,
+        /^Run 2 over the same streams is unfinished\. .*rooms.* are due: a worker starts the sync/,
       );
       const due =
         await sql`SELECT stream, due_reason FROM slotsync.streams WHERE due_since IS NOT NULL ORDER BY stream`;

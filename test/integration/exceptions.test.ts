@@ -173,7 +173,7 @@ describe('an excepted record', () => {
     const facts = await readFailuresFacts(db, {}, {});
     expect(facts).toMatchObject({ total: 0, causes: [], exceptions: 1 });
     expect(printable(failuresDocument(facts, { most: 5, now: new Date() }))).toContain(
-      '1 exception: this record is left as it is. To list it: slotsync exceptions',
+      '1 exception: slotsync does not change this record. To list it: slotsync exceptions',
     );
     const known = await readKnown(db, 'rooms', 'A', 5);
     const shown = printable(recordDocument(known));

@@ -245,7 +245,7 @@ it('the history is shown by its command, and the latest writes by explain', asyn
         { operation: 'create' },
       ],
     });
-    expect(await printed('X', { limit: 1 })).toContain('No write of it is kept');
+    expect(await printed('X', { limit: 1 })).toContain('No write is kept for this record');
     await expect(history(app as unknown as App, 'halls', ['A'], { limit: 1 })).rejects.toMatchObject({
       message: expect.stringContaining("no stream 'halls'"),
     });

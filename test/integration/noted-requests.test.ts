@@ -182,7 +182,7 @@ describe('noted processes', () => {
     await world.sql`UPDATE slotsync.processes SET seen_at = now() - pid * interval '1 hour' WHERE id <> 'alive'`;
     const said = await status();
     expect(said).toMatch(
-      /^- \d processes were killed, are frozen, or cannot reach the state\n +Last seen \S+ \S+ UTC: worker on north, process 11\.$/m,
+      /^- \d processes were killed, are suspended, or cannot reach the state\n +Last seen \S+ \S+ UTC: worker on north, process 11\.$/m,
     );
     expect(said).toContain('1 process more was seen before that.');
     expect(said).not.toMatch(/process 14|process 7|process 9|process 25|Not seen since/);
@@ -193,7 +193,7 @@ describe('noted processes', () => {
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
       VALUES ('sync', 'sync', 'command', 'running', '{rooms}')`;
     expect(await status()).toContain(
-      'Run 1 is unfinished, and no process works on it\n    → slotsync worker',
+      'Run 1 is unfinished, but no process works on it\n    → slotsync worker',
     );
     await notePresence(world.state.db, { id: 'alive', ...worker }, null);
     expect(await status()).not.toContain('no process');

@@ -229,7 +229,7 @@ describe('reading the page', () => {
     for (const headers of others) {
       const refused = await visit('/', { headers });
       expect(refused.status).toBe(403);
-      expect(refused.body).toMatch(/^The page is read on this machine only.*docs\/page\.md.*\n$/);
+      expect(refused.body).toMatch(/^This page is available only on this machine.*docs\/page\.md.*\n$/);
     }
     for (const path of [HOLD, RETRY, '/runs/2/cancel', REPAIR, RECORD]) {
       const { status, body: said } = await visit(path, { form: { form_token: '' } });
@@ -277,7 +277,7 @@ describe('signing in to the page', () => {
       const { status, headers, body } = await visit('/sign-in', { form, headers: CLIENT });
       expect(status).toBe(403);
       expect(headers['set-cookie']).toBeUndefined();
-      expect(body).toContain('This is not the token.');
+      expect(body).toContain('The token is wrong.');
     }
     expect((await visit('/sign-in', { form: { token: TOKEN }, headers: CLIENT })).status).toBe(303);
     expect((await visit('/')).body).toContain('Sign out');
@@ -335,9 +335,9 @@ describe('the actions of the page', () => {
       [HOLD, '', 'there are 20 now, not 0; nothing was done'],
       [REJECT, '19', 'there are 20 now, not 19; nothing was done'],
       [REJECT, '-1200', 'there are 20 now, not -1 200; nothing was done'],
-      [RETRY, '0', 'there are 1 now, not 0; nothing was done: look again'],
-      [RETRY, 'all', 'there are 1 now, not NaN; nothing was done: look again'],
-      [REPAIR, '0', 'there are 1 now, not 0; nothing was done: look again'],
+      [RETRY, '0', 'there are 1 records now, not 0, so nothing was done. Open the page again and check'],
+      [RETRY, 'all', 'there are 1 records now, not NaN, so nothing was done. Open the page again and check'],
+      [REPAIR, '0', 'there are 1 records now, not 0, so nothing was done. Open the page again and check'],
     ] as const)
       expect(await carryOut(path, { shown }), `${path} ${shown}`).toContain(said);
     expect(await readGates(world.state.db)).toMatchObject([{ approval: null, rejectedAt: null }]);
@@ -358,8 +358,8 @@ describe('the actions of the page', () => {
     expect(question).not.toMatch(/<h\d[^>]*>[^<]*&#39;/); // keys are no heading
     const body = await carryOut(HOLD);
     expect(body).toContain('Approved: up to 20 deactivations of rooms until');
-    expect(body).toContain('Run 3 is queued. No process is at work: start slotsync worker.');
-    expect((await visit('/')).body).not.toContain('No process is at work: start slotsync worker.');
+    expect(body).toContain('Run 3 is queued. No process is running: start slotsync worker.');
+    expect((await visit('/')).body).not.toContain('No process is running: start slotsync worker.');
     expect(queued).toEqual([3]);
     const { queue } = await world.planRun(3);
     await world.finish(3, queue);
@@ -504,7 +504,7 @@ describe('the page of a booking', () => {
     expect((await visit('/report')).body).toContain('<a href="/bookings">1</a>');
     const state = (await visit(path)).body;
     expect(state).toContain('missing there');
-    expect(state).toContain('an operator corrects it at the service');
+    expect(state).toContain('correct the booking at the service');
     expect(state).toContain('<a href="/runs/2">run 2</a>');
     expect(state).not.toContain('Viva');
     expect((await visit('/bookings/none')).status).toBe(404);

@@ -541,7 +541,7 @@ describe('a gone and a new row with the same values, in failures', () => {
     return lead.filter((text) => plain(text, 'UTC').includes('rename'));
   };
   const OFFER =
-    "rooms 'A' is gone, and 'B' is new with the same values. To let the object follow the row, with its bookings: slotsync rename rooms A B";
+    "rooms 'A' was deleted, and 'B' is new with the same values. To keep the object and its bookings: slotsync rename rooms A B";
 
   /** A has become B, and what plans it has ended. */
   async function openRenamed(changes: Partial<Declaration>, isSynced = true): Promise<World> {

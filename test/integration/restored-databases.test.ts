@@ -72,7 +72,7 @@ describe('a state and a mirror restored together', () => {
   it('leave no run succeeded, and nothing in sync, until a whole verify and a repair', async () => {
     const world = await restored();
     // Before any run, for who only looks.
-    expect(await saidOf(world)).toContain('is not known: slotsync verify --repair');
+    expect(await saidOf(world)).toContain('are unknown: slotsync verify --repair');
     expect(await readSituation(world.state.db)).toMatchObject({ known: { restored: { since: null } } });
 
     const { run } = await world.sync();
@@ -99,7 +99,7 @@ describe('a state and a mirror restored together', () => {
     expect((await world.approve(repairing.id)).run).toMatchObject({ status: 'succeeded' });
     await expectInSync(world);
     expect((await world.sync()).run).toMatchObject({ status: 'succeeded', errorCode: null });
-    expect(await saidOf(world)).toBe('Every record is in sync as it was last read.');
+    expect(await saidOf(world)).toBe('Every record is in sync as of the last plan.');
   });
 
   it('are not settled by a verify of one stream, or by a verify that began before', async () => {

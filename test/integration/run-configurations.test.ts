@@ -94,7 +94,7 @@ describe('a run of another configuration', () => {
     const id = await start(PRESENT, 'rooms');
     const older = await status();
     expect(older).toContain(
-      `Run ${id} (rooms) waits: no process at work has its configuration\n    → To have it worked: restart the worker`,
+      `Run ${id} (rooms) waits, because no running process has its configuration\n    → To continue: restart the worker`,
     );
     expect(older).toMatch(
       /worker on host-a, process 7, has another configuration \(rooms\), loaded .* \(3 d.* ago\): restart it/,
@@ -108,7 +108,7 @@ describe('a run of another configuration', () => {
 
     await work('p', PRESENT, new Date(Date.now() + 120_000));
     const both = await status();
-    expect(both).not.toContain('waits: no process');
+    expect(both).not.toContain('waits, because no');
     expect(both).toContain('worker on host-a, process 7, has another configuration (rooms)');
   });
 });

@@ -27,12 +27,14 @@ it('explain and status say that an answer was lost, and when the service is aske
   world.sandbox.failNext({ path: '/v1/objects', fault: 'loseAnswer' });
   await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
   const lost = new RegExp(
-    `a write whose answer was lost may still be carried out: the service is asked again after ${TIME}`,
+    `a write without an answer may still be carried out: slotsync reads the object after ${TIME}`,
   );
   expect(await explained(world, 'A')).toMatch(lost);
-  expect(await explained(world, 'A')).toContain('In doubt: the service may hold something other');
+  expect(await explained(world, 'A')).toContain(
+    'In doubt: the object may differ from what was accepted last',
+  );
   const count = new RegExp(
-    `2 objects will be checked again \\(an answer was lost, or the object was refused alone\\), the last after ${TIME}`,
+    `2 objects will be checked again because an answer was lost or the service refused the object alone, the last after ${TIME}`,
   );
   expect(await status(world)).toMatch(count);
   await world.finish(runId, queue);
@@ -46,6 +48,8 @@ it('explain says that an object refused alone is sent once more, and when', asyn
   world.sandbox.refuseObject('room_A', { status: 422, message: 'no' });
   await world.sync();
   const text = await explained(world, 'A');
-  expect(text).toMatch(new RegExp(`the service refused it alone: it is sent once more after ${TIME}`));
+  expect(text).toMatch(
+    new RegExp(`the service refused this object alone: slotsync sends it once more after ${TIME}`),
+  );
   expect(text).not.toContain('answer was lost');
 });

@@ -447,7 +447,7 @@ describe('a repair', () => {
       const situation = await readSituation(db, { streams: ['rooms'] });
       expect(listVerified(situation)).toMatchObject([{ drift: 0, repairable: 0, storedOtherwise: 1 }]);
       expect(concerns(situation).filter(({ kind }) => kind === 'drift')).toEqual([]);
-      expect(await statusOf(world.state)).toContain('1 object was seen to differ at the service');
+      expect(await statusOf(world.state)).toContain('1 object differs at the service');
       expect(await statusOf(world.state)).not.toContain('Every record is in sync');
 
       // Sent for another reason, the value is stored as before.

@@ -35,18 +35,18 @@ const shown = (row: Row) =>
   );
 
 it.each<[Verdict, BookingProblem | null, RegExp]>([
-  ['missing_there', 'no_begin_or_end', /somebody corrects it in the mirror, then: slotsync reconcile/],
-  ['missing_there', 'external_id_empty', /somebody corrects it in the mirror, then: slotsync reconcile/],
+  ['missing_there', 'no_begin_or_end', /correct the booking in the mirror, then: slotsync reconcile/],
+  ['missing_there', 'external_id_empty', /correct the booking in the mirror, then: slotsync reconcile/],
   ['missing_there', 'ends_before_begin', /in the mirror; whole days .*`last_day \+ 1`/],
-  ['differs', 'object_unknown', /left the mirror, somebody restores the row or books another one;/],
-  ['differs', 'reservation_shared', /removes the other reservation at the service/],
-  ['missing_there', null, /an operator corrects it at the service/],
-  ['agrees_cancelled', 'no_begin_or_end', /somebody corrects it in the mirror/],
+  ['differs', 'object_unknown', /deleted from the mirror, restore the row or book another one;/],
+  ['differs', 'reservation_shared', /remove the other reservation at the service/],
+  ['missing_there', null, /correct the booking at the service/],
+  ['agrees_cancelled', 'no_begin_or_end', /correct the booking in the mirror/],
   ['agrees', null, /no action needed/],
 ])('bookings: %s with %s is advised what mends it', (verdict, problem, advice) => {
   for (const text of [listed(booking(verdict, problem)), shown(booking(verdict, problem))]) {
     expect(text).toMatch(advice);
-    if (problem !== null) expect(text).not.toContain('corrects it at the service');
+    if (problem !== null) expect(text).not.toContain('correct the booking at the service');
   }
 });
 

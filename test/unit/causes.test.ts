@@ -55,7 +55,7 @@ describe('a cause', () => {
       { status: 'failed', ...two },
       "2 records of rooms failed (refused_400): 'R7', 'R8'",
       'slotsync sync rooms',
-      /^No action needed: the next sync sends them again\. To do it now: slotsync sync rooms$/,
+      /^No action needed: the next sync sends them again\. To send now: slotsync sync rooms$/,
     ],
     [
       'partly in the inbox',
@@ -100,7 +100,7 @@ describe('a cause', () => {
       { status: 'cycle', code: null, ...two },
       "2 records of rooms are part of a circular reference: 'R7', 'R8'",
       'slotsync explain rooms R7',
-      /^Correct a row of the circular reference/,
+      /^Correct one row, so that it no longer refers to the others/,
       true,
     ],
     [
@@ -108,7 +108,7 @@ describe('a cause', () => {
       { status: 'synced', code: null, waiting: 1, waitingByStream: { courses: 1 } },
       "rooms 'R7' was accepted meanwhile → 1 record of courses waits for it",
       'slotsync sync courses',
-      /^No action needed: the next sync sends what waits\./,
+      /^No action needed: the next sync sends the waiting records\./,
     ],
     [
       'deactivated',
@@ -136,14 +136,14 @@ describe('a cause', () => {
       { ...HELD, gate: { ...GATE, approval: APPROVAL } },
       "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
       'slotsync status',
-      /^No action needed: an operator approved it, and the next whole sync sends it$/,
+      /^No action needed: it is approved, and the next whole sync sends it$/,
     ],
     [
       'held and rejected',
       { ...HELD, gate: { ...GATE, rejectedAt: NOW } },
       "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
       'slotsync approve 12 --stream rooms --operation retire',
-      /^No action needed until its records change: an operator rejected it\./,
+      /^No action needed: an operator rejected it, until its records change\./,
     ],
     [
       'not configured',
@@ -198,8 +198,12 @@ describe('a chain', () => {
       'has no record: its row is missing in the mirror',
       "For rooms 'R7': add the row",
     ],
-    [{ status: 'cycle' }, 'is part of a circular reference', 'Correct a row of the circular reference'],
-    [{ status: 'synced' }, 'was accepted meanwhile', 'No action needed: the next sync sends what waits'],
+    [{ status: 'cycle' }, 'is part of a circular reference', 'Correct one row, so that it no longer refers'],
+    [
+      { status: 'synced' },
+      'was accepted meanwhile',
+      'No action needed: the next sync sends the waiting records',
+    ],
     [
       { status: 'held', code: 'retire', gate: GATE },
       'is held in run 12 (retire)',

@@ -123,7 +123,7 @@ const TABLE: Record<ConcernKind, Row> = {
     changes: { unfinished: [RUN], processes: [GONE] },
     id: 'no_process',
     severity: 'critical',
-    says: 'Run 12 is unfinished, and no process works on it',
+    says: 'Run 12 is unfinished, but no process works on it',
     alert: 'needs_person',
   },
   no_worker: {
@@ -185,14 +185,14 @@ const TABLE: Record<ConcernKind, Row> = {
     },
     id: 'run_waiting 12',
     severity: 'action',
-    says: 'Run 12 (rooms) waits: no process at work has its configuration',
+    says: 'Run 12 (rooms) waits, because no running process has its configuration',
     alert: 'needs_person',
   },
   configuration_former: {
     changes: { processes: [{ ...CONFIGURED, configurationChangedAt: ago(70) }] },
     id: 'configuration_former worker',
     severity: 'action',
-    says: '1 process (worker) has a former configuration',
+    says: '1 process (worker) has an old configuration',
     alert: 'needs_person',
   },
   records: {
@@ -244,26 +244,26 @@ const TABLE: Record<ConcernKind, Row> = {
     changes: { processes: [PROCESS, { ...GONE, id: 'b' }] },
     id: 'process_silent',
     severity: 'notice',
-    says: '1 process was killed, is frozen, or cannot reach the state',
+    says: '1 process was killed, is suspended, or cannot reach the state',
   },
   triggers_gone: {
     changes: { lostTriggers: ['rooms'] },
     id: 'triggers_gone',
     severity: 'action',
-    says: 'The triggers of rooms are gone or disabled: changes are found by the next sync only',
+    says: 'The triggers of rooms are missing or disabled, so only the next sync finds changes',
     alert: 'needs_person',
   },
   claims_orphaned: {
     changes: { orphanedClaims: { records: 3, until: NOW } },
     id: 'claims_orphaned',
     severity: 'notice',
-    says: '3 records wait for the claim of a process that is gone',
+    says: '3 records wait because a dead process had locked them',
   },
   due: {
     changes: { known: { ...QUIET.known, due: [{ stream: 'rooms', since: ago(60), reason: 'frozen' }] } },
     id: 'due frozen',
     severity: 'notice',
-    says: 'rooms is due for a whole sync since 2026-03-02 05:00 UTC: a freeze of it has ended',
+    says: 'rooms is due for a whole sync since 2026-03-02 05:00 UTC: its freeze has ended',
   },
   in_doubt: {
     changes: { inDoubt: { count: 2, latest: NOW } },
@@ -317,7 +317,7 @@ it('report: numbers that several runs have counted are said to be sums', () => {
     toText(reportOf({}, { streams: [rooms], runCounts: [{ kind: 'sync', status: 'partial', runs }] }));
   expect(said(1)).not.toContain('sums over');
   expect(said(4)).toContain(
-    'The numbers are sums over 4 runs: a record counts once for each run that met it.',
+    'The numbers are sums over 4 runs: a record counts once in each run that included it.',
   );
 });
 
@@ -390,7 +390,7 @@ describe('concerns', () => {
   it('source_stale: where one stream holds and another does not, it says which', () => {
     const loads = [LOAD, { ...LOAD, stream: 'courses', holds: false }];
     expect(statusToText(situationOf({ loads }), 'UTC').replaceAll(/\s+/g, ' ')).toContain(
-      'What would be sent of rooms is held, the rest is sent, and no run counts as succeeded.',
+      'Changes of rooms are held, other changes are sent, and runs do not count as succeeded.',
     );
   });
 
@@ -426,7 +426,7 @@ describe('concerns', () => {
     const waiting = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...fresh, stream }] } });
     const silent = situationOf({ ...waiting('rooms'), processes: [GONE] });
     expect(concerns(silent).map(({ kind }) => kind)).not.toContain('inbox_unknown');
-    expect(statusToText(silent, 'UTC')).toContain('No worker is running to take these keys.');
+    expect(statusToText(silent, 'UTC')).toContain('No worker is running, so nothing processes these keys.');
     const of = (stream: string) => situationOf({ ...waiting(stream), processes: [CONFIGURED] });
     expect(concerns(of('rooms'))).toEqual([]);
     expect(concerns(of('courses'))).toMatchObject([
@@ -480,7 +480,7 @@ describe('concerns', () => {
       { approval: APPROVAL, facts: { accepted: 100, waitsForWrites: true as const } },
       'Correct or approve the creates and updates that are not sent.',
     ],
-    ['rejected', { rejectedAt: ago(5), rejectedBy: 'ada' }, 'It needs nobody until its records change.'],
+    ['rejected', { rejectedAt: ago(5), rejectedBy: 'ada' }, 'No action needed until its records change.'],
   ])('gate: one that is %s needs nobody, and makes no alert', (_, answer, says) => {
     const changes = { gates: [{ ...GATE, ...answer }] };
     expect(concerns(situationOf(changes))).toMatchObject([{ severity: 'notice', commands: [] }]);
@@ -530,14 +530,14 @@ describe('concerns', () => {
   it('due: a stream is not called in sync, and the sync that an operator cancelled is left to a command', () => {
     const due = [{ stream: 'rooms', since: ago(60), reason: 'cancelled' as const }];
     const said = statusToText(situationOf({ known: { ...QUIET.known, due } }), 'UTC');
-    expect(said).not.toContain('in sync as it was last read');
+    expect(said).not.toContain('is in sync as of the last plan');
     expect(said).toContain('an operator cancelled its sync');
-    expect(said).toContain('No worker starts the sync.');
+    expect(said).toContain('The schedule or the command starts the sync; no worker does.');
   });
 
   it('held: while a gate keeps anything back, no record is called in sync', () => {
     const said = statusToText(situationOf({ known: { ...QUIET.known, held: 2 } }), 'UTC');
-    expect(said).not.toContain('in sync as it was last read');
+    expect(said).not.toContain('is in sync as of the last plan');
     expect(said).toContain('2 records are held: slotsync failures --status held');
   });
 
@@ -555,10 +555,10 @@ describe('a freeze', () => {
 
   it('counts what waits, and says until when and why', () => {
     const shown = statusToText({ ...QUIET, ...changes, quota: null }, 'UTC');
-    expect(shown).toContain('What waits: 40 records held and 2 keys in the inbox. It causes no alert.');
+    expect(shown).toContain('Waiting: 40 records held and 2 keys in the inbox. A freeze causes no alert.');
     expect(shown).toContain('Reason: exam weeks');
     expect(shown).toContain('slotsync unfreeze rooms');
-    expect(shown).toMatch(/^Nothing needs you: /);
+    expect(shown).toMatch(/^No action needed: /);
     expect(shown).not.toContain('slotsync approve');
   });
 
@@ -714,7 +714,7 @@ describe('rules of alerts', () => {
     });
     expect(cause?.message).toEqual({
       title: 'Run 12 (sync) is partial: 2 records of rooms not accepted',
-      details: ['rooms: 2 given up.', '2 records of rooms are in the inbox, and sent again automatically.'],
+      details: ['rooms: 2 given up.', '2 records of rooms are in the inbox, and a worker sends them again.'],
       commands: ['slotsync failures rooms', 'slotsync runs 12'],
     });
     const held = { ...GATE, facts: { accepted: 100, message: 'secret', mirrorChange: 'secret' } };
@@ -734,7 +734,7 @@ describe('rules of alerts', () => {
     const killed = { processes: [{ ...STOPPED, isAlive: false }] };
     expect(after({}, 'sending_stopped')).toEqual([]);
     expect(after({ ...killed, unsettled: 1 }, 'sending_stopped')).toEqual([
-      '1 process that sent nothing was killed, or cut off: slotsync status',
+      '1 process that sent nothing was killed, or lost the state database: slotsync status',
       '1 record is not in sync: slotsync failures',
     ]);
     expect(after(killed, 'drift')).toEqual([]);

@@ -69,7 +69,7 @@ describe('the state in one line', () => {
     [
       'neutral',
       { binding: { ...(QUIET.binding as NonNullable<typeof QUIET.binding>), succeededAt: new Date(0) } },
-      'Nothing needs you: 1 100 records in sync, last sync 05:00',
+      'No action needed: 1 100 records in sync, last sync 05:00',
     ],
     ['held', { ...DEAD, gates: [GATE] }, '2 things need you: 1 hold, 1 record to correct'],
     ['failed', { whyReadOnly: 'standby' }, '1 thing needs you: state is read-only'],
@@ -89,12 +89,12 @@ describe('the state in one line', () => {
       { records: [], nightly: SCHEDULE, ...known({ hasRecords: false }) },
       'Nothing is synced yet: the first nightly sync is due 2026-03-03 01:00 UTC',
     ],
-    ['neutral', { unsettled: 3 }, 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
-    ['neutral', known({ drifting: 1 }), 'Nothing needs you: 1 100 records in sync, last sync 05:00'],
+    ['neutral', { unsettled: 3 }, 'No action needed: 1 100 records in sync, last sync 05:00'],
+    ['neutral', known({ drifting: 1 }), 'No action needed: 1 100 records in sync, last sync 05:00'],
     [
       'neutral',
       known({ due: [{ stream: 'rooms', since: NOW, reason: 'new' }] }),
-      'Nothing needs you: 1 100 records in sync, last sync 05:00',
+      'No action needed: 1 100 records in sync, last sync 05:00',
     ],
   ])('is %s', (status, changes, line) => {
     const { headline } = situationDocument(situationOf(changes));

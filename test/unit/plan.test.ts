@@ -46,7 +46,7 @@ const cost = (requests: number) => ({
 it('plan: a frozen stream is named with the end of its freeze, and nothing of it is promised', () => {
   const lines = describePlans([plan('rooms', { holds: { frozen: hold } })], cost(0), LAYOUT);
   expect(lines.slice(-2)).toEqual([
-    'rooms is frozen until 2026-06-07 18:00 CEST (exam weeks): nothing of it is sent before.',
+    'rooms is frozen until 2026-06-07 18:00 CEST (exam weeks): nothing of this stream is sent until then.',
     'Nothing to send now.',
   ]);
   expect(lines.join()).not.toMatch(/done at|held:/);
@@ -95,6 +95,6 @@ it('plan: objects that change hands are named, because they take their bookings 
   ];
   const lines = describePlans([plan('rooms', { handedOver: 3, handovers })], cost(1), LAYOUT);
   expect(lines).toContain(
-    "rooms: 3 objects change hands, with all bookings: room_2 from '2' to '1', room_9 from labs '9' to '3', ….",
+    "rooms: 3 objects move to another row, with all bookings: room_2 from '2' to '1', room_9 from labs '9' to '3', ….",
   );
 });

@@ -29,7 +29,7 @@ export const PROCESSES = {
       text: 'The state database is read-only: nothing is sent until it can be written',
       details: [
         why === 'standby'
-          ? 'It is a standby. STATE_DATABASE_URL has to name the primary, or the standby be promoted.'
+          ? 'The database is a standby. Set STATE_DATABASE_URL to the primary, or promote the standby.'
           : 'default_transaction_read_only is set for the server or the database.',
       ],
     }),
@@ -43,10 +43,10 @@ export const PROCESSES = {
     short: () => 'state restored',
     say: ({ since, why }) => ({
       status: 'failed',
-      text: 'The state was restored: what the service holds is not known',
+      text: 'The state was restored, so it may differ from the service',
       details: [
         text`The state ${why}${since && text`, noticed ${{ minute: since }}`}.`,
-        'What was sent since its backup is not known. Until it is verified, no run counts as succeeded.',
+        'Changes sent since the backup are unknown. Until a verify, no run counts as succeeded.',
       ],
     }),
   }),
@@ -80,7 +80,8 @@ export const PROCESSES = {
       details: present<string>(
         `${plural(processes.length, 'process', 'processes')}: ${errorEntry(code).meaning}.`,
         // A worker loop that has ended is not restarted. After any other cause, slotsync retries automatically.
-        code !== 'worker_ended' && 'It is tried again at widening gaps, and sending resumes automatically.',
+        code !== 'worker_ended' &&
+          'slotsync retries with increasing delays, and resumes sending automatically.',
       ),
       named: processes.map(
         (process) =>
@@ -104,7 +105,7 @@ export const PROCESSES = {
       const [are, them] = runIds.length === 1 ? ['is', 'it'] : ['are', 'them'];
       return {
         status: 'stopped',
-        text: text`${joinTexts(runIds.slice(0, MOST_NAMED).map(linkToRunAtBegin), ', ')}${more > 0 && ` and ${more} more`} ${are} unfinished, and no process works on ${them}`,
+        text: text`${joinTexts(runIds.slice(0, MOST_NAMED).map(linkToRunAtBegin), ', ')}${more > 0 && ` and ${more} more`} ${are} unfinished, but no process works on ${them}`,
       };
     },
   }),
@@ -146,10 +147,10 @@ export const PROCESSES = {
     short: (all) => plural(all.length, 'waiting run'),
     say: ({ id, streams, isFormer }) => ({
       status: 'paused',
-      text: text`${linkToRunAtBegin(id)} (${streams.join(', ')}) waits: no process at work has its configuration`,
+      text: text`${linkToRunAtBegin(id)} (${streams.join(', ')}) waits, because no running process has its configuration`,
       next: isFormer
-        ? `The configuration was changed after the run was started. To replace the run: slotsync cancel ${id}, then slotsync sync`
-        : 'To have it worked: restart the worker with the present configuration, or slotsync sync',
+        ? `The configuration changed after the run was started. To replace the run: slotsync cancel ${id}, then slotsync sync`
+        : 'To continue: restart the worker with the current configuration, or run slotsync sync',
     }),
   }),
 
@@ -171,7 +172,7 @@ export const PROCESSES = {
       const [have, it] = processes.length === 1 ? ['has', 'it'] : ['have', 'them'];
       return {
         status: 'stopped',
-        text: `${plural(processes.length, 'process', 'processes')} (${processes[0].command}) ${have} a former configuration: restart ${it}`,
+        text: `${plural(processes.length, 'process', 'processes')} (${processes[0].command}) ${have} an old configuration: restart ${it}`,
         named: processes.map((process) => text`${describeFormer(process, now)}.`),
       };
     },
@@ -193,7 +194,7 @@ export const PROCESSES = {
       const more = processes.length - MOST_NAMED;
       return {
         status: 'not seen',
-        text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} frozen, or cannot reach the state`,
+        text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} suspended, or cannot reach the state`,
         named: present<Text>(
           processes
             .slice(0, MOST_NAMED)
@@ -213,7 +214,7 @@ export const PROCESSES = {
     find: ({ orphanedClaims: facts }) => facts && facts.records > 0 && { facts },
     say: ({ records, until }) => ({
       status: 'pending',
-      text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone${until && text`, until ${until} at the latest`}`,
+      text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} because a dead process had locked ${records === 1 ? 'it' : 'them'}${until && text`, until ${until} at the latest`}`,
     }),
   }),
 };

@@ -86,7 +86,7 @@ export const RECORDS = {
       text: text`${{ text: plural(bookings, 'booking'), href: '/bookings' }} ${bookings === 1 ? 'does' : 'do'} not agree`,
       details: verdicts.map(
         ({ verdict, bookings: count, problems }) =>
-          `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a fault of their own, which the list says how to correct` : ''}${problems < count ? `; ${nextOfVerdict(verdict)}` : ''}`,
+          `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a fault in the mirror, which the list explains` : ''}${problems < count ? `; ${nextOfVerdict(verdict)}` : ''}`,
       ),
     }),
   }),
@@ -136,12 +136,9 @@ export const RECORDS = {
     say: ({ why, streams, count }) => ({
       status: 'pending',
       text: `Changes wait for streams that ${why === 'not_configured' ? 'are not in the configuration' : 'no running worker has'}`,
-      details: [`${plural(count, 'stream')}; no worker takes their changes.`],
+      details: [`${plural(count, 'stream')}; no worker processes their changes.`],
       named: listStreams(streams, count),
-      next:
-        why === 'not_configured'
-          ? undefined
-          : 'Restart the worker: it was started with another configuration than the present one.',
+      next: why === 'not_configured' ? undefined : 'Restart the worker, because it has an old configuration.',
     }),
   }),
 
@@ -156,8 +153,8 @@ export const RECORDS = {
       },
     say: ({ streams }) => ({
       status: 'failed',
-      text: `The triggers of ${nameSome(streams)} are gone or disabled: changes are found by the next sync only`,
-      details: ['A table that is dropped and made anew loses its triggers.'],
+      text: `The triggers of ${nameSome(streams)} are missing or disabled, so only the next sync finds changes`,
+      details: ['A table that was dropped and created again has lost its triggers.'],
     }),
   }),
 
@@ -166,7 +163,7 @@ export const RECORDS = {
     find: ({ inDoubt: facts }) => facts && facts.count > 0 && { facts },
     say: ({ count, latest }) => ({
       status: 'pending',
-      text: text`${plural(count, 'object')} will be checked again (an answer was lost, or the object was refused alone)${latest && text`, the last after ${latest}`}`,
+      text: text`${plural(count, 'object')} will be checked again because an answer was lost or the service refused the object alone${latest && text`, the last after ${latest}`}`,
     }),
   }),
 

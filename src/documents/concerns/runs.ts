@@ -64,7 +64,7 @@ export const RUNS = {
     say: ({ succeededAt, streams }, { since, now }) => ({
       status: 'failed',
       text: `No successful sync ${streams === null ? '' : `of ${nameSome(streams)} `}for ${since ? ago(since, now) : 'a long time'}`,
-      details: [succeededAt ? text`The last: ${{ minute: succeededAt }}.` : 'None has succeeded yet.'],
+      details: [succeededAt ? text`The last: ${{ minute: succeededAt }}.` : 'No sync has succeeded yet.'],
     }),
   }),
 
@@ -97,9 +97,9 @@ export const RUNS = {
             .slice(0, isOne ? 1 : MOST_NAMED)
             .map(
               ({ stream, loadedAt, readAt }) =>
-                text`${isOne ? 'Loaded' : `${stream}: loaded`} ${loadedAt ? { minute: loadedAt } : 'at a time that is not known'}; read ${{ minute: readAt }}.`,
+                text`${isOne ? 'Loaded' : `${stream}: loaded`} ${loadedAt ? { minute: loadedAt } : 'at an unknown time'}; read ${{ minute: readAt }}.`,
             ),
-          `${describeSent(loads)}, and no run counts as succeeded.`,
+          `${describeSent(loads)}, and runs do not count as succeeded.`,
         ],
         named: load.message === null ? [] : [`Why: ${load.message}.`],
         next: remedyOf('source_stale'),
@@ -182,7 +182,7 @@ export const RUNS = {
         ],
         named: details ?? [],
         next: !isConfigured
-          ? `To have it sent, put ${stream} back. If ${stream} was renamed: slotsync rename-stream ${stream} <new>`
+          ? `To send the records, add ${stream} to the configuration again. If ${stream} was renamed: slotsync rename-stream ${stream} <new>`
           : isAnswered
             ? undefined
             : next,
@@ -234,8 +234,8 @@ export const RUNS = {
         status: 'paused',
         text: text`${streams === null ? `All streams${others}` : streams.join(', ')}: frozen until ${{ minute: endsAt }}, nothing is written`,
         details: present<Text>(
-          counted === '' ? 'Nothing waits yet.' : `What waits: ${counted}. It causes no alert.`,
-          isDeclared && 'The configuration says so: `freeze`.',
+          counted === '' ? 'No changes wait yet.' : `Waiting: ${counted}. A freeze causes no alert.`,
+          isDeclared && 'Set by `freeze` in the configuration.',
         ),
         named: [text`${since && text`Since ${{ minute: since }}. `}Reason: ${reason}`],
       };
@@ -261,7 +261,7 @@ export const RUNS = {
       text: text`${nameSome(streams)} ${streams.length === 1 ? 'is' : 'are'} due for a whole sync${since && text` since ${{ minute: since }}`}: ${DUE_IN_WORDS[reason]}`,
       details: [
         reason === 'cancelled'
-          ? 'No worker starts the sync. The schedule does, or the command.'
+          ? 'The schedule or the command starts the sync; no worker does.'
           : 'A worker starts the sync. Without a worker, run the command.',
       ],
     }),
@@ -331,7 +331,7 @@ export const RUNS = {
           code === null ? `${stream}: ${counts.join(', ')}.` : [...listStreams(streams), ...meaningOf(code)],
           code === null &&
             sentAgain > 0 &&
-            `${recordsOf(sentAgain, stream)} ${sentAgain === 1 ? 'is' : 'are'} in the inbox, and sent again automatically.`,
+            `${recordsOf(sentAgain, stream)} ${sentAgain === 1 ? 'is' : 'are'} in the inbox, and a worker sends them again.`,
         ),
         next: code === null ? undefined : remedyOf(code),
       };
@@ -374,16 +374,16 @@ const streamsOf = (problems: readonly Problem[]) => [
 
 function describeSent(loads: readonly NotedLoad[]): string {
   const held = loads.filter(({ holds }) => holds);
-  if (held.length === 0) return 'It is sent nevertheless';
-  if (held.length === loads.length) return 'What would be sent is held';
-  return `What would be sent of ${nameSome(held.map(({ stream }) => stream))} is held, the rest is sent`;
+  if (held.length === 0) return 'Changes are sent nevertheless';
+  if (held.length === loads.length) return 'Changes are held';
+  return `Changes of ${nameSome(held.map(({ stream }) => stream))} are held, other changes are sent`;
 }
 
 const IN_WORDS: Record<LoadProblem, string> = {
   too_old: 'too old',
   older: 'older than the one before it',
   future: 'in the future',
-  unreadable: 'of no known time',
+  unreadable: 'of unknown time',
 };
 
 function commandsOfGate(gate: Gate, isConfigured: boolean): string[] {
@@ -402,9 +402,9 @@ function commandsOfGate(gate: Gate, isConfigured: boolean): string[] {
 function describeGate(gate: Gate): string {
   if (!isApprovable(gate)) {
     const why = gate.reason === 'forbidden' ? 'The service forbids the request' : 'Its source has no row';
-    return `${why}. An approval does not open the gate.`;
+    return `${why}. An approval cannot open the gate.`;
   }
   return gate.facts.load
-    ? 'Nothing of it is sent until the mirror is loaded and synced again, or an operator approves it.'
-    : 'Nothing of it is sent until an operator approves it.';
+    ? 'These records are sent when the mirror is loaded and synced again, or an operator approves them.'
+    : 'These records are sent only when an operator approves them.';
 }
