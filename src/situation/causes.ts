@@ -168,7 +168,13 @@ const nameOf = ({ stream, status, code, gate }: Partial<Cause>) =>
 
 /** Creates a cause without waiting records. Facts that the caller omits are zero, empty or null. */
 export const causeOf = (known: Pick<Cause, 'stream' | 'status' | 'code'> & Partial<Cause>): Cause => ({
-  ...{ records: 0, matching: 0, inInbox: 0, messages: 0, attempts: 0, waiting: 0, depth: 0 },
+  records: 0,
+  matching: 0,
+  inInbox: 0,
+  messages: 0,
+  attempts: 0,
+  waiting: 0,
+  depth: 0,
   since: LATEST,
   keys: [],
   waitingByStream: {},

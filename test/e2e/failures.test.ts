@@ -204,7 +204,7 @@ it('failures: a stream that left the configuration is known while it has records
   await world.run(['sync']);
   await world.configure(CONFIGURATION.replace(/courses: [^]*?retire: 'deactivate' },/, ''));
   const next =
-    'courses is not in the configuration, so its records are neither sent nor deactivated. Add the stream again, and the next run goes on ' +
+    'courses is not in the configuration, so its records are neither sent nor deactivated. Add the stream again, and the next run continues ' +
     'with it. To delete the stored data of the record, and leave its object at the service: slotsync forget courses 1';
   expect(await stdoutOf('failures', 'courses')).toContain(`→ ${next}\n`);
   expect(await stdoutOf('failures', 'courses', '--all')).toContain(`→ ${next}\n`);

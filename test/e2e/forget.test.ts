@@ -117,7 +117,7 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
 
   const quoting = await world.run(['forget', 'rooms', PERSON, '--reason', `asked for by ${PERSON}`]);
   expect(quoting.code).toBe(2);
-  expect(quoting.stderr).toContain('the reason names the key');
+  expect(quoting.stderr).toContain('--reason contains the key');
 
   const { code, stdout } = await world.run(['forget', 'rooms', PERSON, '--reason', 'ticket 17']);
   expect(code).toBe(0);

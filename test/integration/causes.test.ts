@@ -251,7 +251,7 @@ describe('the sentence that every record is in sync', () => {
     plain(describeSettled(await readKnowledge(world.state.db, { stream }), stream), 'UTC');
 
   it('is said only when everything was planned, sent and accepted', async () => {
-    expect(await said()).toMatch(/^Nothing is known yet: .*slotsync plan, then slotsync sync$/);
+    expect(await said()).toMatch(/^Nothing was planned yet\. .*slotsync plan, then slotsync sync$/);
     await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
     await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
     await world.sync();
@@ -260,7 +260,7 @@ describe('the sentence that every record is in sync', () => {
     await world.sync();
     expect(await said()).toBe('Every record is in sync as of the last plan.');
     expect(await said('courses')).toMatch(/^No record of courses yet/);
-    expect(await said('staff')).toMatch(/^Nothing is known of staff yet/);
+    expect(await said('staff')).toMatch(/^Nothing was planned of staff yet/);
   });
 
   it('is not said while a run has planned records that are not sent', async () => {

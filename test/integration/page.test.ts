@@ -331,10 +331,10 @@ describe('the actions of the page', () => {
     const { carryOut, queued } = await serveSignedIn(world);
     for (const [path, shown, said] of [
       [HOLD, '21', 'run 2 holds 20 now, not 21; nothing was approved'],
-      [HOLD, '19', 'there are 20 now, not 19; nothing was done'],
-      [HOLD, '', 'there are 20 now, not 0; nothing was done'],
-      [REJECT, '19', 'there are 20 now, not 19; nothing was done'],
-      [REJECT, '-1200', 'there are 20 now, not -1 200; nothing was done'],
+      [HOLD, '19', 'there are 20 records now, not 19, so nothing was done'],
+      [HOLD, '', 'there are 20 records now, not 0, so nothing was done'],
+      [REJECT, '19', 'there are 20 records now, not 19, so nothing was done'],
+      [REJECT, '-1200', 'there are 20 records now, not -1 200, so nothing was done'],
       [RETRY, '0', 'there are 1 records now, not 0, so nothing was done. Open the page again and check'],
       [RETRY, 'all', 'there are 1 records now, not NaN, so nothing was done. Open the page again and check'],
       [REPAIR, '0', 'there are 1 records now, not 0, so nothing was done. Open the page again and check'],
@@ -426,7 +426,7 @@ describe('the actions of the page', () => {
     await act('pause');
     expect((await readRun(world.state.db, run.id))?.pausedAt).not.toBeNull();
     await act('resume');
-    expect((await visit(`/runs/${run.id}`)).body).toContain(`Run ${run.id} goes on. `);
+    expect((await visit(`/runs/${run.id}`)).body).toContain(`Run ${run.id} continues. `);
     expect((await readRun(world.state.db, run.id))?.pausedAt).toBeNull();
     await act('cancel', `/runs/${run.id}/cancel`);
     expect((await readRun(world.state.db, run.id))?.status).toBe('cancelled');
