@@ -5,29 +5,20 @@ import path from 'node:path';
 import type { z } from 'zod';
 import { requireOwnFile } from './environment.js';
 import { completeDialect, DEFAULT_DIALECT, type CompleteDialect } from '../dialect/complete-dialect.js';
-import {
-  findSyntaxError,
-  hashTexts,
-  importFile,
-  loadAlone,
-  type Exported,
-  type Modules,
-} from './load-file.js';
+import { findSyntaxError, hashTexts, importFile, type Exported, type Modules } from './load-file.js';
 import { readCsvFile } from '../files/csv-file.js';
 import { messageOf, UsageError } from '../errors/errors.js';
+import { TimeoutError, withDeadline } from '../time/deadline.js';
 import { AFTER_SYNC, NIGHTLY } from '../time/schedule.js';
 import {
   configKeys,
   configSchema,
   describeFault,
-  PROTO_FAULT,
-  streamSchema,
   type SlotsyncConfig,
   type Fault,
   type ParsedConfig,
-  type StreamDeclaration,
 } from '../streams/config-schema.js';
-import { shorten } from '../text/format.js';
+import { plural, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
 import { toRule } from '../streams/external-id-rule.js';
 import { fingerprintsOf, type Fingerprints } from '../streams/fingerprints.js';
@@ -49,11 +40,11 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   files: readonly string[];
 }
 
+/** Timeout for loading a file, which may await something, for example a secret from elsewhere. */
+const LOAD_WITHIN_MS = 30_000;
+
 /** Maximum number of characters shown of a line with a syntax error. */
 const LONGEST_LINE = 120;
-
-/** Maximum depth of nested keys in a configuration. */
-const DEEPEST = 6;
 
 /** A configuration that a process has loaded. Its files may change meanwhile. */
 export interface LoadedConfiguration extends Configuration {
@@ -87,7 +78,7 @@ export function findConfiguration(folder = process.cwd()): string | undefined {
 export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),
-  loadWithinMs?: number,
+  loadWithinMs = LOAD_WITHIN_MS,
 ): Promise<LoadedConfiguration> {
   const found = file === undefined ? findConfiguration(folder) : path.resolve(folder, file);
   if (found === undefined || !existsSync(found)) {
@@ -100,7 +91,9 @@ export async function loadConfiguration(
   if (file === undefined) requireOwnFile(found, `SLOTSYNC_CONFIG=${found}`);
   try {
     const isNamed = file !== undefined;
-    const { exported, ...loaded } = await loadAlone(() => readExported(found, isNamed), loadWithinMs);
+    const { exported, ...loaded } = await withDeadline({ ms: loadWithinMs }, () =>
+      readExported(found, isNamed),
+    );
     const checked = checkConfiguration(exported, name, { folder: path.dirname(found), ...loaded });
     const texts = await hashTexts(checked.files);
     const isChanged = async () => (await hashTexts(checked.files)) !== texts;
@@ -109,7 +102,8 @@ export async function loadConfiguration(
     if (error instanceof UsageError) throw error;
     const syntax = findSyntaxError(error);
     // Removes Node's list of the program's files that required a missing module.
-    const reason = (syntax?.message ?? messageOf(error))
+    const late = error instanceof TimeoutError && `it still awaits something after ${loadWithinMs / 1000} s`;
+    const reason = (late || syntax?.message || messageOf(error))
       .split(/\s*Require stack:/)[0]
       ?.replace(/\s+/g, ' ')
       .trim();
@@ -135,7 +129,7 @@ async function readExported(file: string, isNamed: boolean): Promise<Exported & 
 /**
  * Checks what a configuration file exports. `name` appears in messages. Files of lookups are read from `folder`.
  * `modules` are the file and its imports, `dialect` is the export of the file's dialect. Throws UsageError with every
- * fault.
+ * value of a wrong type. If all types are right, throws UsageError with every fault of what the values mean.
  */
 export function checkConfiguration(
   exported: unknown,
@@ -146,44 +140,36 @@ export function checkConfiguration(
     dialect: replaced,
   }: { folder?: string; modules?: Modules; dialect?: Exported } = {},
 ): Configuration {
-  const other = describeOther(exported);
-  if (other !== undefined) {
-    throw new UsageError(`${name} holds ${other}, not a configuration`, {
-      remedy: 'It needs `export default defineConfig({ … })`, or in JSON an object with `streams`.',
+  if (!isObject(exported))
+    throw new UsageError(`${name} exports no configuration`, {
+      remedy: 'Write `export default defineConfig({ … })`, or in JSON an object with `streams`.',
     });
-  }
   // `reportInput` makes zod's faults distinguish a missing value from a wrong value.
   const parsed = configSchema.safeParse(exported, { reportInput: true });
-  const faults: Fault[] = findProtoKeys(exported);
-  for (const fault of parsed.error?.issues.flatMap(toFaults) ?? []) faults.push(fault);
-  const { readable, unreadable } = parsed.success
-    ? { readable: parsed.data.streams, unreadable: new Set<string>() }
-    : parseStreams(exported);
+  if (!parsed.success) throw refuseFaults(name, parsed.error.issues.flatMap(toFaults));
+  const { data } = parsed;
+  const faults = findScheduleFaults(data);
   const files = [...modules.files, ...(replaced?.modules.files ?? [])];
   const readFile = (file: string, columns: readonly [string, string]) => {
     files.push(path.resolve(folder, file));
     return readCodes(folder, file, columns);
   };
-  const declaredLookups = parsed.data?.lookups ?? nameLookups(exported);
-  const lookups = resolveLookups(declaredLookups, readFile, faults);
-  const rule = toRule(parsed.data?.service.externalIds);
-  const streams = resolveStreams(withFreshness(readable, parsed.data?.freshness), faults, {
-    unreadable,
+  const lookups = resolveLookups(data.lookups, readFile, faults);
+  const rule = toRule(data.service.externalIds);
+  const streams = resolveStreams(withFreshness(data), faults, {
     lookups,
     rule,
     modules: modules.hash,
     dialect: replaced?.modules.hash,
   });
-  for (const fault of parsed.success ? findScheduleFaults(parsed.data) : []) faults.push(fault);
   const reservations =
-    parsed.data?.reservations &&
-    resolveReservations(parsed.data.reservations, streams, { lookups, rule }, faults);
-  const names = [...streams.map(({ name }) => name), ...unreadable];
-  const freezes = parsed.data ? resolveFreezes(parsed.data, names, faults) : [];
+    data.reservations && resolveReservations(data.reservations, streams, { lookups, rule }, faults);
+  const names = streams.map(({ name }) => name);
+  const freezes = resolveFreezes(data, names, faults);
   const dialect = replaced
     ? completeDialect(replaced.exported, replaced.modules.files[0], faults)
     : DEFAULT_DIALECT;
-  if (!replaced && parsed.data?.service.dialect !== undefined)
+  if (!replaced && data.service.dialect !== undefined)
     faults.push({ path: 'service.dialect', message: 'only a configuration that is a file can name one' });
   for (const { name: stream, owns } of dialect.write.patches ? streams : [])
     if (owns === 'object')
@@ -192,26 +178,17 @@ export function checkConfiguration(
         message:
           "'object' replaces objects, and by `write.patches` of the dialect the service keeps what is not sent",
       });
-  if (!parsed.success || faults.length > 0) {
-    throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
-      faults: faults.map(describeFault),
-    });
-  }
-  const service = { ...parsed.data.service, dialect };
+  if (faults.length > 0) throw refuseFaults(name, faults);
+  const service = { ...data.service, dialect };
   const fingerprints = fingerprintsOf(streams);
-  return { ...parsed.data, service, streams, reservations, freezes, fingerprints, files };
+  return { ...data, service, streams, reservations, freezes, fingerprints, files };
 }
 
-/** Returns the places of keys called `__proto__`, which zod ignores. In an object literal this sets the prototype. */
-function findProtoKeys(value: unknown, place: readonly string[] = []): Fault[] {
-  if (typeof value !== 'object' || value === null || place.length > DEEPEST) return [];
-  const prototype = Object.getPrototypeOf(value) as object | null;
-  if (prototype?.constructor !== Object) return []; // no object literal: the schema refuses it
-  const isUsed = prototype !== Object.prototype || Object.hasOwn(value, '__proto__');
-  const fault = { path: [...place, '__proto__'].join('.'), message: PROTO_FAULT };
-  const inner = Object.entries(value).flatMap(([key, part]) => findProtoKeys(part, [...place, key]));
-  return isUsed ? [fault, ...inner] : inner;
-}
+const isObject = (value: unknown) =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Promise);
+
+const refuseFaults = (name: string, faults: readonly Fault[]) =>
+  new UsageError(`${name} has ${plural(faults.length, 'fault')}`, { faults: faults.map(describeFault) });
 
 /** Returns the codes in a file of a lookup. Throws the file's fault without the path of the folder. */
 function readCodes(folder: string, file: string, [key, value]: readonly [string, string]) {
@@ -226,26 +203,8 @@ function readCodes(folder: string, file: string, [key, value]: readonly [string,
   }
 }
 
-/** Returns the names of lookups in an invalid configuration, so that fields that use them are not faults. */
-function nameLookups(exported: unknown): ParsedConfig['lookups'] {
-  const { lookups } = exported as { lookups?: unknown };
-  const names = typeof lookups === 'object' && lookups !== null ? Object.keys(lookups) : [];
-  return Object.fromEntries(names.map((name) => [name, {}]));
-}
-
-/** Returns what a file exports if it is no object with declarations, for example `a list`. Undefined for an object. */
-function describeOther(exported: unknown): string | undefined {
-  if (exported === undefined || exported === null) return 'nothing';
-  if (Array.isArray(exported)) return 'a list';
-  if (exported instanceof Promise) return 'a promise';
-  return typeof exported === 'object' ? undefined : `a ${typeof exported}`;
-}
-
 /** Adds the configuration's `freshness` to streams that declare no `freshness`. */
-const withFreshness = (
-  streams: ParsedConfig['streams'],
-  freshness: ParsedConfig['freshness'],
-): ParsedConfig['streams'] =>
+const withFreshness = ({ streams, freshness }: ParsedConfig): ParsedConfig['streams'] =>
   Object.fromEntries(Object.entries(streams).map(([name, stream]) => [name, { freshness, ...stream }]));
 
 /** Returns faults of schedule keys that make no sense together, or that need another key. */
@@ -305,19 +264,6 @@ export const nightlyOf = (configuration: Pick<Configuration, 'schedule' | 'strea
 /** Returns when workers verify, if they do: a cron pattern, or `sync`, which means after each nightly sync. */
 export function verifyScheduleOf({ schedule, verify }: Pick<ParsedConfig, 'schedule' | 'verify'>) {
   return verify && { pattern: verify.after, timezone: schedule?.timezone ?? 'UTC' };
-}
-
-/** Returns the valid streams of an invalid configuration, so that faults in these streams are reported too. */
-function parseStreams(exported: unknown) {
-  const streams: unknown = (exported as { streams?: unknown }).streams;
-  const readable: Record<string, StreamDeclaration> = {};
-  const unreadable = new Set<string>();
-  for (const [name, declaration] of Object.entries(streams ?? {})) {
-    const parsed = streamSchema.safeParse(declaration);
-    if (parsed.success) readable[name] = parsed.data;
-    else unreadable.add(name);
-  }
-  return { readable, unreadable };
 }
 
 function toFaults(issue: z.core.$ZodIssue): Fault[] {

@@ -33,7 +33,7 @@ export interface Exported {
 export async function importFile(file: string): Promise<Exported> {
   const text = readTextFile(file);
   if (file.endsWith('.json'))
-    return { exported: parseJson(file, text), modules: { files: [file], hash: '' } };
+    return { exported: JSON.parse(text) as unknown, modules: { files: [file], hash: '' } };
   const { createJiti } = await import('jiti');
   const self = import.meta.url.endsWith('.ts') ? '../index.ts' : '../index.js';
   const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
@@ -46,18 +46,6 @@ export async function importFile(file: string): Promise<Exported> {
   });
   const exported = (await jiti.import<{ default?: unknown }>(file)).default;
   return { exported, modules: readModules(jiti, file) };
-}
-
-/** Parses JSON. Throws an error of the same form as jiti's error for code that it cannot parse. */
-function parseJson(file: string, text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    const at = Number(/ at position (\d+)/.exec(messageOf(error))?.[1] ?? text.length);
-    const linesBefore = text.slice(0, at).split('\n');
-    const place = `${file}:${linesBefore.length}:${linesBefore.at(-1)?.length}`;
-    throw new SyntaxError(`ParseError: ${messageOf(error)}\n ${place}`, { cause: error });
-  }
 }
 
 /** Form of jiti's errors. Their columns count from 0. */
@@ -109,40 +97,4 @@ function findImports(jiti: Jiti, file: string, source: string): string[] {
     const found = resolved.startsWith('file:') ? fileURLToPath(resolved) : resolved;
     return path.isAbsolute(found) && !found.split(path.sep).includes('node_modules') ? [found] : [];
   });
-}
-
-/** Timeout for loading a file, which may await something, for example a secret from elsewhere. */
-const LOAD_WITHIN_MS = 30_000;
-
-/**
- * Returns the result of `load`, which runs code of the operator. Throws if that code ends the process, awaits something
- * that never happens, or leaves an error unhandled. Otherwise the command would end silently. Until the code has
- * loaded, `process.exit` throws.
- */
-export async function loadAlone<T>(load: () => Promise<T>, withinMs = LOAD_WITHIN_MS): Promise<T> {
-  let fail: (reason: unknown) => void = () => undefined;
-  const failed = new Promise<never>((_, reject) => (fail = reject));
-  failed.catch(() => undefined); // the race below throws the error
-  const events = ['uncaughtException', 'unhandledRejection'] as const;
-  const { exit } = process;
-  process.exit = () => {
-    throw new Error('it ends the process with process.exit()');
-  };
-  for (const event of events) process.on(event, fail);
-  const onIdle = () => fail(new Error('it awaits something that never happens'));
-  process.once('beforeExit', onIdle);
-  const timer = setTimeout(() => {
-    fail(new Error(`it is not loaded after ${withinMs / 1000} s: does it await something?`));
-  }, withinMs).unref();
-  try {
-    const loaded = await Promise.race([load(), failed]);
-    // Unhandled errors of the file are reported only after the file has ended.
-    await Promise.race([new Promise((resolve) => setImmediate(resolve)), failed]);
-    return loaded;
-  } finally {
-    clearTimeout(timer);
-    process.exit = exit;
-    process.off('beforeExit', onIdle);
-    for (const event of events) process.off(event, fail);
-  }
 }

@@ -390,7 +390,7 @@ const faultless = (text: z.ZodString, findFault: (text: string) => string | unde
     if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
   });
 
-export const PROTO_FAULT = '__proto__ has a meaning of its own in JavaScript; choose another name';
+const PROTO_FAULT = '__proto__ has a meaning of its own in JavaScript; choose another name';
 
 /** Maximum number of characters of a name. The indexes of the state do not accept much longer names. */
 const LONGEST_NAME = 1024;

@@ -74,8 +74,6 @@ type Unleveled = Omit<Stream, 'level' | 'ownsIds' | 'declaration'>;
 
 /** Parts of a configuration, besides its streams, that the resolution of a stream depends on. */
 interface Surroundings {
-  /** Names of streams whose own declaration has faults. Other streams may still refer to them. */
-  unreadable?: ReadonlySet<string>;
   lookups?: ReadonlyMap<string, Lookup>;
   rule?: ExternalIdRule | undefined;
   /** Hash of the configuration file and of its imports. A function of the row may use all of them. */
@@ -92,7 +90,7 @@ export const readsFirst = ({ owns, rules }: Stream, { patches }: { patches: bool
 export function resolveStreams(
   streams: ParsedConfig['streams'],
   faults: Fault[],
-  { unreadable = new Set(), lookups = new Map(), modules = '', dialect, rule }: Surroundings = {},
+  { lookups = new Map(), modules = '', dialect, rule }: Surroundings = {},
 ): Stream[] {
   const declarations = Object.entries(streams);
   const parents = declarations.map(
@@ -102,7 +100,7 @@ export function resolveStreams(
   const known = new Map(declarations.map(([name, { key }]) => [name, toList(key)]));
   const templates = new Map(declarations.map(([name, { externalId }]) => [name, externalId]));
   const resolved = declarations.map(([name, declaration]) =>
-    resolveStream(name, declaration, { known, templates, unreadable, lookups, modules, rule }, faults),
+    resolveStream(name, declaration, { known, templates, lookups, modules, rule }, faults),
   );
   refuseRulesThatDiffer(resolved, faults);
   return resolved
@@ -163,15 +161,13 @@ function concerns({ name, externalId, references }: Unleveled, other: Unleveled)
   );
 }
 
-/** Key columns by stream, and names of the streams whose declaration has faults. */
 interface DeclaredStreams {
+  /** Key columns by stream. */
   known: ReadonlyMap<string, readonly string[]>;
-  unreadable?: ReadonlySet<string>;
 }
 
 interface Declared extends Required<Omit<Surroundings, 'dialect'>>, DeclaredStreams {
   templates: ReadonlyMap<string, string>;
-  unreadable: ReadonlySet<string>;
 }
 
 function resolveStream(
@@ -314,14 +310,14 @@ export function resolveDeclared(
 export function resolveReference(
   { stream, key }: KeyReference,
   path: string,
-  { known, unreadable = new Set() }: DeclaredStreams,
+  { known }: DeclaredStreams,
   faults: Fault[],
 ): { stream: string; key: string[] } {
   const target = known.get(stream);
-  if (!target && !unreadable.has(stream)) {
-    const names = [...known.keys(), ...unreadable].join(', ');
+  if (!target) {
+    const names = [...known.keys()].join(', ');
     faults.push({ path: `${path}.stream`, message: `no stream '${stream}'; there are: ${names}` });
-  } else if (target && target.length !== toList(key).length) {
+  } else if (target.length !== toList(key).length) {
     const message = `name one column for each key column of ${stream} (${target.join(', ')})`;
     faults.push({ path: `${path}.key`, message });
   }
