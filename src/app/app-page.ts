@@ -1,5 +1,5 @@
 // Assembles the operator's page, for a worker and for `slotsync page`, which works no queue.
-import type { AppBase } from './app-base.js';
+import type { AppBase } from './app.js';
 import { startHttpServer } from '../http/http-server.js';
 import { createPage } from '../page/page.js';
 import type { Producer } from '../queue/producer.js';

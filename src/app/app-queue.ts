@@ -1,6 +1,6 @@
 // Assembles everything that works the queue: producer, scheduler, workers, inbox, and a worker's HTTP server. Loaded
 // only by commands that queue or work something.
-import type { AppBase } from './app-base.js';
+import type { AppBase } from './app.js';
 import { schedulesOf, verifyScheduleOf } from '../config/config-file.js';
 import { createTurns, type Stoppable } from '../process/lifecycle.js';
 import { startScheduler } from '../queue/scheduler.js';

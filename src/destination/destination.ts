@@ -26,7 +26,7 @@ import {
   type ExternalIdRule,
 } from '../streams/external-id-rule.js';
 import type { Place } from '../process/tracing.js';
-import { retryDelayMs } from '../time/retry-delay.js';
+import { retryDelayMs } from '../time/deadline.js';
 import { createClient, ONE_RESULT, untilAnswered, type Client, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
 import {

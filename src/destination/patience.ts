@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
-import { retryDelayMs } from '../time/retry-delay.js';
+import { retryDelayMs } from '../time/deadline.js';
 import type { Context } from './exchange.js';
 
 /** Milliseconds without an answer after which a query is given up; about as long as a plan is retried. */

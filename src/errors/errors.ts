@@ -112,3 +112,20 @@ export function errorToJson(error: unknown) {
 function remedyOf(error: unknown): string | undefined {
   return (error instanceof SlotsyncError && error.remedy) || undefined;
 }
+
+/** Reasons why a server cannot listen on a port. */
+const LISTEN_FAULTS: Record<string, string> = {
+  EADDRINUSE: 'is taken',
+  EACCES: 'may not be opened by this user; ports below 1024 need a special right',
+  EADDRNOTAVAIL: 'cannot be opened: this machine does not have that address',
+  ENOTFOUND: 'cannot be opened: the host is unknown',
+};
+
+/** Converts an error of `listen` to a UsageError. `setting` is the name of the setting that contains the port. */
+export function asListenError(
+  error: unknown,
+  { setting, port, host, remedy }: { setting: string; port: number; host: string; remedy: string },
+): UsageError {
+  const reason = LISTEN_FAULTS[codeOf(error)] ?? `cannot be opened (${codeOf(error)})`;
+  return new UsageError(`${setting}: port ${port} of ${host} ${reason}`, { remedy, cause: error });
+}

@@ -8,8 +8,7 @@ import { getRequestListener, RequestError, type HttpBindings } from '@hono/node-
 import { Hono, type Context } from 'hono';
 import { HTTPException } from 'hono/http-exception';
 import { secureHeaders } from 'hono/secure-headers';
-import { codeOf } from '../errors/errors.js';
-import { asListenError } from '../process/listen-error.js';
+import { codeOf, asListenError } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 
 const SECOND = 1000;

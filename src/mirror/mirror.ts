@@ -1,6 +1,12 @@
 // Reads the organization's mirror and never writes to it (read-only-sessions.ts). The text format of values is fixed,
 // because row hashes are made of that text.
-import { readDatabaseFacts } from '../connections/database-facts.js';
+import * as sourceSql from './source-sql.js';
+import postgres from 'postgres';
+import {
+  readDatabaseFacts,
+  SELECT_DATABASE_IDENTITY,
+  type DatabaseIdentity,
+} from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
 import { tryInHalves } from '../errors/try-in-halves.js';
@@ -11,15 +17,13 @@ import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
 import { encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { createKeyFinder, type SharedExternalId } from './find-keys.js';
-import { askForLoad, type LoadReading } from './read-load.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
 import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isRowFault, isSourceFault, read } from './mirror-errors.js';
 import { createCursorReader } from './read-by-cursor.js';
-import { openReadOnlySessions } from './read-only-sessions.js';
+import { openReadOnlySessions, type Ask } from './read-only-sessions.js';
 import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
-import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from '../connections/database-facts.js';
 import {
   collect,
   createSourceReader,
@@ -30,8 +34,15 @@ import {
   keyConditions,
   type NamedColumn,
 } from './source-reader.js';
-import * as sourceSql from './source-sql.js';
-import { hashExpression, keyExpression, type Described, type Selection } from './source-sql.js';
+import {
+  hashExpression,
+  keyExpression,
+  type Described,
+  type Selection,
+  column,
+  relation,
+} from './source-sql.js';
+import { plural } from '../text/format.js';
 
 /** Types of a key column whose local key is the same text as the value that the external id contains. */
 const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
@@ -49,7 +60,7 @@ export interface HashOptions {
   noteLoad?: (load: LoadReading | undefined) => void;
 }
 
-export type { LoadReading, Selection, SharedExternalId };
+export type { Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /** Opens the mirror; the first query connects. Methods throw SlotsyncError `mirror_…`. */
@@ -314,4 +325,48 @@ async function readApart<R>(
     }
   });
   return result;
+}
+
+// Reads when the mirror was last loaded, by the query or column that the configuration names. An answer that is not
+// exactly one time becomes a fault, not an error. The plan decides what follows from a fault.
+
+/** Time of the mirror's last load, or the reason why the time is not known. */
+export type LoadReading = { at: Date } | { fault: string };
+
+/** Converters to ISO text, by type number (OID): date, timestamp, timestamptz. A time without a zone is UTC. */
+const TIMES: Readonly<Record<number, (text: string) => string>> = {
+  1082: (text) => `${text}T00:00:00Z`,
+  1114: (text) => `${text.replace(' ', 'T')}Z`,
+  1184: (text) => text.replace(' ', 'T').replace(/\+00$/, 'Z'),
+};
+
+/** Returns the load of a source, or undefined without `freshness`. Throws only errors that end the connection. */
+export async function askForLoad({ freshness, source }: Stream, ask: Ask): Promise<LoadReading | undefined> {
+  if (!freshness) return undefined;
+  const asked =
+    freshness.column === undefined
+      ? `SELECT * FROM ${relation({ query: freshness.query ?? '' })} LIMIT 2`
+      : `SELECT max(${column(freshness.column)}) AS loaded FROM ${relation(source)}`;
+  const asker = freshness.column === undefined ? 'the query' : `max(${freshness.column})`;
+  try {
+    return readTime(await ask(asked), asker);
+  } catch (error) {
+    if (!(error instanceof postgres.PostgresError)) throw error;
+    return { fault: `${asker} failed: ${messageOf(asMirrorError(error))}` };
+  }
+}
+
+function readTime(rows: postgres.RowList<postgres.Row[]>, asker: string): LoadReading {
+  const [first, ...others] = rows.columns;
+  const fault = (what: string) => ({ fault: `${asker} returns ${what}` });
+  if (!first || others.length > 0)
+    return fault(`${plural(rows.columns.length, 'column')}; it must return one time`);
+  const toIso = TIMES[first.type];
+  if (!toIso) return fault('no time: it must be a date, timestamp or timestamptz');
+  if (rows.length > 1) return fault('several rows; it must return one time: use max()');
+  const [row] = rows;
+  const text = row?.[first.name] as string | null | undefined;
+  if (text === undefined || text === null) return fault('nothing: no load is noted there');
+  const at = new Date(toIso(text));
+  return Number.isNaN(at.getTime()) ? fault(`'${text}', which is no point in time`) : { at };
 }

@@ -18,7 +18,7 @@ import { createRefusals } from '../sync/limits/refusals.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
-import { retryDelayMs } from '../time/retry-delay.js';
+import { retryDelayMs } from '../time/deadline.js';
 import type { CircuitBreaker } from './circuit-breaker.js';
 import { ATTEMPTS, type BatchJob } from './jobs.js';
 

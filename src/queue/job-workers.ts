@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { codeOf } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
-import { retryDelayMs } from '../time/retry-delay.js';
+import { retryDelayMs } from '../time/deadline.js';
 import type { BatchesInFlight } from './batches-in-flight.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import type { Attempt, Executor } from './executor.js';

@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
 import { isLoopback, nameOfHost } from '../connections/addresses.js';
-import { asListenError } from '../process/listen-error.js';
+import { asListenError } from '../errors/errors.js';
 import { controlRequests } from './control-requests.js';
 import { createRouter, errorAnswer, parseJson, Refusal, send } from './http.js';
 import { createService, type SandboxControls, type ServiceOptions } from './service.js';

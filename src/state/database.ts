@@ -16,9 +16,14 @@ import { parse as parseArray } from 'postgres-array';
 import type { ErrorCode } from '../errors/error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
-import { connectPostgres, LONG_ANSWER_MS, waitWhileFull } from '../connections/postgres-connection.js';
+import {
+  connectPostgres,
+  LONG_ANSWER_MS,
+  waitWhileFull,
+  inTransaction,
+  type Transaction,
+} from '../connections/postgres-connection.js';
 import { openCopies } from '../connections/postgres-copy.js';
-import { inTransaction, type Transaction } from '../connections/transactions.js';
 import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 

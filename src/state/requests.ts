@@ -4,7 +4,7 @@ import { agoOf, query, queryOne, queryTogether, type Queries, type State } from 
 import { codeOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
-import type { RequestCounter } from '../process/request-counter.js';
+import type { RequestCounter } from '../process/meter.js';
 
 interface Noted {
   seconds: readonly { second: Date; requests: number; throttled: number }[];

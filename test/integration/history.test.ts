@@ -1,7 +1,6 @@
 // The history of accepted writes: one short row for each write, for as long as the configuration says.
 import { expect, it, vi } from 'vitest';
-import { createAppBase } from '../../src/app/app-base.js';
-import type { App } from '../../src/app/app.js';
+import { createAppBase, type App } from '../../src/app/app.js';
 import { history } from '../../src/commands/explain.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';

@@ -2,8 +2,7 @@
 // Transactions whose connection is lost: they fail with a code of their own, and nothing else fails.
 import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { connectPostgres } from '../../src/connections/postgres-connection.js';
-import { inTransaction } from '../../src/connections/transactions.js';
+import { connectPostgres, inTransaction } from '../../src/connections/postgres-connection.js';
 import { startHop, type Hop } from '../support/hop.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 

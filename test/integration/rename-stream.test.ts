@@ -1,8 +1,7 @@
 // Guarantees 5, 6
 // A stream that is renamed in the configuration: its records, and everything else in the state, follow the new name.
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { createAppBase } from '../../src/app/app-base.js';
-import type { App } from '../../src/app/app.js';
+import { createAppBase, type App } from '../../src/app/app.js';
 import { renameStream } from '../../src/commands/rename.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';

@@ -9,7 +9,7 @@ import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
-import { createRequestCounter } from '../../src/process/request-counter.js';
+import { createRequestCounter } from '../../src/process/meter.js';
 import { notePresence } from '../../src/state/processes.js';
 import { noteRequests } from '../../src/state/requests.js';
 import { NIGHTLY } from '../../src/time/schedule.js';

@@ -3,7 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';
 import postgres from 'postgres';
-import { createAppBase } from '../../src/app/app-base.js';
+import { createAppBase } from '../../src/app/app.js';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';
 import { completeDialect } from '../../src/dialect/complete-dialect.js';

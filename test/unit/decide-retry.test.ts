@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../src/errors/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { decideRetry, type FailedAttempt } from '../../src/queue/executor.js';
-import { retryDelayMs } from '../../src/time/retry-delay.js';
+import { retryDelayMs } from '../../src/time/deadline.js';
 
 const failure = (code: ErrorCode) => new SlotsyncError(code, code);
 const RETRY = failure('service_failed');

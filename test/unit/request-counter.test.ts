@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createRequestCounter } from '../../src/process/request-counter.js';
+import { createRequestCounter } from '../../src/process/meter.js';
 
 const at = (ms: number) => new Date(ms);
 
