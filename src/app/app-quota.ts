@@ -19,16 +19,9 @@ interface AppQuotaOptions extends Pick<AppState, 'state' | 'stateUrl' | 'api'> {
 
 type QuotaOwner = Pick<ApiSettings, 'baseUrl' | 'organizationId'>;
 
-export function createAppQuota({
-  settings,
-  log,
-  given,
-  own,
-  service,
-  state,
-  stateUrl,
-  api,
-}: AppQuotaOptions) {
+export function createAppQuota({ settings, log, given, own, service, ...opening }: AppQuotaOptions) {
+  const { state, stateUrl, api } = opening;
+
   /** Throws if the Redis of the settings cannot be used. */
   const requireRedis = remembered(async () => {
     const redis = await import('../connections/redis-connection.js');

@@ -23,7 +23,11 @@ import type { State } from '../state/database.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { createAppQuota } from './app-quota.js';
 import { createAppState, required, type AppState } from './app-state.js';
-import { createUseCases } from './app-use-cases.js';
+import type { AlertDeps } from '../alerts/send-alerts.js';
+import type { Destination } from '../destination/destination.js';
+import type { StartedBy } from '../state/schema.js';
+import type { ReconcileDeps } from '../sync/reconcile/reconcile.js';
+import type { VerifyDeps } from '../sync/verify/verify.js';
 
 export interface AppOptions extends BaseOptions {
   needs: readonly Need[];
@@ -66,7 +70,7 @@ export interface BaseOptions {
 }
 
 /** Parts that are already open. They replace the parts that the settings name, and their owner closes them. */
-export interface AppParts {
+interface AppParts {
   configuration?: Configuration;
   mirror?: Mirror;
   state?: State;
@@ -193,15 +197,6 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
   };
 }
 
-interface ConfiguredOptions extends Pick<
-  BaseOptions,
-  'isUnconfigured' | 'parts' | 'onTimeZone' | 'configPath'
-> {
-  settings: Settings;
-  mirror: () => Promise<Mirror>;
-  state: AppState['state'];
-}
-
 /** Loads the configuration, and what is derived from it, at first use. */
 function createConfigured({
   settings,
@@ -211,13 +206,15 @@ function createConfigured({
   isUnconfigured = false,
   parts = {},
   onTimeZone = () => undefined,
-}: ConfiguredOptions) {
+}: BaseOptions & { settings: Settings; mirror: () => Promise<Mirror>; state: AppState['state'] }) {
   /** Includes the present content of lookups that are mirror tables. Workers read them again for each run. */
   const configuration = once(async (): Promise<LoadedConfiguration> => {
     if (parts.configuration)
       return { ...parts.configuration, loadedAt: new Date(), isChanged: async () => false };
     const loaded = await (await import('../config/config-file.js')).loadConfiguration(configPath);
-    if (settings.mirrorUrl === undefined || !usesLookupTables(loaded)) return loaded;
+    // A reconcile reads its own lookup tables itself.
+    const usesTables = loaded.streams.some(({ lookups }) => lookups.tables.size > 0);
+    if (settings.mirrorUrl === undefined || !usesTables) return loaded;
     const { readLookupTables } = await import('../sync/run/current-streams.js');
     return { ...loaded, streams: await readLookupTables(await mirror(), loaded.streams) };
   });
@@ -248,11 +245,6 @@ function createConfigured({
   return { configuration, service, timeZone, streams };
 }
 
-/** Returns true if a stream uses a lookup that is a mirror table. A reconcile reads its own lookup tables itself. */
-function usesLookupTables({ streams }: Configuration): boolean {
-  return streams.some(({ lookups }) => lookups.tables.size > 0);
-}
-
 /** Returns the name of the operating system's user, or `uid 1000` for a user without a name, as in a container. */
 function nameSystemUser(): string {
   try {
@@ -260,4 +252,96 @@ function nameSystemUser(): string {
   } catch {
     return `uid ${process.getuid?.() ?? 'unknown'}`;
   }
+}
+
+interface UseCasesOptions extends AppState, ReturnType<typeof createConfigured> {
+  settings: Settings;
+  log: Logger;
+  mirror: () => Promise<Mirror>;
+  destination: () => Promise<Destination & { patient: Destination }>;
+  meter: () => Promise<Meter>;
+}
+
+/** Assembles the dependencies of the use cases that commands and workers run. */
+function createUseCases({ settings, log, mirror, destination, meter, ...parts }: UseCasesOptions) {
+  const { configuration, streams, timeZone, state, recognized } = parts;
+
+  /** Returns the dependencies of the use cases. The state must be bound to the destination, or confirmed to be. */
+  const syncing = async (opened: State) => ({
+    mirror: await mirror(),
+    destination: await destination(),
+    state: opened,
+    streams: await streams(),
+    meter: await meter(),
+    history: (await configuration()).history,
+    historyDays: (await configuration()).historyDays,
+    timeZone,
+    log,
+  });
+
+  /** Creates the channels of alerts. Throws UsageError if a channel cannot be used. */
+  const alertChannels = async () => {
+    const { createChannels } = await import('../alerts/channels.js');
+    const { alerts: rules, report, streams: declared } = await configuration();
+    return createChannels(
+      { ...settings.alerts, proxy: settings.proxy },
+      {
+        mail: rules.mail,
+        report,
+        readReport: async (runId) => {
+          const { readReport } = await import('../situation/report.js');
+          const { readRun } = await import('../state/runs/read-runs.js');
+          const { db } = await state();
+          const { requestsPerSecond } = settings;
+          const deps = { requestsPerSecond, streams: declared.map(({ name }) => name) };
+          return readReport(db, { nightly: await readRun(db, runId) }, deps);
+        },
+        timeZone,
+      },
+    );
+  };
+
+  return {
+    syncing,
+    alertChannels,
+
+    /** Returns the dependencies of alerts. Throws UsageError if a channel cannot be used. */
+    async alerting(): Promise<AlertDeps> {
+      const channels = await alertChannels();
+      const { alerts: rules, report } = await configuration();
+      const names = [...(await streams()).keys()];
+      return {
+        state: await state(),
+        log,
+        channels,
+        rules,
+        report,
+        streams: names,
+        timeZone: await timeZone(),
+      };
+    },
+
+    /** Returns the dependencies of a verify. Binds a new state to the destination. */
+    async verifying(startedBy: StartedBy): Promise<VerifyDeps> {
+      const { createPace } = await import('../sync/run/request-pace.js');
+      const { DEFAULT_VERIFY_SHARE } = await import('../streams/config-schema.js');
+      const { share = DEFAULT_VERIFY_SHARE } = (await configuration()).verify ?? {};
+      const pace = createPace({ requestsPerSecond: settings.requestsPerSecond, share });
+      const { patient } = await destination();
+      return { ...(await syncing((await recognized()).state)), destination: patient, startedBy, pace };
+    },
+
+    /** Returns the dependencies of a reconcile. Binds a new state to the destination. */
+    async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
+      const { NO_RESERVATIONS } = await import('../streams/bookings.js');
+      const { reservations = NO_RESERVATIONS } = await configuration();
+      const { patient } = await destination();
+      return {
+        ...(await syncing((await recognized()).state)),
+        destination: patient,
+        reservations,
+        startedBy,
+      };
+    },
+  };
 }
