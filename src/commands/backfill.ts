@@ -1,7 +1,6 @@
 import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { UsageError, messageOf } from '../errors/errors.js';
-import { requireSources } from '../mirror/require-sources.js';
 import { print, printJson, printLine } from '../render/print.js';
 import { describeUnknownKeys } from '../documents/runs.js';
 import { listUnfinishedRuns } from '../state/runs/read-runs.js';
@@ -27,7 +26,7 @@ export async function backfill(app: App, names: string[], options: BackfillOptio
   requireFit(streams, range, options);
   const state = await app.state();
   const mirror = await app.mirror();
-  await requireSources(mirror, { streams });
+  await mirror.requireSources(streams);
   await requireConditions(mirror, streams, range);
 
   const { keys } = range;

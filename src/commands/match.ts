@@ -4,7 +4,6 @@ import type { App } from '../app/app.js';
 import { selectStream, selectStreams } from '../config/config-file.js';
 import { openCsvFile, readCsvFile, type CsvRow } from '../files/csv-file.js';
 import { UsageError } from '../errors/errors.js';
-import { requireSources } from '../mirror/require-sources.js';
 import { plural, lines, formatNumber } from '../text/format.js';
 import { print } from '../render/print.js';
 import { createProgress } from '../render/progress.js';
@@ -67,7 +66,7 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   const compared = groupByType(deps.streams, request).flatMap((streams) =>
     streams.map(({ stream }) => stream),
   );
-  await requireSources(deps.mirror, { streams: compared });
+  await deps.mirror.requireSources(compared);
   await createNameCheck(deps.destination).requireKnownNames(compared, { lane: 'verify' });
 
   const { out } = options;
@@ -116,7 +115,7 @@ async function linkToOwn(app: App, name: string, keys: string[], options: MatchO
 async function applyRows(app: App, rows: readonly CsvRow[], options: MatchOptions): Promise<number> {
   const { state } = await app.recognized(); // a link is to an object of this destination
   const deps = { ...(await openDeps(app)), state };
-  await requireSources(deps.mirror, { streams: [...deps.streams.values()] });
+  await deps.mirror.requireSources([...deps.streams.values()]);
   const actor = await app.actor(options.reason);
   const applied = await applyLinks(deps, rows);
   const linked = applied.linked.map(({ stream, key }) => ({ stream, localKey: key }));

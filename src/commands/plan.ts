@@ -1,7 +1,6 @@
 // `plan`: prints sample changes by field, a table of operations, holds, and the time that a sync would take.
 import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
-import { requireSources } from '../mirror/require-sources.js';
 import { UsageError } from '../errors/errors.js';
 import { print, printLines, printNote } from '../render/print.js';
 import { findFrozen } from '../sync/operator/find-frozen.js';
@@ -40,7 +39,7 @@ export async function plan(
   const streams = selectStreams(configuration, names);
   const state = await app.confirmedState();
   const mirror = await app.mirror();
-  await requireSources(mirror, { streams });
+  await mirror.requireSources(streams);
   await createRecognizer({ state, mirror, log: app.log }).both();
   const destination = await app.destination();
   const file = options.out === undefined ? undefined : await openPlanFile(options.out);

@@ -1,6 +1,5 @@
 import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
-import { requireSources } from '../mirror/require-sources.js';
 import { MOST_BOOKINGS, reconcileDocument } from '../documents/bookings.js';
 import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
@@ -25,7 +24,7 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
     throw new UsageError('--from is not before --to', { remedy: 'Name an earlier --from or a later --to.' });
   const deps = await app.reconciling('command');
   const { bookings } = deps.reservations;
-  await requireSources(deps.mirror, { bookings });
+  await deps.mirror.requireSources([], bookings);
   const progress = createProgress('hours');
   const onProgress = (done: number, total: number) =>
     progress.update(Math.ceil(done / HOUR_SECONDS), Math.ceil(total / HOUR_SECONDS));

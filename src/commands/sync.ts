@@ -1,7 +1,6 @@
 import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
-import { requireSources } from '../mirror/require-sources.js';
 import { printNote } from '../render/print.js';
 import { countRecords } from '../state/records/read/count-records.js';
 import type { Stream } from '../streams/stream.js';
@@ -24,7 +23,7 @@ export async function sync(
   app.state().catch(() => undefined); // it connects meanwhile; a fault of the configuration is said first
   const streams = selectStreams(await app.configuration(), names);
   // Opens all connections at the same time. If several fail, the error of the state is reported first.
-  const sources = app.mirror().then((mirror) => requireSources(mirror, { streams }));
+  const sources = app.mirror().then((mirror) => mirror.requireSources(streams));
   await Promise.allSettled([app.state(), sources, app.queue(), app.timeZone(), app.destination()]);
   await app.state();
   await sources;

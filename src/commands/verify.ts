@@ -2,7 +2,6 @@ import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { openCsvFile } from '../files/csv-file.js';
 import { UsageError } from '../errors/errors.js';
-import { requireSources } from '../mirror/require-sources.js';
 import { adoptDocument, MOST_DRIFTING, verifyDocument } from '../documents/drift.js';
 import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
@@ -31,7 +30,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   refuseTogether(options);
   const streams = selectStreams(await app.configuration(), names);
   const deps = await app.verifying('command');
-  await requireSources(deps.mirror, { streams });
+  await deps.mirror.requireSources(streams);
   if (options.adopt) return adoptObjects(app, deps, streams, options);
 
   const { sample, extras = false, repair = false, json = false } = options;

@@ -8,8 +8,9 @@ import {
   type DatabaseIdentity,
 } from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
-import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { tryInHalves } from '../errors/try-in-halves.js';
+import type { BookingSource } from '../streams/bookings.js';
 import { createTurns } from '../process/lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
@@ -121,6 +122,31 @@ export function createMirror({
     return rows.length === 0;
   }
 
+  /** Returns the faults of a stream's source. The list is empty if the source has all columns that are named. */
+  async function checkStream(stream: Stream): Promise<string[]> {
+    const { graceDays } = stream;
+    const others: readonly NamedColumn[] = [
+      ...stream.references.flatMap(({ fieldId, key }) =>
+        key.map((column) => [`references['${fieldId}']`, column] as const),
+      ),
+      ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
+      ...(stream.freshness?.column === undefined
+        ? []
+        : [['freshness.column', stream.freshness.column] as const]),
+      ...(typeof graceDays === 'object' ? [['graceDays.column', graceDays.column] as const] : []),
+    ];
+    const { fault } = stream.lookups;
+    if (fault && !isSourceFault(fault)) throw fault;
+    const faults = await reader.check(stream, (types) => [
+      ...findMissingColumns(stream, others, types),
+      ...findSingleValues(stream, types),
+      ...findUntimed(stream, types),
+    ]);
+    return fault ? [...faults, messageOf(fault)] : faults;
+  }
+
+  const bookings = createBookingReader(reader, keyFinder);
+
   return {
     /**
      * Runs `work` when no other work of this process has the turn. A query in blocks takes the turn first, because it
@@ -131,7 +157,7 @@ export function createMirror({
 
     catalogue: createCatalogueReader(sessions),
 
-    bookings: createBookingReader(reader, keyFinder),
+    bookings,
 
     /** Returns the server's version and the database's name. Throws if the mirror cannot be read. */
     async ping(): Promise<{ version: string; database: string }> {
@@ -155,28 +181,7 @@ export function createMirror({
     /** Returns the facts by which a later run recognizes this database. */
     facts: () => read(() => sessions.together(readDatabaseFacts)),
 
-    /** Returns the faults of a stream's source. The list is empty if the source has all columns that are named. */
-    async checkStream(stream: Stream): Promise<string[]> {
-      const { graceDays } = stream;
-      const others: readonly NamedColumn[] = [
-        ...stream.references.flatMap(({ fieldId, key }) =>
-          key.map((column) => [`references['${fieldId}']`, column] as const),
-        ),
-        ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
-        ...(stream.freshness?.column === undefined
-          ? []
-          : [['freshness.column', stream.freshness.column] as const]),
-        ...(typeof graceDays === 'object' ? [['graceDays.column', graceDays.column] as const] : []),
-      ];
-      const { fault } = stream.lookups;
-      if (fault && !isSourceFault(fault)) throw fault;
-      const faults = await reader.check(stream, (types) => [
-        ...findMissingColumns(stream, others, types),
-        ...findSingleValues(stream, types),
-        ...findUntimed(stream, types),
-      ]);
-      return fault ? [...faults, messageOf(fault)] : faults;
-    },
+    checkStream,
 
     /**
      * Yields `(key, row hash)` of the selected rows as blocks of COPY lines in latin1, ordered by the bytes of the key,
@@ -241,14 +246,23 @@ export function createMirror({
      * is returned in `unreadable` with the reason, so that it does not stop the other rows. Throws errors that concern
      * all rows.
      */
-    async readRows(stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> {
-      const found = await readApart([...new Set(keys)], (part) => readPart(stream, part));
-      const rows = new Map<string, MirrorRow>();
-      const unreadable = new Map(found.unreadable);
-      for (const [key, row] of found.rows)
-        if (row instanceof SlotsyncError) unreadable.set(key, row);
-        else rows.set(key, row);
-      return { rows, unreadable };
+    readRows: (stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> =>
+      readApart([...new Set(keys)], (part) => readPart(stream, part)),
+
+    /** Throws a UsageError with every fault of every source: what is missing, or what the role may not read. */
+    async requireSources(streams: readonly Stream[], reserved?: BookingSource): Promise<void> {
+      const checks = streams.map(async (stream) =>
+        (await checkStream(stream)).map((fault) => `streams.${stream.name}: ${fault}`),
+      );
+      const ofStreams = await Promise.all(checks);
+      const ofBookings = reserved ? await bookings.check(reserved) : [];
+      const faults = [...ofStreams.flat(), ...ofBookings.map((fault) => `reservations.${fault}`)];
+      if (faults.length === 0) return;
+      throw new UsageError('the mirror cannot be read as the configuration says', {
+        faults,
+        remedy:
+          'Correct the configuration, or grant what is missing; slotsync check shows everything at once.',
+      });
     },
 
     async listSomeKeys(declared: Stream, count: number): Promise<string[]> {
@@ -307,13 +321,15 @@ export interface ReadApart<R> {
 /** Reads all keys and separates those whose row cannot be read. Throws errors of the connection or of the source. */
 async function readApart<R>(
   keys: readonly string[],
-  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, R>>,
+  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, R | SlotsyncError>>,
 ): Promise<ReadApart<R>> {
   const result: ReadApart<R> = { rows: new Map(), unreadable: new Map() };
   let isReadable = false;
   await tryInHalves(keys, async (part) => {
     try {
-      for (const [key, row] of await read(part)) result.rows.set(key, row);
+      for (const [key, row] of await read(part))
+        if (row instanceof SlotsyncError) result.unreadable.set(key, row);
+        else result.rows.set(key, row);
       isReadable = true;
       return [];
     } catch (error) {
@@ -327,10 +343,10 @@ async function readApart<R>(
   return result;
 }
 
-// Reads when the mirror was last loaded, by the query or column that the configuration names. An answer that is not
-// exactly one time becomes a fault, not an error. The plan decides what follows from a fault.
-
-/** Time of the mirror's last load, or the reason why the time is not known. */
+/**
+ * Time of the mirror's last load, by the query or column that the configuration names. An answer that is not exactly
+ * one time is a fault, not an error: the plan decides what follows.
+ */
 export type LoadReading = { at: Date } | { fault: string };
 
 /** Converters to ISO text, by type number (OID): date, timestamp, timestamptz. A time without a zone is UTC. */
@@ -341,7 +357,7 @@ const TIMES: Readonly<Record<number, (text: string) => string>> = {
 };
 
 /** Returns the load of a source, or undefined without `freshness`. Throws only errors that end the connection. */
-export async function askForLoad({ freshness, source }: Stream, ask: Ask): Promise<LoadReading | undefined> {
+async function askForLoad({ freshness, source }: Stream, ask: Ask): Promise<LoadReading | undefined> {
   if (!freshness) return undefined;
   const asked =
     freshness.column === undefined

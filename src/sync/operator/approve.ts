@@ -2,7 +2,6 @@
 import { selectStreams, type Configuration } from '../../config/config-file.js';
 import { UsageError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';
-import { requireSources } from '../../mirror/require-sources.js';
 import type { Actor } from '../../state/actions.js';
 import type { State } from '../../state/database.js';
 import { listFrozen } from '../../state/freezes.js';
@@ -46,7 +45,7 @@ export async function approve(
       `run ${runId} holds ${formatNumber(held)} now, not ${formatNumber(shown)}; nothing was approved`,
     );
   const streams = selectStreams(configuration, names);
-  await requireSources(mirror, { streams });
+  await mirror.requireSources(streams);
   await requireQueue();
   const request = {
     kind: 'sync',
