@@ -36,8 +36,7 @@ export interface CursorRange {
 
 /** Creates the queries that polling needs. They throw SlotsyncError `mirror_…`. */
 export function createCursorReader(sessions: ReadOnlySessions, reader: SourceReader) {
-  const typeOf = async (stream: Stream): Promise<string> =>
-    (await reader.describedAs(stream)).types.get(stream.cursor ?? '') ?? '';
+  const typeOf = async (stream: Stream) => cursorOf(await reader.describedAs(stream)).type;
 
   return {
     /**
@@ -45,9 +44,8 @@ export function createCursorReader(sessions: ReadOnlySessions, reader: SourceRea
      * watermark. The query ends when the consumer stops iterating. Call this function within `takeTurn`.
      */
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
-      const { cursor } = stream;
-      if (cursor === undefined) return;
-      const blocks = reader.copy(stream, (described) => [selectByCursor(described, cursor, range)]);
+      if (stream.cursor === undefined) return;
+      const blocks = reader.copy(stream, (described) => [selectByCursor(described, range)]);
       for await (const lines of blocks) yield lines.map(toCursorRow);
     },
 
@@ -61,24 +59,30 @@ export function createCursorReader(sessions: ReadOnlySessions, reader: SourceRea
      * Returns true if a row's cursor is at or after the watermark. If not, the source's values have moved backward.
      */
     async hasReached(stream: Stream, watermark: NonNullable<CursorRange['watermark']>): Promise<boolean> {
-      const { cursor = '' } = stream;
-      const rows = reader.select(stream, (described) => [findReached(described, cursor, watermark)]);
+      const range = { watermark, overlapSeconds: 0, lagSeconds: -MOST_AHEAD_SECONDS };
+      const rows = reader.select<Stream, object>(stream, (described) => [
+        `SELECT 1 FROM ${relation(stream.source)} WHERE ${inRange(described, range)} LIMIT 1`,
+      ]);
       return (await collect(rows)).length > 0;
     },
 
     /** Returns the number of rows that are never polled, because no clock or sequence produces their cursor value. */
     async countImpossible(stream: Stream): Promise<number> {
-      const { cursor = '' } = stream;
-      const rows = reader.select<Stream, { count: number }>(stream, (described) =>
-        countImpossible(described, cursor),
-      );
+      const rows = reader.select<Stream, { count: number }>(stream, (described) => {
+        const { value, type } = cursorOf(described);
+        const finite = isFiniteValue(value, type);
+        if (finite === undefined) return [];
+        const ahead = `${value} > now()::timestamp + make_interval(secs => ${MOST_AHEAD_SECONDS})`;
+        const impossible = isTimeType(type) ? `NOT (${finite}) OR ${ahead}` : `NOT (${finite})`;
+        return [`SELECT count(*)::int AS count FROM ${relation(stream.source)} WHERE ${impossible}`];
+      });
       return (await collect(rows))[0]?.count ?? 0;
     },
 
     /** Returns true if a cursor value comes before another cursor value in PostgreSQL's order. */
     async isBefore(stream: Stream, value: string, other: string): Promise<boolean> {
       const type = await typeOf(stream);
-      const [one, two] = [value, other].map((text) => `${quoteLiteral(text)}::text::${type}`);
+      const [one, two] = [value, other].map((cursor) => markOf({ cursor }, type));
       const [row] = await read(() => sessions.query<{ is: boolean }>(`SELECT ${one} < ${two} AS is`));
       return row?.is ?? true;
     },
@@ -90,6 +94,14 @@ function toCursorRow(line: string): CursorRow {
   const text = (column: string) => decodeColumn(unescapeColumn(column));
   return { cursor: text(cursor), key: text(key), hash, isAhead: isAhead === 't' };
 }
+
+/** Returns SQL for the cursor column, and the column's type. */
+const cursorOf = ({ cursor = '', types }: Described<Stream>) => ({
+  value: column(cursor),
+  type: types.get(cursor) ?? 'text',
+});
+
+const markOf = ({ cursor }: { cursor: string }, type: string) => `${quoteLiteral(cursor)}::text::${type}`;
 
 /** Minimum overlap of a cursor without a time zone. When clocks are set back, one hour of cursor values repeats. */
 const SET_BACK_SECONDS = 60 * 60;
@@ -103,67 +115,35 @@ function isFiniteValue(value: string, type: string): string | undefined {
 /** Maximum lead of a cursor time over the server's clock. No clock of any time zone is further ahead. */
 const MOST_AHEAD_SECONDS = 2 * 24 * 60 * 60;
 
-/** Returns a statement that counts rows whose cursor comes from no clock or sequence, if the type has such values. */
-function countImpossible(stream: Described<Stream>, cursor: string): string[] {
-  const type = stream.types.get(cursor) ?? 'text';
-  const value = column(cursor);
-  const finite = isFiniteValue(value, type);
-  if (finite === undefined) return [];
-  const isAhead = isTimeType(type)
-    ? ` OR ${value} > now()::timestamp + make_interval(secs => ${MOST_AHEAD_SECONDS})`
-    : '';
-  return [`SELECT count(*)::int AS count FROM ${relation(stream.source)} WHERE NOT (${finite})${isAhead}`];
-}
-
 /**
  * Returns a query for `(cursor, key, row hash, is after the watermark)`, ordered by cursor and then by the bytes of the
  * key. Rows whose cursor is null or not finite are left out.
  */
-function selectByCursor(stream: Described<Stream>, cursor: string, range: CursorRange): string {
+function selectByCursor(stream: Described<Stream>, range: CursorRange): string {
   const { watermark } = range;
-  const mark = watermark && markOf(stream, cursor, watermark);
+  const { value, type } = cursorOf(stream);
+  const mark = watermark && markOf(watermark, type);
   const isAhead =
     watermark && mark !== undefined
       ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
       : 'true';
   // Sorts by `polled.c`, the typed column. Plain `c` would name the output text, which sorts 10 before 9.
   return `SELECT c::text, k, h, ${isAhead}
-    FROM (SELECT ${column(cursor)} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
-      FROM ${relation(stream.source)} WHERE ${inRange(stream, cursor, range)}) AS polled
+    FROM (SELECT ${value} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
+      FROM ${relation(stream.source)} WHERE ${inRange(stream, range)}) AS polled
     WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C"`;
 }
 
-function findReached(
-  stream: Described<Stream>,
-  cursor: string,
-  watermark: NonNullable<CursorRange['watermark']>,
-): string {
-  const condition = inRange(stream, cursor, {
-    watermark,
-    overlapSeconds: 0,
-    lagSeconds: -MOST_AHEAD_SECONDS,
-  });
-  return `SELECT 1 FROM ${relation(stream.source)} WHERE ${condition} LIMIT 1`;
-}
-
-const markOf = (stream: Described<Stream>, cursor: string, watermark: { cursor: string }) =>
-  `${quoteLiteral(watermark.cursor)}::text::${stream.types.get(cursor) ?? 'text'}`;
-
-function inRange(
-  stream: Described<Stream>,
-  cursor: string,
-  { watermark, overlapSeconds, lagSeconds }: CursorRange,
-): string {
-  const type = stream.types.get(cursor) ?? 'text';
+function inRange(stream: Described<Stream>, { watermark, overlapSeconds, lagSeconds }: CursorRange): string {
+  const { value, type } = cursorOf(stream);
   const overlap = type === TIME_WITHOUT_ZONE ? Math.max(overlapSeconds, SET_BACK_SECONDS) : overlapSeconds;
-  const value = column(cursor);
   const isTime = isTimeType(type);
   const conditions = [`${value} IS NOT NULL`];
   const finite = isFiniteValue(value, type);
   if (finite !== undefined) conditions.push(finite);
   if (watermark) {
     const before = isTime ? ` - make_interval(secs => ${overlap})` : '';
-    conditions.push(`${value} >= ${markOf(stream, cursor, watermark)}${before}`);
+    conditions.push(`${value} >= ${markOf(watermark, type)}${before}`);
   }
   if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
   // A timestamp without a zone may be local time of any zone, up to 14 hours ahead of this session's UTC.
