@@ -258,74 +258,53 @@ return redis.call('DEL', KEYS[1])
 `;
 
 /** Converts an error of the first check into an error that names the setting and the remedy. */
-function explainFault(error: unknown, { kind, database, tls }: RedisAddress): SlotsyncError {
+function explainFault(error: unknown, { kind, tls }: RedisAddress): SlotsyncError {
   const text = [messageOf(error), messageOf((error as { lastNodeError?: unknown }).lastNodeError ?? '')]
     .join(' ')
     .replaceAll(/\s+/g, ' ')
     .trim();
   const is = (pattern: RegExp) => pattern.test(`${codeOf(error)} ${text}`);
-  const scheme = kind === 'server' ? '' : `+${kind}`;
-  const encode = 'percent-encoded';
-
-  if (is(/NOAUTH|HELLO must be called/))
+  if (is(/NOAUTH|HELLO must be called|WRONGPASS|invalid (username-)?password|AUTH failed/i))
     return refusal(
-      'the server requires a password',
-      `Write it into the address, ${encode}: redis${tls ? 's' : ''}${scheme}://user:password@….`,
-      error,
-    );
-  if (is(/WRONGPASS|invalid (username-)?password|AUTH failed/i))
-    return refusal(
-      'the server refused the user or the password',
-      `Correct them in the address, ${encode}.`,
+      'the server did not accept the user and password of the address',
+      'Write the right ones into the address, percent-encoded: user:password@host.',
       error,
     );
   if (is(/NOPERM|No permissions|can't run this command|can't access at least one/))
     return refusal(
       `the user lacks a right (${text.slice(0, 160)})`,
-      'Give it the rights that docs/deployment.md lists under Redis.',
+      'Give the user the rights that docs/deployment.md lists under Redis.',
       error,
     );
-  if (is(/DB index is out of range|SELECT is not allowed/))
+  if (is(/DB index|SELECT is not allowed|cluster support disabled|unknown command|No such master/i))
     return refusal(
-      `the server has no database ${database}`,
-      'Correct the number at the end of the address.',
+      `the server does not fit the address (${text.slice(0, 160)})`,
+      'Correct the scheme, the port, or the name or number at the end of the address.',
       error,
     );
-  if (is(/cluster support disabled/))
-    return refusal(
-      'the server is not part of a Cluster',
-      'Write redis:// instead of redis+cluster://.',
-      error,
-    );
-  if (kind === 'sentinel' && is(/unknown command|No such master/i))
-    return is(/No such master/)
-      ? refusal('the Sentinels do not know that name', 'Correct the name at the end of the address.', error)
-      : refusal('the server is not a Sentinel', 'Write redis://, or the port of the Sentinels.', error);
   if (tls && is(/CERT|SELF_SIGNED|UNABLE_TO|altname|ERR_TLS|certificate/i))
     return refusal(
       `the server’s certificate is not accepted (${codeOf(error)})`,
       'Name the authority that signed it: ?sslrootcert=/path/ca.pem. If only the host’s name differs: &sslmode=verify-ca.',
       error,
     );
-  if (tls && is(/wrong version number|ERR_SSL|EPROTO|packet length/i))
-    return refusal(
-      `the server does not answer in TLS (${codeOf(error)})`,
-      `Write redis${scheme}:// instead of rediss${scheme}://, or name the port for TLS.`,
-      error,
-    );
   // A TLS alert begins with byte 21.
   const isClosed = is(/ECONNRESET|EPIPE|Connection is closed|RESP type 21 /);
-  if (!isClosed && is(/Protocol error|RESP type/))
-    return refusal('what answers does not speak the protocol of Redis', 'Correct host and port.', error);
-  const isLate = is(/ETIMEDOUT/);
-  const reason = isLate
+  const isNoTls = tls && is(/wrong version number|ERR_SSL|EPROTO|packet length/i);
+  if (isNoTls || (!isClosed && is(/Protocol error|RESP type/)))
+    return refusal(
+      'the server does not speak the protocol of the address',
+      'Correct the host, the port or the scheme: rediss:// with TLS, redis:// without.',
+      error,
+    );
+  const reason = is(/ETIMEDOUT/)
     ? `no answer within ${PROBE_WITHIN_MS / 1000} s`
     : isClosed
       ? CLOSED[kind]
       : shortReason(error, text);
-  const hint = isLate || isClosed ? ' and its scheme, redis:// or rediss:// for TLS,' : '';
   return new SlotsyncError('queue_unreachable', `REDIS_URL: Redis cannot be reached (${reason})`, {
-    remedy: `Check REDIS_URL${hint} and that Redis is running.`,
+    remedy:
+      'Check that Redis is running, and REDIS_URL with its scheme: rediss:// with TLS, redis:// without.',
     cause: error,
   });
 }
