@@ -51,6 +51,12 @@ export function refuse(isFault: boolean, fault: string): void {
   if (isFault) throw new UsageError(fault);
 }
 
+/** Throws UsageError if a parameter is not in the list. */
+function refuseUnknown(parameters: URLSearchParams, known: readonly string[]): void {
+  for (const name of parameters.keys())
+    refuse(!known.includes(name), `the parameter '${name}' is not supported; supported: ${known.join(', ')}`);
+}
+
 /** Parameters of TLS encryption, the same in addresses of PostgreSQL and of Redis. */
 const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
 
@@ -64,11 +70,7 @@ function readCertificates(parameters: URLSearchParams, mode: string) {
     throw new UsageError('sslcert and sslkey belong together: one of them is missing');
   if (mode === 'verify-ca' && ca === undefined)
     throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
-  return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
-  };
+  return { ca, cert, key };
 }
 
 /** Reads the PEM file that a parameter names. Throws UsageError that names the parameter and the file. */
@@ -115,12 +117,7 @@ export function parsePostgresAddress(text: string): PostgresAddress {
   // An unencoded / or ? in the password ends the host too early, so that the @ comes after the host.
   if (url === undefined || `${url.pathname}${url.search}`.includes('@') || url.hash !== '')
     throw new UsageError(`not a PostgreSQL address; ${POSTGRES_FORM}; ${ENCODE}`);
-  for (const name of url.searchParams.keys())
-    if (!TLS_PARAMETERS.includes(name))
-      throw new UsageError(
-        `the parameter '${name}' is not supported; supported: ${TLS_PARAMETERS.join(', ')}`,
-      );
-
+  refuseUnknown(url.searchParams, TLS_PARAMETERS);
   const host = decodePart(url.hostname).replace(/^\[(.*)\]$/, '$1');
   const [user, password] = [decodePart(url.username), decodePart(url.password)];
   const database = decodePart(url.pathname.slice(1));
@@ -148,7 +145,7 @@ function readPostgresTls(parameters: URLSearchParams, host: string): PostgresAdd
     return false;
   }
   const certificates = readCertificates(parameters, mode);
-  const isVerified = mode !== 'require' || 'ca' in certificates;
+  const isVerified = mode !== 'require' || certificates.ca !== undefined;
   return {
     ...certificates,
     rejectUnauthorized: isVerified,
@@ -193,10 +190,7 @@ export function parseRedisAddress(text: string): RedisAddress {
   // An unencoded / or ? in the password ends the list of hosts too early, so that the @ comes after the hosts.
   if (userEnd === -1 && `${path}?${query}`.includes('@'))
     throw new UsageError(`not a Redis address; ${REDIS_FORM}; ${ENCODE}`);
-  for (const name of parameters.keys())
-    if (!known.includes(name))
-      throw new UsageError(`the parameter '${name}' is not supported; supported: ${known.join(', ')}`);
-
+  refuseUnknown(parameters, known);
   const [user = '', ...password] = userEnd === -1 ? [] : authority.slice(0, userEnd).split(':');
   return {
     kind,
