@@ -8,7 +8,7 @@ import { visible } from '../text/visible-text.js';
 import { openOutputFile, readTextFile } from './text-file.js';
 
 export interface CsvRow {
-  /** Number of the file's line on which the row begins. */
+  /** Number of the file's line on which the row ends. A carriage return within a cell counts as a line of its own. */
   line: number;
   values: Readonly<Record<string, string>>;
 }
@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK = '\uFEFF';
 export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
   const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
   const text = readTextFile(file);
-  let parsed: { record: string[]; info: { bytes: number } }[];
+  let parsed: { record: string[]; info: { lines: number } }[];
   try {
     const heading = text.split('\n', 1)[0] ?? '';
     const delimiter = [',', ';', '\t'].find((sign) => heading.includes(sign)) ?? ',';
@@ -36,27 +36,12 @@ export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] 
   const names = (heading?.record ?? []).map((name) => uncell(name.trim()));
   const missing = columns.filter((column) => !names.includes(column));
   if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
-  const lineAt = countLines(text);
   return rows
-    .map(({ record }, index) => ({
-      line: lineAt(parsed[index]?.info.bytes ?? 0),
+    .map(({ record, info }) => ({
+      line: info.lines,
       values: Object.fromEntries(names.map((name, place) => [name, uncell(record[place] ?? '')])),
     }))
     .filter(({ values }) => Object.values(values).some((value) => value !== ''));
-}
-
-/** Returns a function from a byte offset to the line of the next row. Offsets must ascend from call to call. */
-function countLines(text: string): (place: number) => number {
-  const bytes = Buffer.from(text);
-  const isBreak = (index: number) => bytes[index] === 0x0a || bytes[index] === 0x0d;
-  let counted = 0;
-  let line = 1;
-  return (place) => {
-    let start = place;
-    while (isBreak(start)) start++; // skips empty lines
-    for (; counted < start; counted++) if (bytes[counted] === 0x0a) line++;
-    return line;
-  };
 }
 
 /** Opens a file for rows with these columns. When the file is closed, it replaces an existing file. */

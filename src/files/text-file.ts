@@ -197,9 +197,8 @@ function requireReplaceable(file: string): void {
   } catch {
     return; // opening the file reports the reason
   }
-  if (!found || found.isFile()) return;
-  if (found.isDirectory()) throw new UsageError(`${file} is a folder`, { remedy: 'Name the file in it.' });
-  throw new UsageError(`${file} is no ordinary file, and only such a one is replaced`, {
-    remedy: 'Name a file, or one that is not there yet.',
-  });
+  if (found && !found.isFile())
+    throw new UsageError(`${file} is a folder, a link or a device: only an ordinary file is replaced`, {
+      remedy: 'Name an ordinary file, or a new one.',
+    });
 }

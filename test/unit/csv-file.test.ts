@@ -96,8 +96,10 @@ it('file: a symbolic link is not followed, and nothing but a file is replaced', 
   const link = path.join(folder, 'link.csv');
   writeFileSync(target, 'untouched');
   symlinkSync(target, link);
-  await expect(openCsvFile(link, ['key'])).rejects.toThrow('link.csv is no ordinary file');
-  await expect(openCsvFile('/dev/null', ['key'])).rejects.toThrow('/dev/null is no ordinary file');
+  await expect(openCsvFile(link, ['key'])).rejects.toThrow('link.csv is a folder, a link or a device');
+  await expect(openCsvFile('/dev/null', ['key'])).rejects.toThrow(
+    '/dev/null is a folder, a link or a device',
+  );
   await expect(openCsvFile(folder, ['key'])).rejects.toThrow(`${folder} is a folder`);
   rmSync(link);
   // A link that takes its place, or that of the unfinished file, meanwhile.
@@ -119,9 +121,9 @@ it('csv: what a spreadsheet of another country saves is read, with the line of e
   ]);
 });
 
-it('csv: the line of a row is where it begins, behind cells of several lines', () => {
-  writeFileSync(file, 'key,name\n"1\r\n1",a\n2,"b\nb\nb"\n\n3,c\n');
-  expect(readCsvFile(file, ['key', 'name']).map(({ line }) => line)).toEqual([2, 4, 8]);
+it('csv: the line of a row is where it ends, also behind cells of several lines', () => {
+  writeFileSync(file, 'key,name\n"1\n1",a\n2,"b\nb\nb"\n\n3,c\n');
+  expect(readCsvFile(file, ['key', 'name']).map(({ line }) => line)).toEqual([3, 6, 8]);
 });
 
 it('csv: a file that is no table, or lacks a column, or cannot be written is one error that names it', async () => {
