@@ -192,9 +192,6 @@ type Environment = NodeJS.Dict<string>;
 const textOf = (env: Environment, name: string) =>
   (name.endsWith('_PROXY') && env[name.toLowerCase()]?.trim()) || env[name]?.trim() || undefined;
 
-/** Maximum number of characters in a setting: far more than any key, token or address has. */
-const LONGEST_SETTING = 16_384;
-
 /**
  * Maximum number of wrong letters in a misspelled name. API_URL must not count as API_KEY: three letters differ.
  */
@@ -235,9 +232,6 @@ export function loadSettings(
       faults.push(`${text === undefined ? `${name}_FILE` : name}: ${messageOf(error)}`);
     }
   }
-  for (const name of SETTING_NAMES)
-    if ((textOf(env, name)?.length ?? 0) > LONGEST_SETTING)
-      faults.push(`${name}: has more than ${LONGEST_SETTING} characters; write it again`);
   if (plain.data?.HTTP_USER_HEADER !== undefined && plain.data.HTTP_TRUSTED_PROXIES === undefined)
     faults.push('HTTP_USER_HEADER: is believed of HTTP_TRUSTED_PROXIES alone; set it too');
   for (const fault of [...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : [])])
