@@ -93,7 +93,7 @@ export const MAY_USE = {
   hono: ['http/http-server.ts', 'page/sign-in.ts', 'text/html.ts'],
   '@hono/node-server': ['http/http-server.ts'],
   undici: ['destination/connections.ts'],
-  'p-limit': ['commands', 'sync', 'destination'],
+  'p-limit': ['commands', 'sync', 'destination', 'process/lifecycle.ts'],
   commander: ['commands'],
   'cron-parser': ['time/cron-schedule.ts'],
   'csv-parse': ['files/csv-file.ts'],

@@ -2,6 +2,7 @@
 // periodic loop is a `repeat`. Work in flight stops in two steps: it may finish within a grace period, then is
 // interrupted.
 import { setMaxListeners } from 'node:events';
+import pLimit from 'p-limit';
 import { openDeadline } from '../time/deadline.js';
 import type { Logger } from './logger.js';
 
@@ -89,7 +90,7 @@ export function repeat(
   async function run(): Promise<void> {
     let waitMs = firstAfterMs;
     while (!signal.aborted) {
-      await wait(waitMs, pause.signal);
+      await endsWithin(new Promise(() => undefined), waitMs, pause.signal); // returns when woken, too
       if (signal.aborted) return;
       pause = new AbortController();
       waitMs = everyMs;
@@ -166,34 +167,10 @@ export async function endsWithin(work: Promise<unknown>, ms: number, signal?: Ab
   }
 }
 
-async function wait(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  await new Promise<void>((resolve) => {
-    const end = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener('abort', end, { once: true });
-  });
-}
-
 export type Turns = ReturnType<typeof createTurns>;
 
 /** Runs one piece of work at a time, in the order of the calls. */
 export function createTurns() {
-  let last: Promise<void> = Promise.resolve();
-  return {
-    async take<T>(work: () => Promise<T>): Promise<T> {
-      const before = last;
-      let leave = () => undefined as void;
-      last = new Promise((resolve) => (leave = resolve));
-      await before;
-      try {
-        return await work();
-      } finally {
-        leave();
-      }
-    },
-  };
+  const limit = pLimit(1);
+  return { take: <T>(work: () => Promise<T>): Promise<T> => limit(work) };
 }
