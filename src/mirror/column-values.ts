@@ -22,22 +22,10 @@ export const VALUE_TYPES = {
  */
 export function readValue(value: unknown, type: string): unknown {
   if (typeof value !== 'string' || !isList(type)) return markUnfit(value, type);
-  const elements = parseArray(value, elementReader(type));
-  const unfit = findUnfit(elements, type.slice(0, -2));
-  return unfit ?? elements;
-}
-
-/** Returns the first element, in any dimension, that cannot be sent: with it, the whole array cannot be sent. */
-function findUnfit(value: unknown, type: string): UnfitValue | undefined {
-  if (!Array.isArray(value)) {
-    const marked = markUnfit(value, type);
-    return marked instanceof UnfitValue ? marked : undefined;
-  }
-  for (const element of value) {
-    const unfit = findUnfit(element, type);
-    if (unfit) return unfit;
-  }
-  return undefined;
+  const elements: unknown[] = parseArray(value, elementReader(type));
+  const marked = elements.flat(Infinity).map((element) => markUnfit(element, type.slice(0, -2)));
+  // One element that cannot be sent, in any dimension, makes the whole array impossible to send.
+  return marked.find((element) => element instanceof UnfitValue) ?? elements;
 }
 
 /** Returns an UnfitValue for NaN, infinities and dates other than YYYY-MM-DD; returns other values unchanged. */

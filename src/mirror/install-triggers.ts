@@ -85,11 +85,10 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
         found.types,
       );
       if (missing !== undefined) return `${name}: ${missing}`;
-      const named = key.map((column) => [column, found.types.get(column) ?? ''] as const);
-      const unlike = named.find(([, type]) => dependsOnSession(type));
+      const unlike = key.find((column) => dependsOnSession(found.types.get(column) ?? ''));
       return (
         unlike &&
-        `${name}: its key column ${unlike[0]} is ${unlike[1]}, which does not print alike in every session`
+        `${name}: its key column ${unlike} is ${found.types.get(unlike)}, whose text depends on the session`
       );
     },
 
@@ -125,10 +124,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
 
     /** Returns the names of installed trigger functions, including those of streams no longer configured. */
     async list(): Promise<string[]> {
-      const rows = await sql<{ name: string }[]>`
-        SELECT DISTINCT proname AS name FROM pg_proc
-        WHERE starts_with(proname::text, ${FUNCTION_PREFIX}::text) AND prorettype = 'trigger'::regtype ORDER BY proname`;
-      return rows.map(({ name }) => name);
+      return [...new Set((await findFunctions()).map(({ name }) => name))].toSorted();
     },
 
     /** Returns statements that remove all installed trigger functions and their triggers in one transaction. */
@@ -176,13 +172,13 @@ const EVENTS = {
   DELETE: { transition: 'OLD TABLE AS slotsync_old', rows: ['slotsync_old'] },
 } as const;
 
-export interface Owned {
+interface Owned {
   schema: string;
   name: string;
   owner: string;
 }
 
-export interface OwnedTable extends Owned {
+interface OwnedTable extends Owned {
   types: ColumnTypes;
 }
 
@@ -191,7 +187,7 @@ export interface OwnedTable extends Owned {
  * owner or a role that can become the owner. They are idempotent. The function runs with the owner's rights, so that
  * writers of the table need no right on the inbox.
  */
-export function installTriggers(stream: Stream, channel: string, table: OwnedTable): string[] {
+function installTriggers(stream: Stream, channel: string, table: OwnedTable): string[] {
   const qualify = (name: string) => `${quoteIdentifier(table.schema)}.${quoteIdentifier(name)}`;
   const name = qualify(functionName(stream.name));
   const triggers = Object.entries(EVENTS).map(
@@ -212,7 +208,7 @@ export function installTriggers(stream: Stream, channel: string, table: OwnedTab
 }
 
 /** Returns the GRANT statements that a table's owner needs to write changes to the inbox. */
-export function grantInbox(role: string): string[] {
+function grantInbox(role: string): string[] {
   return [
     `GRANT USAGE ON SCHEMA slotsync TO ${quoteIdentifier(role)}`,
     `GRANT INSERT (stream, local_key) ON slotsync.changes TO ${quoteIdentifier(role)}`,
@@ -220,7 +216,7 @@ export function grantInbox(role: string): string[] {
 }
 
 /** Returns the statements that remove a trigger function and its triggers on any table. */
-export function removeTriggers({ schema, name, owner }: Owned): string[] {
+function removeTriggers({ schema, name, owner }: Owned): string[] {
   const drop = `DROP FUNCTION IF EXISTS ${quoteIdentifier(schema)}.${quoteIdentifier(name)}() CASCADE`;
   return [becomeOwner(owner), drop, 'RESET ROLE'];
 }
@@ -239,16 +235,13 @@ function triggerName(stream: Stream, event: string): string {
  */
 function createFunction(stream: Stream & Pick<OwnedTable, 'types'>, channel: string, name: string): string {
   const settings = {
-    search_path: 'pg_catalog, pg_temp',
     lock_timeout: '1s',
     // Set here, because the session that writes to the table parses the body. A parse error would fail its write.
     standard_conforming_strings: 'on',
     ...SESSION_FORMATS,
   };
-  const set = Object.entries(settings).map(([setting, value]) =>
-    setting === 'search_path'
-      ? `  SET search_path = ${value}`
-      : `  SET ${setting} = ${quoteLiteral(String(value)).trim()}`,
+  const set = Object.entries(settings).map(
+    ([setting, value]) => `  SET ${setting} = ${quoteLiteral(String(value)).trim()}`,
   );
   const cases = Object.entries(EVENTS).map(
     ([event, { rows }]) => `    WHEN '${event}' THEN
@@ -274,6 +267,7 @@ EXCEPTION WHEN OTHERS THEN
 END
 `;
   return `CREATE OR REPLACE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+  SET search_path = pg_catalog, pg_temp
 ${set.join('\n')}
 AS ${quoteBody(body)}`;
 }

@@ -1,4 +1,4 @@
-// Names of the PostgreSQL functions that triggers call. mirror/trigger-sql.ts creates these functions.
+// Names of the PostgreSQL functions that triggers call. mirror/install-triggers.ts creates these functions.
 import { createHash } from 'node:crypto';
 
 /** Maximum bytes of a name in PostgreSQL, which truncates longer names. */

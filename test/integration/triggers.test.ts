@@ -286,7 +286,7 @@ describe.skipIf(isForMirrorAlone())('a table of another role', () => {
       ['of', 'regclass'],
     ] as const)
       expect(await triggers.refusal(stream('"Campus".prices', key))).toBe(
-        `rooms: its key column ${key} is ${type}, which does not print alike in every session`,
+        `rooms: its key column ${key} is ${type}, whose text depends on the session`,
       );
   });
 
