@@ -26,7 +26,7 @@ export interface ErrorEntry {
 
 const NEXT_RUN = 'The next run tries again: slotsync sync';
 const WHEN_BACK =
-  'Nothing is lost. Once it answers again, run the same command again; what a run has left is sent by: slotsync sync';
+  'Nothing is lost. Once it answers again, repeat the command. To send what a run left unsent: slotsync sync';
 const CORRECT_KEY =
   'Correct `key` in the configuration, or the source, then: slotsync check. Nothing of this stream was sent.';
 const CORRECT_ROW = 'Correct the row, and the next run sends it. To send it again unchanged: {retry}';
@@ -65,7 +65,7 @@ export const ERRORS = {
     { systemic: 'wait' },
   ),
   forbidden: setup(
-    'the service forbids this kind of request, and permits others with the same token; a run holds what needs it, and ends with exit code 3',
+    'the service forbids this kind of request for this key, and permits others; a run holds the records that need it, and ends with exit code 3',
     'Grant the key the right at the service, then: slotsync sync',
   ),
   destination_changed: setup(
@@ -83,11 +83,11 @@ export const ERRORS = {
     { recordRemedy: CORRECT_ROW },
   ),
   refused_413: givenUp(
-    'a request, or one object alone, is larger than the service or a gateway takes',
+    'a request, or one object alone, is larger than the service or a gateway accepts',
     'Set a smaller `batchSize` for the stream in the configuration, or leave it out, then: slotsync check',
     {
       recordRemedy:
-        'No smaller `batchSize` helps one object: shorten the values of its row, or have the limit there raised, then: {retry}',
+        'The object alone is too large, so `batchSize` does not help. Shorten the values of its row, or have the limit raised, then: {retry}',
     },
   ),
   service_unreachable: away(
@@ -101,7 +101,10 @@ export const ERRORS = {
     'compare',
     '. If it lasts, check API_BASE_URL and the proxies on the way.',
   ),
-  answer_lost: away('a request was sent and no answer arrived; a write may have been carried out', 'retry'),
+  answer_lost: away(
+    'a request was sent and no answer arrived; the service may have executed a write',
+    'retry',
+  ),
   answer_invalid: retry(
     'the answer of the service, or what it says of the object, does not match docs/service-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check --wire`,
@@ -113,12 +116,12 @@ export const ERRORS = {
     'an answer of the service is too large, even in parts',
     `${NEXT_RUN}. Find out why the object or booking in the message is so large. If the message names none, lower \`service.pageSize\`.`,
   ),
-  reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
+  reading_moved: retry('objects were added or removed at the service while they were read', NEXT_RUN),
   answer_contradicts: retry(
     'the service answers for an object with another external id, with the number of another object, or twice',
     `${NEXT_RUN}. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
     {
-      recordRemedy: `${NEXT_RUN}, which looks at the object and sends it if its row has changed. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
+      recordRemedy: `${NEXT_RUN}, which reads the object, and sends it if the row has changed. If the message shows two spellings of one id, slotsync check proposes \`service.externalIds\``,
     },
   ),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
@@ -137,7 +140,7 @@ export const ERRORS = {
   ),
   worker_ended: retry(
     'the process stopped working the queue without being asked to',
-    'Restart it: slotsync worker. /healthz of a worker answers 503, and its log has the cause. Others go on meanwhile.',
+    'Restart the worker: slotsync worker. Its log has the cause, and its /healthz answers 503. Other workers continue.',
   ),
   limiter_closed: retry('the process is shutting down', NEXT_RUN),
   queue_unreachable: retry('Redis does not answer', `Check REDIS_URL and that Redis is running. ${NEXT_RUN}`),
@@ -150,7 +153,7 @@ export const ERRORS = {
     "To read every row, let a superuser grant BYPASSRLS to the role of the mirror. To read only the visible rows, set `rowSecurity: 'filtered'`. Then: slotsync check",
   ),
   mirror_read_only: setup(
-    'a source tries to write; the mirror is only read',
+    'a source tries to write, but slotsync only reads the mirror',
     'Correct the source: remove the function that writes from the query or view, then: slotsync check',
   ),
   mirror_refused: setup(
@@ -184,8 +187,8 @@ export const ERRORS = {
     'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL), then: slotsync check',
   ),
   state_rights: setup(
-    'the role of STATE_DATABASE_URL may not do what the command does',
-    'Run it as the role that owns the schema slotsync: docs/security.md has what each role may do. Then: slotsync check',
+    'the role of STATE_DATABASE_URL lacks a right that the command needs',
+    'Run it as the role that owns the schema slotsync. docs/security.md lists the rights of each role. Then: slotsync check',
   ),
   state_unreachable: retry(
     'the state database does not answer',
@@ -198,16 +201,16 @@ export const ERRORS = {
   ),
   state_timeout: retry(
     'a statement took too long at the state database, or was cancelled there',
-    `${NEXT_RUN}. If it happens again, another session keeps a lock (pg_blocking_pids), or the server is too slow: raise STATE_STATEMENT_SECONDS.`,
+    `${NEXT_RUN}. If it happens again, either another session keeps a lock (see pg_blocking_pids), or the server is too slow and STATE_STATEMENT_SECONDS should be raised.`,
   ),
   state_read_only: retry(
     'the state database permits no writes: it is a standby, or default_transaction_read_only is on',
-    `Name the primary in STATE_DATABASE_URL. If it is one, switch default_transaction_read_only off for the server, the database or the role. Nothing is lost. Then: slotsync sync`,
+    `Name the primary in STATE_DATABASE_URL. If that server is the primary, switch default_transaction_read_only off for the server, the database or the role. Nothing is lost. Then: slotsync sync`,
     { systemic: 'wait' },
   ),
   state_locked: retry(
     'another session kept a lock of the state for a minute',
-    'Run the same command again when that session has ended. If nobody knows it, end it: SELECT pg_terminate_backend(<server process>)',
+    'Run the same command again when that session has ended. If nobody needs that session, end it: SELECT pg_terminate_backend(<server process>)',
   ),
   key_not_unique: dead('several rows have the same key', CORRECT_KEY),
   key_null: dead('the key is null in some rows', CORRECT_KEY),
@@ -231,11 +234,11 @@ export const ERRORS = {
     `${NEXT_RUN}. Rows of slotsync.batches were changed or deleted by another program: look for it.`,
   ),
   state_restored: dead(
-    'the state was restored, or is on another server: what was sent since is not known',
+    'the state was restored, or is on another server, so it does not know what was sent since',
     'Read back what the service holds, and send again what differs: slotsync verify --repair',
   ),
   source_stale: dead(
-    'the load of the mirror is too old, older than the one before, in the future, or of no known time',
+    'the load time of the mirror is too old, earlier than the previous load time, in the future, or unknown',
     'Load the mirror, or correct `freshness` (slotsync check), then: slotsync sync',
   ),
   reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
@@ -244,14 +247,17 @@ export const ERRORS = {
     'Wait until it has ended: slotsync runs --kind verify',
   ),
   interrupted: retry(
-    'the process of a run that only reads ended before the run did',
-    'The next one reads everything again: slotsync reconcile, slotsync verify',
+    'the process ended during a run that only reads',
+    'The next run reads everything again: slotsync reconcile, slotsync verify',
   ),
   run_cancelled: dead(
     'the run was cancelled',
     'No action needed. To start another: slotsync sync, slotsync reconcile, slotsync verify',
   ),
-  run_lost: dead('the run is no longer in the state', 'Its row was deleted. Start another: slotsync sync'),
+  run_lost: dead(
+    'the run is no longer in the state',
+    'The row of the run was deleted. Start another run: slotsync sync',
+  ),
   not_found: dead(
     'no row, record or booking has this key',
     'Write the key as `slotsync failures` and the tables in schema slotsync show it.',
@@ -277,23 +283,23 @@ export const ERRORS = {
     'No action needed: the run that sends the other record sends this one again. If the other is refused, correct it, then: slotsync sync',
   ),
   still_reserved: defer(
-    'the row was deleted, and the object has future bookings',
+    'the row was deleted, but the object has future bookings',
     'No action needed: the first sync after its bookings are over or cancelled deactivates it. To do it now: slotsync sync. If its row has another key now, let the object follow it: slotsync rename',
   ),
   retirement_postponed: defer(
     'the row was deleted, and creates or updates of its stream are held, failed, given up or in doubt',
-    'Approve what is held, and correct what failed or was given up (slotsync failures), then: slotsync sync',
+    'Approve the held records, and correct those that failed or were given up (slotsync failures), then: slotsync sync',
   ),
   external_id_shared: retry(
     'several rows have the same external id; none of them is sent',
     'Correct one of the rows, or the template of the external id, then: slotsync sync',
   ),
   mapping_failed: givenUp(
-    'a mapping function threw, or a value cannot be sent',
+    'a mapping function threw an error, or a value cannot be sent',
     'Correct the row, the mapping or the lookup, and the next run sends it. To send it again unchanged: {retry}',
   ),
   key_too_long: dead(
-    'its key, or that of a record it refers to, is longer than 1024 bytes',
+    'the key of the record, or of a record that it refers to, is longer than 1024 bytes',
     'Shorten the key in the source, or name another column in `key`, then: slotsync sync',
   ),
   external_id_too_long: dead(
@@ -301,8 +307,8 @@ export const ERRORS = {
     'Shorten the value in the source, or name another column in `externalId`, then: slotsync sync',
   ),
   retirement_refused: givenUp(
-    'the row was deleted, and the service refused to make the object inactive',
-    'Correct it at the service: remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',
+    'the row was deleted, but the service refused to deactivate the object',
+    'At the service, remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',
   ),
   external_id_changed: givenUp(
     'the row now has another external id than the one the service accepted',
@@ -321,15 +327,15 @@ export const ERRORS = {
     'Look at them: slotsync match. Link the right one from a file (slotsync match --apply), or make the values differ, then: {retry}',
   ),
   match_unassignable: givenUp(
-    'the object that `match` found has no external id, and giving it one is not switched on',
+    'the object that `match` found has no external id, and `service.assignExternalIds` is off',
     'Give the object an external id at the service, or set `service.assignExternalIds`, then: {retry}',
   ),
   link_broken: givenUp(
-    'the object that the record is linked to is not at the service any more',
+    'the object that the record is linked to is no longer at the service',
     'Restore it at the service, or undo the link: slotsync match --unlink. Then: {retry}',
   ),
   reference_never_came: givenUp(
-    'the record it refers to was not accepted within `waitDays`',
+    'the record that this record refers to was not accepted within `waitDays`',
     'Correct the other row or add it, and this record is sent automatically once it is accepted. To try now: {retry}',
   ),
   unexpected: retry(

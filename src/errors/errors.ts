@@ -115,7 +115,7 @@ function remedyOf(error: unknown): string | undefined {
 
 /** Reasons why a server cannot listen on a port. */
 const LISTEN_FAULTS: Record<string, string> = {
-  EADDRINUSE: 'is taken',
+  EADDRINUSE: 'is in use by another program',
   EACCES: 'may not be opened by this user; ports below 1024 need a special right',
   EADDRNOTAVAIL: 'cannot be opened: this machine does not have that address',
   ENOTFOUND: 'cannot be opened: the host is unknown',

@@ -575,7 +575,7 @@ it('a worker whose queue loop ends is noted as sending nothing, with the reason'
     expect(paused.toSorted()).toEqual([QUEUES.batches, QUEUES.incrementalBatches, QUEUES.runs].toSorted());
     const said = await statusOf(world.state);
     expect(said).toMatch(
-      /^- Nothing has been sent since .*: worker_ended\n[^]*\n +→ Restart it: slotsync worker/m,
+      /^- Nothing has been sent since .*: worker_ended\n[^]*\n +→ Restart the worker: slotsync worker/m,
     );
     expect(said).not.toContain('resumes automatically');
   } finally {

@@ -98,7 +98,7 @@ describe('error codes', () => {
     const code = exitCodeOfRun({ status: 'held', errorCode: null, holds: { rooms: { forbidden: gate } } });
     expect(code).not.toBe(exitCodeOfErrorCode('forbidden'));
     expect(errorEntry('forbidden').meaning).toContain(
-      `a run holds what needs it, and ends with exit code ${code}`,
+      `a run holds the records that need it, and ends with exit code ${code}`,
     );
   });
 
