@@ -118,7 +118,7 @@ export async function openQueue(app: AppBase) {
     async alertPeriodically({ sendingStopped }: Workers): Promise<Stoppable | undefined> {
       const { rules, ...deps } = await app.alerting();
       if (rules.mail !== undefined && !deps.channels.some(({ name }) => name === 'mail'))
-        log.warn('alerts.mail is configured, and ALERT_SMTP_URL is not set: no mail is sent');
+        log.warn('alerts.mail is configured, but ALERT_SMTP_URL is not set: no mail is sent');
       if (deps.channels.length === 0) return undefined;
       const { alertPeriodically } = await import('../alerts/alert-periodically.js');
       return ownStoppable(alertPeriodically({ ...deps, rules, maySend: () => sendingStopped() === null }));

@@ -53,7 +53,7 @@ export function createAppQuota({ settings, log, given, own, service, ...opening 
     if (isLess && other.requestsPerSecond !== least?.requestsPerSecond)
       log.warn(
         { ...other, configured: settings.requestsPerSecond },
-        'another process has a smaller API_REQUESTS_PER_SECOND, which counts',
+        'another process has a smaller API_REQUESTS_PER_SECOND, which also limits this process',
       );
     least = isLess ? other : null;
   }

@@ -51,7 +51,9 @@ export async function createApp({ needs, envFile, logLevel = 'warn', ...options 
     log.warn({ reason }, 'file could have been written by others');
   for (const reason of misspelled) log.warn({ reason }, 'setting is misspelled');
   const onTimeZone = (timeZone: string) => void (shown && (shown.timeZone = timeZone));
-  beforeGivingUp((server) => log.fatal({ server }, 'silent server: the process ends, and nothing is lost'));
+  beforeGivingUp((server) =>
+    log.fatal({ server }, 'server is silent: the process exits, and nothing is lost'),
+  );
   const base = createAppBase(settings, log, { ...options, onTimeZone });
   return { ...base, misspelled, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }

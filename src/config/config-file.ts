@@ -68,7 +68,7 @@ export function existsConfiguration(file: string | undefined): boolean {
 export function findConfiguration(folder = process.cwd()): string | undefined {
   const [first, ...others] = NAMES.filter((name) => existsSync(path.join(folder, name)));
   if (others.length > 0)
-    throw new UsageError(`there are ${[first, ...others].join(' and ')} in ${folder}`, {
+    throw new UsageError(`several configurations are in ${folder}: ${[first, ...others].join(' and ')}`, {
       remedy: 'Remove all but one, or name one with --config or SLOTSYNC_CONFIG.',
     });
   return first === undefined ? undefined : path.join(folder, first);
@@ -102,7 +102,8 @@ export async function loadConfiguration(
     if (error instanceof UsageError) throw error;
     const syntax = findSyntaxError(error);
     // Removes Node's list of the program's files that required a missing module.
-    const late = error instanceof TimeoutError && `it still awaits something after ${loadWithinMs / 1000} s`;
+    const late =
+      error instanceof TimeoutError && `it still waits for something after ${loadWithinMs / 1000} s`;
     const reason = (late || syntax?.message || messageOf(error))
       .split(/\s*Require stack:/)[0]
       ?.replace(/\s+/g, ' ')
@@ -170,13 +171,13 @@ export function checkConfiguration(
     ? completeDialect(replaced.exported, replaced.modules.files[0], faults)
     : DEFAULT_DIALECT;
   if (!replaced && data.service.dialect !== undefined)
-    faults.push({ path: 'service.dialect', message: 'only a configuration that is a file can name one' });
+    faults.push({ path: 'service.dialect', message: 'only a configuration file can name a dialect' });
   for (const { name: stream, owns } of dialect.write.patches ? streams : [])
     if (owns === 'object')
       faults.push({
         path: `streams.${stream}.owns`,
         message:
-          "'object' replaces objects, and by `write.patches` of the dialect the service keeps what is not sent",
+          "'object' replaces objects, but by `write.patches` of the dialect the service keeps fields that are not sent",
       });
   if (faults.length > 0) throw refuseFaults(name, faults);
   const service = { ...data.service, dialect };
@@ -219,14 +220,14 @@ function findScheduleFaults({ schedule, verify, streams, freshness }: ParsedConf
       'verify.after',
       verify?.after === AFTER_SYNC &&
         !isNightly &&
-        "'sync' means after each nightly sync, and there is no `schedule.nightly`",
+        "'sync' means after each nightly sync, but `schedule.nightly` is not set",
     ),
     ...fault(
       'schedule.nightly',
       schedule !== undefined &&
         (isNightly
           ? nightly.length === 0 &&
-            'every stream has a `schedule` of its own: remove `nightly`, or one of them'
+            'applies to no stream, because every stream has its own `schedule`; remove `nightly`, or one of those'
           : nightly.length > 0 && "is missing: a cron expression such as '0 2 * * *'"),
     ),
     ...fault(

@@ -15,8 +15,8 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   if (file === undefined && !existsSync('.env')) return process.env;
   if (file === undefined) requireOwnFile('.env', '--settings .env');
   if (file !== undefined && !existsSync(file))
-    throw new UsageError(`there is no file of settings ${path.resolve(file)}`, {
-      remedy: 'Write one (.env.example shows the form), or name another with --settings.',
+    throw new UsageError(`the settings file ${path.resolve(file)} does not exist`, {
+      remedy: 'Create it (.env.example shows the form), or name another file with --settings.',
     });
   const text = readTextFile(file ?? '.env', { pipes: file !== undefined });
   const line = findUnreadableLine(text);
@@ -26,7 +26,7 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
     });
   const settings = parseEnv(text);
   if (settings['NODE_EXTRA_CA_CERTS'] && process.env['NODE_EXTRA_CA_CERTS'] === undefined)
-    throw new UsageError(`${file ?? '.env'}: NODE_EXTRA_CA_CERTS has no effect in a file of settings`, {
+    throw new UsageError(`${file ?? '.env'}: NODE_EXTRA_CA_CERTS has no effect in a settings file`, {
       remedy: 'Node reads it when it starts: set it in the environment, and remove it here.',
     });
   for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
@@ -52,7 +52,9 @@ export function findForeignFiles(files: readonly (string | undefined)[]): string
   return files.flatMap((file) => {
     const others = file === undefined ? undefined : findOtherWriters(file);
     return others
-      ? [`${file} is loaded because it is named, although ${others.reason}: ${others.remedy}`]
+      ? [
+          `${file} is loaded because you named it, although ${others.reason}; to correct that: ${others.remedy}`,
+        ]
       : [];
   });
 }
@@ -75,7 +77,7 @@ export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = pr
   if (containsSecret(parseSettingsFile(envFile))) files.push(envFile);
   return files
     .filter(isReadableByOthers)
-    .map((file) => `${file} may be read by every user of this machine; chmod 600 it`);
+    .map((file) => `${file} can be read by every user of this machine; run chmod 600 on it`);
 }
 
 /** Returns the settings in the file. A pipe has no settings any more: it was read before and is empty. */

@@ -34,7 +34,7 @@ const headerValue = checkedBy((text) => {
   const index = characters.findIndex((character) => !/[!-~]/.test(character));
   refuse(
     index >= 0,
-    `character ${index + 1} of ${characters.length} is no letter, digit or sign of ASCII; copy it again`,
+    `character ${index + 1} of ${characters.length} is not printable ASCII; copy the value again`,
   );
 });
 
@@ -55,7 +55,7 @@ const webhookSecret = checkedBy((text) => {
   const key = Buffer.from(base64, 'base64');
   refuse(
     key.length < 24 || key.length > 64 || key.toString('base64') !== base64,
-    `not whsec_ and 24 to 64 bytes in base64; take one ${NEW_WEBHOOK_SECRET}`,
+    `must be whsec_ followed by 24 to 64 bytes in base64, ${NEW_WEBHOOK_SECRET}`,
   );
 });
 
@@ -80,7 +80,7 @@ const PLAIN = z.object({
    */
   API_ORGANIZATION_ID: z
     .string()
-    .regex(/^(?!\.{1,2}$)/, 'dots alone are no id')
+    .regex(/^(?!\.{1,2}$)/, 'an id cannot consist only of dots')
     .regex(/^[^\s\p{Cc}]*$/u, 'contains a space or a control character; copy it again')
     .optional(),
   API_REGION: headerValue.default('EU_EES'),
@@ -94,7 +94,7 @@ const PLAIN = z.object({
   HTTP_PORT: wholeFrom(0, 65_535).default(0),
   HTTP_HOST: z
     .string()
-    .regex(/^[\w.:-]+$/, 'the address of this machine alone, such as 127.0.0.1 or ::1')
+    .regex(/^[\w.:-]+$/, 'only the address of this machine, such as 127.0.0.1 or ::1')
     .default('127.0.0.1'),
   HTTP_SIGN_IN: z.enum(['elsewhere', 'always'], 'elsewhere or always').default('elsewhere'),
   HTTP_TRUSTED_PROXIES: checkedBy(parseNetworks).optional(),
@@ -233,7 +233,7 @@ export function loadSettings(
     }
   }
   if (plain.data?.HTTP_USER_HEADER !== undefined && plain.data.HTTP_TRUSTED_PROXIES === undefined)
-    faults.push('HTTP_USER_HEADER: is believed of HTTP_TRUSTED_PROXIES alone; set it too');
+    faults.push('HTTP_USER_HEADER: is accepted only from HTTP_TRUSTED_PROXIES; set that too');
   for (const fault of [...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : [])])
     faults.push(fault);
   if (!plain.success || faults.length > 0) {
@@ -305,10 +305,12 @@ function findMissing(needs: readonly Need[], env: Environment): string[] {
   ).map(([, name, why]) => `${name} is not set${why}`);
   if (isSet('ALERT_WEBHOOK_URL') && !isSet('ALERT_WEBHOOK_SECRET'))
     faults.push(
-      `ALERT_WEBHOOK_SECRET is not set: what is sent to ALERT_WEBHOOK_URL is signed with it, ${NEW_WEBHOOK_SECRET}`,
+      `ALERT_WEBHOOK_SECRET is not set: it signs the messages to ALERT_WEBHOOK_URL; create one, ${NEW_WEBHOOK_SECRET}`,
     );
   if (textOf(env, 'HTTP_SIGN_IN') === 'always' && !isSet('HTTP_TOKEN'))
-    faults.push(`HTTP_TOKEN is not set: HTTP_SIGN_IN=always asks everybody for it, ${NEW_SECRET}`);
+    faults.push(
+      `HTTP_TOKEN is not set: with HTTP_SIGN_IN=always everybody signs in with it; create one, ${NEW_SECRET}`,
+    );
   return faults;
 }
 

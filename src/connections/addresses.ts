@@ -22,7 +22,7 @@ function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw new UsageError(`contains a % that encodes nothing; ${ENCODE}`);
+    throw new UsageError(`contains a % that is not percent-encoded; ${ENCODE}`);
   }
 }
 
@@ -43,7 +43,7 @@ function refuseBadCredentials({ username, password }: URL): void {
   );
   refuse(
     /%(?![\da-f]{2})/i.test(username + password),
-    'contains a % that encodes nothing in user or password; write %25',
+    'contains a % in user or password that is not percent-encoded; write %25',
   );
 }
 
@@ -85,7 +85,7 @@ function readPemFile(parameters: URLSearchParams, name: string): string | undefi
     throw new UsageError(`${name} ${messageOf(error)}`, { cause: error });
   }
   if (name === 'sslkey' && isReadableByOthers(file))
-    throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
+    throw new UsageError(`sslkey ${file} can be read by every user of this machine; run chmod 600 on it`);
   if (!text.includes('-----BEGIN'))
     throw new UsageError(`${name} ${file} contains no PEM text (-----BEGIN …)`);
   return text;
@@ -225,13 +225,13 @@ function readPath(path: string, kind: RedisAddress['kind']): { database: number 
   const parts = path.replace(/\/$/, '').split('/');
   if (kind === 'sentinel' && parts.shift() === '')
     throw new UsageError(
-      'does not name the primary; write redis+sentinel://host:26379/name, with the name that the Sentinels know it by',
+      'does not name the primary; write redis+sentinel://host:26379/name, with the name by which the Sentinels know the primary',
     );
   const [database = '', ...others] = parts;
   if (others.length > 0 || !/^\d{0,4}$/.test(database))
     throw new UsageError(`the number of the database must be a whole number from 0 to 9999`);
   if (kind === 'cluster' && Number(database) !== 0)
-    throw new UsageError('a Redis Cluster has no databases but number 0; remove the number from the address');
+    throw new UsageError('a Redis Cluster has only database 0; remove the number from the address');
   return { database: Number(database) };
 }
 
@@ -303,7 +303,7 @@ export function requireServiceAddress(text: string): void {
 }
 
 export function requireWebhookAddress(text: string): void {
-  const url = parseWebAddress(text, 'not a web address; copy the whole of it, from https:// on');
+  const url = parseWebAddress(text, 'not a web address; copy all of it, beginning with https://');
   refuse(hasUser(url), 'contains a user or password, which is not sent; remove it');
   refuse(!isEncrypted(url), 'must be https: it would be sent unencrypted');
 }

@@ -94,7 +94,7 @@ export function recognize(noted: NotedFacts, seen: DatabaseFacts): Recognition {
     return other(`is on another server (system identifier ${seen.systemId}, before ${noted.systemId})`);
   if (differs('databaseOid'))
     return other(`is another database of its server (oid ${seen.databaseOid}, before ${noted.databaseOid})`);
-  if (differs('tableOid')) return other('has its tables made anew, as a restore does');
+  if (differs('tableOid')) return other('has recreated tables, as after a restore');
   const [rise, ahead] = [
     (seen.timeline ?? 0) - (noted.timeline ?? 0),
     (seen.walPosition ?? 0) - (noted.walPosition ?? 0),
@@ -106,7 +106,7 @@ export function recognize(noted: NotedFacts, seen: DatabaseFacts): Recognition {
   if (seen.isReplica && !isRisen) return { is: 'same' };
   if (isBehind || (isTimelineKnown && rise < 0))
     return other(
-      `was put back to an earlier time (timeline ${seen.timeline}, before ${noted.timeline}, and its write-ahead log ends earlier)`,
+      `was restored to an earlier time (timeline ${seen.timeline}, before ${noted.timeline}, and its write-ahead log ends earlier)`,
     );
   if (!isRisen) return { is: 'same' };
   if (seen.hasFollowed) return { is: 'promoted' };

@@ -7,13 +7,13 @@ export const TOO_MANY_CONNECTIONS = '53300';
 
 /** Encoding that a database must have. UTF8 stores every character, and keys sort in the same order as in slotsync. */
 export const ENCODING = 'UTF8';
-export const ENCODING_REMEDY = `Use a database that was made so: createdb -E ${ENCODING} -T template0 <name>. Then: slotsync check`;
+export const ENCODING_REMEDY = `Create a database with that encoding: createdb -E ${ENCODING} -T template0 <name>. Then: slotsync check`;
 /** Returns the clause that follows the database's name in an error message. */
 export const describeEncoding = (found: string) =>
-  `is in ${found}: only one in ${ENCODING} has a place for every character`;
+  `is encoded in ${found}, but must be encoded in ${ENCODING}, which has every character`;
 
 const REASONS: Record<string, string> = {
-  [NOT_POSTGRESQL]: ': what answers there is not PostgreSQL',
+  [NOT_POSTGRESQL]: ': the server is not PostgreSQL',
   [TOO_MANY_CONNECTIONS]: ': it has too many connections',
   CONNECT_TIMEOUT: ': it does not answer',
   ECONNRESET: ': it closed the connection; if sslmode is set, the server may not offer TLS',

@@ -74,7 +74,7 @@ export function createSockets(
     });
     socket.once('data', (bytes: Buffer) => {
       answers();
-      if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
+      if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('the server is not PostgreSQL'));
     });
     socket.once('close', () => !isAnswered && watchdog.unanswered(server));
     return socket;

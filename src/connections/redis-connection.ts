@@ -230,15 +230,18 @@ async function probeServer(client: RedisClient, { kind }: RedisAddress): Promise
   for (; /^loading:1/m.test(info); info = await client.info()) await sleep(LOOK_AGAIN_MS);
   const mode = /^redis_mode:(\w+)/m.exec(info)?.[1];
   if (kind === 'server' && mode === 'sentinel')
-    throw refusal('a Sentinel answers', 'Write redis+sentinel://host:26379/name.');
+    throw refusal('the server is a Sentinel', 'Write redis+sentinel://host:26379/name.');
   if (kind !== 'cluster' && mode === 'cluster')
-    throw refusal('a node of a Redis Cluster answers', 'Write redis+cluster://host:6379,host:6379.');
+    throw refusal('the server is a node of a Redis Cluster', 'Write redis+cluster://host:6379,host:6379.');
   const version = /^redis_version:((\d+)\.(\d+)\S*)/m.exec(info);
   const [, text, major, minor] = version ?? [];
   if (Number(major) < 6 || (major === '6' && Number(minor) < 2))
     throw refusal(`the server has version ${text}`, 'Redis 6.2 or later is required.');
   if (kind === 'server' && /^role:slave/m.test(info))
-    throw refusal('a replica answers', 'Name the primary, or Sentinels that know it: redis+sentinel://….');
+    throw refusal(
+      'the server is a replica',
+      'Name the primary, or Sentinels that know it: redis+sentinel://….',
+    );
   for (const key of ['{slotsync:probe}:rights', 'slotsync:quota:probe'])
     await client.eval(TRY_RIGHTS, 1, key);
 }
@@ -311,7 +314,7 @@ function explainFault(error: unknown, { kind, tls }: RedisAddress): SlotsyncErro
 
 /** Reasons of a closed connection. ioredis also reports unreachable Sentinels and nodes as a closed connection. */
 const CLOSED = {
-  server: 'the connection is closed at once',
+  server: 'the server closes the connection at once',
   sentinel: 'no Sentinel answers, or the primary does not',
   cluster: 'no node answers',
 };

@@ -38,7 +38,8 @@ export function readTextFile(file: string, { pipes = false, mostBytes = 64 * MB 
     if (stats.isDirectory()) throw new UsageError(`${file} is a folder`);
     if (!stats.isFile() && !(pipes && stats.isFIFO()))
       throw new UsageError(`${file} is a pipe or a device, not a file`);
-    if (stats.size > mostBytes) throw new UsageError(`${file} is larger than ${mostBytes / MB} MB`);
+    if (stats.size > mostBytes)
+      throw new UsageError(`${file} is larger than ${mostBytes / MB} MB`);
     bytes = readFileSync(file);
   } catch (error) {
     if (error instanceof UsageError) throw error;
@@ -68,7 +69,7 @@ export function writeNewFile(file: string, text: string): void {
     writeFileSync(file, text, { flag: 'wx' });
   } catch (error) {
     if (codeOf(error) === 'EEXIST')
-      throw new UsageError(`${file} exists, and nothing is overwritten`, {
+      throw new UsageError(`${file} already exists and is not overwritten`, {
         remedy: 'Move it away, or name another file.',
         cause: error,
       });

@@ -24,7 +24,7 @@ export function readValue(value: unknown, type: string): unknown {
   if (typeof value !== 'string' || !isList(type)) return markUnfit(value, type);
   const elements: unknown[] = parseArray(value, elementReader(type));
   const marked = elements.flat(Infinity).map((element) => markUnfit(element, type.slice(0, -2)));
-  // One element that cannot be sent, in any dimension, makes the whole array impossible to send.
+  // An element that cannot be sent, in any dimension, makes the whole array impossible to send.
   return marked.find((element) => element instanceof UnfitValue) ?? elements;
 }
 

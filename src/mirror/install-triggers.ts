@@ -149,7 +149,7 @@ function asTriggersError(error: unknown, name: string): unknown {
   if (code === '42501') {
     return new UsageError(`${name}: ${messageOf(error)}`, {
       remedy:
-        'Triggers are installed by the owner of the table: let it run what `slotsync triggers print` shows. docs/security.md has the rights that it needs.',
+        'Only the owner of the table can install triggers: let the owner run the output of `slotsync triggers print`. docs/security.md has the rights that it needs.',
       cause: error,
     });
   }

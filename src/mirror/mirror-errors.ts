@@ -65,7 +65,7 @@ export function asMirrorError(error: unknown): unknown {
   if (sqlstate.startsWith('22')) {
     // Removes the value after the colon, because it may be personal data.
     const kind = text.replace(/: .*$/s, '');
-    return fault('mirror_source', `the source holds a value that cannot be converted: ${kind}`, {
+    return fault('mirror_source', `the source contains a value that cannot be converted: ${kind}`, {
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
     });
   }

@@ -258,10 +258,9 @@ export function createMirror({
       const ofBookings = reserved ? await bookings.check(reserved) : [];
       const faults = [...ofStreams.flat(), ...ofBookings.map((fault) => `reservations.${fault}`)];
       if (faults.length === 0) return;
-      throw new UsageError('the mirror cannot be read as the configuration says', {
+      throw new UsageError('the mirror lacks what the configuration names', {
         faults,
-        remedy:
-          'Correct the configuration, or grant what is missing; slotsync check shows everything at once.',
+        remedy: 'Correct the configuration, or grant the missing rights. slotsync check shows all faults.',
       });
     },
 
@@ -299,8 +298,8 @@ export function createMirror({
 
 /** Returns the error for a row that is too large. The row's hash shows a later run whether the row has changed. */
 function tooLarge({ rowLimitMegabytes }: Stream, bytes: number, hash: string): SlotsyncError {
-  const size = `${Math.ceil(bytes / 1024 / 1024)} MB, and at most ${rowLimitMegabytes} MB are read`;
-  return new SlotsyncError('row_too_large', `its row has ${size}`, { facts: { bytes, hash } });
+  const size = `${Math.ceil(bytes / 1024 / 1024)} MB, more than the limit of ${rowLimitMegabytes} MB`;
+  return new SlotsyncError('row_too_large', `the row has ${size}`, { facts: { bytes, hash } });
 }
 
 /** Returns the key of a COPY line, by which the lines are ordered. */
@@ -378,11 +377,11 @@ function readTime(rows: postgres.RowList<postgres.Row[]>, asker: string): LoadRe
   if (!first || others.length > 0)
     return fault(`${plural(rows.columns.length, 'column')}; it must return one time`);
   const toIso = TIMES[first.type];
-  if (!toIso) return fault('no time: it must be a date, timestamp or timestamptz');
+  if (!toIso) return fault('no time; it must return a date, timestamp or timestamptz');
   if (rows.length > 1) return fault('several rows; it must return one time: use max()');
   const [row] = rows;
   const text = row?.[first.name] as string | null | undefined;
-  if (text === undefined || text === null) return fault('nothing: no load is noted there');
+  if (text === undefined || text === null) return fault('nothing: no load time is recorded');
   const at = new Date(toIso(text));
-  return Number.isNaN(at.getTime()) ? fault(`'${text}', which is no point in time`) : { at };
+  return Number.isNaN(at.getTime()) ? fault(`'${text}', which is not a finite time`) : { at };
 }

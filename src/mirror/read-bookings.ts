@@ -163,7 +163,7 @@ function findFaults(bookings: BookingSource, types: ColumnTypes): string[] {
   const requireType = (place: string, column: string, fits: (type: string) => boolean, needed: string) => {
     const type = types.get(column) ?? '';
     if (fits(type)) return undefined;
-    return `${place}: column ${column} is ${type}; ${needed} is needed (a query can convert it)`;
+    return `${place}: column ${column} is ${type}; ${needed} is needed (a query can convert the column)`;
   };
   return [
     requireType('begin', begin, sourceSql.isTimeType, 'a timestamp'),

@@ -54,7 +54,7 @@ export function createLookupReader(sessions: ReadOnlySessions, reader: SourceRea
       if (content.size < rows.length) {
         const codes = new Set<string>();
         const repeated = rows.find(({ code }) => codes.size === codes.add(code).size);
-        refuse(`key: a code stands in several rows, such as '${repeated?.code}'`);
+        refuse(`key: a code is in several rows, such as '${repeated?.code}'`);
       }
       return content;
     },

@@ -197,7 +197,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
 function refuseRepeated(names: readonly string[]): void {
   const twice = new Set(names.filter((name, at) => names.indexOf(name) < at));
   if (twice.size === 0) return;
-  const fault = `the query has ${[...twice].map((name) => `column ${name}`).join(' and ')} more than once; leave one out, or name it anew with AS`;
+  const fault = `the query has ${[...twice].map((name) => `column ${name}`).join(' and ')} more than once; remove one, or rename it with AS`;
   throw new SlotsyncError('mirror_source', fault);
 }
 
@@ -270,7 +270,7 @@ export function findUnfitKeys(key: readonly string[], types: ColumnTypes): strin
   return key.flatMap((column) => {
     const type = types.get(column) ?? '';
     if (isKeyType(type)) return [];
-    return `key: column ${column} is ${type}, which may hold several values; let a query convert it to text`;
+    return `key: column ${column} is ${type}, which can contain several values; convert it to text in a query`;
   });
 }
 
@@ -281,7 +281,7 @@ export function findSingleValues({ fields, rules }: Stream, types: ColumnTypes):
     const column = typeof from === 'object' ? from.column : from;
     const type = typeof column === 'string' ? types.get(column) : undefined;
     if (!add || type === undefined || type.endsWith('[]')) return [];
-    return `fields['${field}']: \`add\` is for lists, and column ${String(column)} is ${type}; let a query make a list of it, or use \`write\``;
+    return `fields['${field}']: \`add\` needs a list, but column ${String(column)} is ${type}; make it a list in a query, or use \`write\``;
   });
 }
 
@@ -290,7 +290,7 @@ export function findUntimed({ graceDays }: Stream, types: ColumnTypes): string[]
   const [name, type] = typeof graceDays === 'object' ? [graceDays.column, types.get(graceDays.column)] : [];
   if (type === undefined || sourceSql.isTimeType(type)) return [];
   return [
-    `graceDays.column: column ${name} is ${type}; name a date or a timestamp, or let a query convert it`,
+    `graceDays.column: column ${name} is ${type}; name a date or a timestamp, or convert it in a query`,
   ];
 }
 

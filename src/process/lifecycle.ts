@@ -44,7 +44,7 @@ export function createStoppable(
     if (await endsWithin(finished, graceMs, aborting.signal)) return;
     aborting.abort(reason);
     if (await endsWithin(finished, INTERRUPT_WITHIN_MS)) return;
-    log.warn({ part }, 'interrupted work did not end in time; other workers take it over');
+    log.warn({ part }, 'interrupted work did not end in time; other workers will take over that work');
   }
 
   return {

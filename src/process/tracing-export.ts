@@ -71,7 +71,7 @@ class ReportingExporter extends OTLPTraceExporter {
     if (this.#isReported) return;
     this.#isReported = true;
     const reason = whatHappened(error);
-    this.#log.warn({ reason }, 'traces cannot be sent; OTEL_EXPORTER_OTLP_ENDPOINT says where');
+    this.#log.warn({ reason }, 'traces cannot be sent; check OTEL_EXPORTER_OTLP_ENDPOINT');
   }
 }
 

@@ -17,12 +17,12 @@ const SEARCH_WINDOWS_MS = [HOUR, 48 * HOUR, Infinity];
 export function findPatternFault(pattern: string): string | undefined {
   const fields = pattern.trim().split(/\s+/);
   if (fields.length !== 5 || /(^|[\s,])H/.test(pattern))
-    return `'${pattern}' is not minute, hour, day, month, weekday`;
+    return `'${pattern}' does not have the five fields minute, hour, day, month, weekday`;
   const reason = reasonOf(pattern);
   if (reason === undefined) return undefined;
   const [minute, hour, day, , weekday] = fields;
   return reasonOf([minute, hour, day, '*', weekday].join(' ')) === undefined
-    ? `'${pattern}' never occurs: no such month has such a day`
+    ? `'${pattern}' never occurs: none of its months has that day`
     : `'${pattern}' cannot be read: ${reason}`;
 }
 

@@ -28,12 +28,12 @@ describe('settings', () => {
     const named = await world.start(['check', '--env-file', 'other.env'], settings).finished;
     expect(named.stdout).toContain('settings: organization other at');
     expect(named.stderr).toContain(
-      'other.env is loaded because it is named, although other users may write it',
+      'other.env is loaded because you named it, although other users may write it',
     );
     for (const option of ['--settings', '--settings=']) {
       const args = option.endsWith('=') ? [`${option}nowhere.env`] : [option, 'nowhere.env'];
       const { code, stderr } = await world.start(['check', ...args]).finished;
-      expect(stderr).toMatch(/^slotsync: there is no file of settings .*nowhere\.env\n {2}→ /);
+      expect(stderr).toMatch(/^slotsync: the settings file .*nowhere\.env does not exist\n {2}→ /);
       expect(code).toBe(2);
     }
     // Node itself reads an option of this name, wherever it stands.

@@ -386,7 +386,7 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
       });
       expect(code).toBe(2);
       expect(stderr).toContain('rooms: permission denied to set role');
-      expect(stderr).toContain('let it run what `slotsync triggers print` shows');
+      expect(stderr).toContain('let the owner run the output of `slotsync triggers print`');
     } finally {
       await world.sql.unsafe('DROP OWNED BY slotsync_e2e_state; DROP ROLE slotsync_e2e_state');
     }

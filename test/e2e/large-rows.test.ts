@@ -20,7 +20,7 @@ it('large row: with a heap of 256 MB and a value of 150 MB the others arrive, an
   expect(world.sandbox.objects()).toHaveLength(18);
   const failures = await world.run(['failures', 'rooms']);
   expect(failures.stdout).toContain("rooms 'R3': given up (row_too_large)");
-  expect(failures.stdout).toContain('its row has 151 MB, and at most 16 MB are read');
+  expect(failures.stdout).toContain('the row has 151 MB, more than the limit of 16 MB');
   await world.sql`UPDATE rooms SET name = 'Sal 3' WHERE code = 'R3'`;
   expect((await world.run(['sync'])).code).toBe(0);
   expect(world.sandbox.objects()).toHaveLength(20);

@@ -106,15 +106,15 @@ const TABLE: Record<string, readonly Row[]> = {
   ],
   ports: [
     ['beyond the last', 'sandbox --port 65536', 2, "--port takes a whole number from 0 to 65535, not '65536'"],
-    ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
+    ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is in use by another program$/],
     ['of an address elsewhere', 'sandbox --port 0 --host 192.0.2.1', 2, '--port: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address'],
     ['of an address elsewhere, of a worker', { args: 'worker', env: { HTTP_HOST: '192.0.2.1', HTTP_PORT: TAKEN } }, 2, /^HTTP_HOST: port \d+ of 192\.0\.2\.1 cannot be opened: this machine does not have that address$/],
-    ['that is taken, of the page', `page --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
-    ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 127\.0\.0\.1 is taken$/],
+    ['that is taken, of the page', `page --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is in use by another program$/],
+    ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 127\.0\.0\.1 is in use by another program$/],
   ],
   settings: [
     ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /HTTP_PORT: a whole number from 0 to 65535 .*API_KEY: character 7 of 13 /],
-    ['key with an emoji', { args: 'plan', env: { API_KEY: `${SECRET}😀` } }, 2, /API_KEY: character 7 of 7 is no letter, digit or sign of ASCII/],
+    ['key with an emoji', { args: 'plan', env: { API_KEY: `${SECRET}😀` } }, 2, /API_KEY: character 7 of 7 is not printable ASCII/],
     ['organization that commands the terminal', { args: 'plan', env: { API_ORGANIZATION_ID: 'de\u001B[31mmo' } }, 2, /API_ORGANIZATION_ID: contains a space or a control character/],
     ['organization of dots', { args: 'plan', env: { API_ORGANIZATION_ID: '..' } }, 2, /API_ORGANIZATION_ID: dots alone/],
     ['certificates that are not looked at', { args: 'plan', env: { NODE_TLS_REJECT_UNAUTHORIZED: '0' }, isProcess: true }, 2, /NODE_TLS_REJECT_UNAUTHORIZED: 0 accepts every certificate; unset it/],
@@ -124,7 +124,7 @@ const TABLE: Record<string, readonly Row[]> = {
   ],
   'a configuration': [
     ['beside another one', { args: 'plan', files: { 'sync.config.ts': CONFIGURATION, 'sync.config.mjs': CONFIGURATION } }, 2, /^there are sync\.config\.ts and sync\.config\.mjs in /],
-    ['with a query that has a parameter', { ...configuration(CONFIGURATION.replace("from: 'rooms'", "from: { query: 'SELECT * FROM rooms WHERE code = $1' }")) }, 2, 'the mirror cannot be read as the configuration says'],
+    ['with a query that has a parameter', { ...configuration(CONFIGURATION.replace("from: 'rooms'", "from: { query: 'SELECT * FROM rooms WHERE code = $1' }")) }, 2, 'the mirror lacks what the configuration names'],
     ['with a syntax error', configuration('export default {\n  streams: {,\n};'), 2, /^sync\.config\.ts cannot be loaded: Unexpected token, at .*sync\.config\.ts:2:13\b/],
     ['that is a function', configuration('export default () => ({});'), 2, 'sync.config.ts exports no configuration'],
   ],

@@ -174,7 +174,7 @@ it('roles: a right that the mirror’s role lacks is named before a run, also of
     expect(await run(command), command).toMatchObject({
       code: 2,
       stderr: expect.stringMatching(
-        /^slotsync: the mirror cannot be read .*\n[^]*permission denied for table .*GRANT SELECT[^]*grant what is missing/,
+        /^slotsync: the mirror lacks .*\n[^]*permission denied for table .*GRANT SELECT[^]*grant the missing rights/,
       ),
     });
   await world.configure(configuration);

@@ -23,7 +23,7 @@ describe('worker: watched over HTTP', () => {
 
       const taken = await world.start(['worker'], settings).finished;
       expect(taken.code).toBe(2);
-      expect(taken.stderr).toContain(`HTTP_PORT: port ${port} of 127.0.0.1 is taken`);
+      expect(taken.stderr).toContain(`HTTP_PORT: port ${port} of 127.0.0.1 is in use by another program`);
 
       await world.run(['sync', '--detach'], settings);
       // The worker has begun one itself, as the streams are new: the other run follows it.

@@ -132,7 +132,7 @@ describe('days of grace from a column', () => {
     expect(fault).toMatch(/^graceDays\.column: there is no column ends_on; /);
     await world.sql`ALTER TABLE rooms ADD COLUMN ends_on text`;
     expect(await world.mirror.checkStream(world.stream('rooms'))).toEqual([
-      'graceDays.column: column ends_on is text; name a date or a timestamp, or let a query convert it',
+      'graceDays.column: column ends_on is text; name a date or a timestamp, or convert it in a query',
     ]);
   });
 });

@@ -199,7 +199,7 @@ it('`add` of a column with one value is a fault of the source', async () => {
   const [stream] = world.deps().streams.values();
   if (!stream) throw new Error('there is no stream');
   expect(await world.mirror.checkStream(stream)).toEqual([
-    "fields['room.name']: `add` is for lists, and column name is text; let a query make a list of it, or use `write`",
+    "fields['room.name']: `add` needs a list, but column name is text; make it a list in a query, or use `write`",
   ]);
 });
 

@@ -166,19 +166,19 @@ describe('a query for the load without a valid answer', () => {
       'nothing',
       'SELECT max(finished_at) FROM load_log',
       'unreadable',
-      'the query returns nothing: no load is noted there',
+      'the query returns nothing: no load time is recorded',
     ],
     [
       'no row',
       'SELECT finished_at FROM load_log',
       'unreadable',
-      'the query returns nothing: no load is noted there',
+      'the query returns nothing: no load time is recorded',
     ],
     [
       'text',
       `SELECT '2026-01-01' AS loaded`,
       'unreadable',
-      'the query returns no time: it must be a date, timestamp or timestamptz',
+      'the query returns no time; it must return a date, timestamp or timestamptz',
     ],
     [
       'two rows',
@@ -196,7 +196,7 @@ describe('a query for the load without a valid answer', () => {
       'infinity',
       `SELECT 'infinity'::timestamptz`,
       'unreadable',
-      `the query returns 'infinity', which is no point in time`,
+      `the query returns 'infinity', which is not a finite time`,
     ],
     ['the future', `SELECT now() + interval '3 hours'`, 'future', '3 h 0 min in the future'],
     [

@@ -79,10 +79,10 @@ describe('the server', () => {
     const { port } = await listen({});
     const second = startHttpServer({ host: '127.0.0.1', port, routes: {}, log });
     await expect(second).rejects.toThrow(UsageError);
-    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} of 127.0.0.1 is taken`);
+    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} of 127.0.0.1 is in use by another program`);
     const named = { host: '127.0.0.1', port, portSetting: '--port', routes: {}, log };
     await expect(startHttpServer(named)).rejects.toMatchObject({
-      message: `--port: port ${port} of 127.0.0.1 is taken`,
+      message: `--port: port ${port} of 127.0.0.1 is in use by another program`,
       remedy: 'Every process on a host needs its own port: choose another one with --port.',
     });
   });

@@ -93,7 +93,7 @@ it.each([
   [
     'repeats a code',
     'INSERT INTO groups VALUES (2, $$Twice$$)',
-    /^lookups\.group\.key: a code stands in several rows, such as '2'/,
+    /^lookups\.group\.key: a code is in several rows, such as '2'/,
   ],
   [
     'is too large to be read',

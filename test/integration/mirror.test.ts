@@ -368,7 +368,7 @@ describe('rows that cannot be read', () => {
     expect(rows.get('18')?.row).toEqual({ id: 18, x: 18 });
     expect([...unreadable].map(([key, { code, message }]) => [key, code, message])).toEqual([
       ['17', 'mirror_raised', 'the source raised an error (P0001)'],
-      ['60', 'mirror_source', 'the source holds a value that cannot be converted: division by zero'],
+      ['60', 'mirror_source', 'the source contains a value that cannot be converted: division by zero'],
     ]);
   });
 
@@ -480,7 +480,7 @@ describe('a source', () => {
       ['SELECT * FROM halls AS a JOIN halls AS b ON a.id = b.id', 'column id and column name'],
     ] as const) {
       const stream = streamOf({ from: { query }, key: 'id', fields: { f: 'name' } });
-      const fault = `the query has ${repeated} more than once; leave one out, or name it anew with AS`;
+      const fault = `the query has ${repeated} more than once; remove one, or rename it with AS`;
       expect(await mirror.checkStream(stream)).toEqual([`from: ${fault}`]);
       await expect(readRows(mirror, stream, ['1'])).rejects.toThrow(fault);
       await expect(readAll(stream)).rejects.toThrow(fault);
@@ -502,7 +502,7 @@ describe('a source', () => {
     const query = 'SELECT i AS id, 1 / (200000 - i) AS x FROM generate_series(1, 200000) AS i';
     await expect(planAll(streamOf({ from: { query }, key: 'id' }))).rejects.toMatchObject({
       code: 'mirror_source',
-      message: 'the source holds a value that cannot be converted: division by zero',
+      message: 'the source contains a value that cannot be converted: division by zero',
       disposition: 'dead',
     });
   });

@@ -608,7 +608,8 @@ describe('a reconcile with bad input', () => {
     world.configure(configure({ begin: 'title' }));
     await expect(run()).rejects.toMatchObject({
       code: 'mirror_source',
-      message: 'reservations.begin: column title is text; a timestamp is needed (a query can convert it)',
+      message:
+        'reservations.begin: column title is text; a timestamp is needed (a query can convert the column)',
     });
   });
 });

@@ -126,7 +126,7 @@ it.each(['LATIN1', 'SQL_ASCII'])('a state or a mirror in %s is refused with a re
   const [elsewhere, mirror] = [openState({ url: other.url }), createMirror({ url: other.url })];
   try {
     const refusal = (name: string) => ({
-      message: `the ${name} is in ${encoding}: only one in UTF8 has a place for every character`,
+      message: `the ${name} is encoded in ${encoding}, but must be encoded in UTF8, which has every character`,
       remedy: expect.stringContaining('createdb -E UTF8 -T template0'),
       disposition: 'dead',
     });

@@ -199,7 +199,7 @@ describe('a collector of traces', () => {
     expect(received.map(({ path }) => path)).toEqual(['/custom', '/custom']);
     expect(lines.map((line) => JSON.parse(line) as object)).toEqual([
       expect.objectContaining({
-        msg: 'traces cannot be sent; OTEL_EXPORTER_OTLP_ENDPOINT says where',
+        msg: 'traces cannot be sent; check OTEL_EXPORTER_OTLP_ENDPOINT',
         reason: expect.stringMatching(/time/i),
       }),
     ]);

@@ -65,7 +65,7 @@ it('a row that is too large is given up alone, before its values are read, until
     B: {
       status: 'dead',
       error_code: 'row_too_large',
-      error_message: 'its row has 6 MB, and at most 4 MB are read',
+      error_message: 'the row has 6 MB, more than the limit of 4 MB',
     },
     C: { status: 'synced' },
   });

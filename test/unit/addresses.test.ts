@@ -48,7 +48,7 @@ describe('PostgreSQL address: refused, without its password', () => {
     ['postgres://u:s3cret@db/a/b', 'names no database'],
     ['postgres://db/campus', 'names no user'],
     ['postgres:///campus', 'names no host'],
-    ['postgres://u:s3cret%@db/campus', 'contains a % that encodes nothing; in a user or password'],
+    ['postgres://u:s3cret%@db/campus', 'contains a % that is not percent-encoded; in a user or password'],
     ['postgres://u:s3/cret@db/campus', 'percent-encode % as %25, / as %2F'],
     ['postgres://u:12/s3cret@db/campus', 'percent-encode'],
     ['postgres://u:s3?cret@db/campus', 'percent-encode'],
@@ -70,7 +70,7 @@ describe('PostgreSQL address: refused, without its password', () => {
     [`postgres://u:s3cret@db/campus?sslmode=require&sslcert=${file('cert', PEM)}`, 'belong together'],
     [
       `postgres://u:s3cret@db/campus?sslmode=require&sslcert=${file('cert', PEM)}&sslkey=${file('key', PEM, 0o644)}`,
-      'may be read by every user of this machine; chmod 600 it',
+      'can be read by every user of this machine; run chmod 600 on it',
     ],
   ])('%s', (text, fault) => {
     expect(() => parsePostgresAddress(text)).toThrow(fault);

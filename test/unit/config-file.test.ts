@@ -222,7 +222,7 @@ describe('a configuration file that cannot be loaded', () => {
     const text = `export default ${JSON.stringify({ streams: { rooms: ROOMS } })};`;
     const folder = folderOf({ 'sync.config.ts': text, 'sync.config.js': text });
     const error = await loadRefusal(folder);
-    expect(error.message).toBe(`there are sync.config.ts and sync.config.js in ${folder}`);
+    expect(error.message).toBe(`several configurations are in ${folder}: sync.config.ts and sync.config.js`);
     expect(error.remedy).toMatch(/--config.*SLOTSYNC_CONFIG/);
     expect((await loadConfiguration('sync.config.js', folder)).streams).toHaveLength(1);
   });
@@ -290,7 +290,7 @@ describe('a configuration file that cannot be loaded', () => {
   it('names what awaits without end, after a while', async () => {
     const folder = folderOf({ 'sync.config.ts': 'await new Promise(() => undefined);\nexport default {};' });
     await expect(loadConfiguration(undefined, folder, 50)).rejects.toThrow(
-      'sync.config.ts cannot be loaded: it still awaits something after 0.05 s',
+      'sync.config.ts cannot be loaded: it still waits for something after 0.05 s',
     );
   });
 
@@ -393,7 +393,7 @@ describe('a configuration with faults', () => {
   it('a schedule that cannot be followed is reported, with the time zone that was probably meant', () => {
     const schedule = { nightly: '0 2', timezone: 'Europe/Stokholm' };
     expect(refusal({ schedule, streams: { rooms: ROOMS } }).faults).toEqual([
-      "schedule.nightly: '0 2' is not minute, hour, day, month, weekday",
+      "schedule.nightly: '0 2' does not have the five fields minute, hour, day, month, weekday",
       "schedule.timezone: there is no time zone 'Europe/Stokholm'; did you mean 'Europe/Stockholm'?",
     ]);
   });
@@ -401,9 +401,11 @@ describe('a configuration with faults', () => {
   it('a time to verify that never comes is reported', () => {
     const verifying = (after: string, more = {}) =>
       refusal({ verify: { after }, streams: { rooms: ROOMS }, ...more }).faults;
-    expect(verifying('0 2')).toEqual(["verify.after: '0 2' is not minute, hour, day, month, weekday"]);
+    expect(verifying('0 2')).toEqual([
+      "verify.after: '0 2' does not have the five fields minute, hour, day, month, weekday",
+    ]);
     expect(verifying('sync')).toEqual([
-      "verify.after: 'sync' means after each nightly sync, and there is no `schedule.nightly`",
+      "verify.after: 'sync' means after each nightly sync, but `schedule.nightly` is not set",
     ]);
     const configuration = { verify: { after: 'sync' }, schedule: { nightly: '0 2 * * *' } };
     expect(checkConfiguration({ ...configuration, streams: { rooms: ROOMS } }).verify).toEqual({
@@ -420,10 +422,10 @@ describe('a configuration with faults', () => {
         streams: Object.fromEntries(own.map((of, at) => [`s${at}`, { ...ROOMS, schedule: of }])),
       }).faults;
     expect(faults(undefined, '0 0 30 2 *')).toEqual([
-      "streams.s0.schedule: '0 0 30 2 *' never occurs: no such month has such a day",
+      "streams.s0.schedule: '0 0 30 2 *' never occurs: none of its months has that day",
     ]);
     expect(faults({ nightly: '0 2 * * *' }, '0 * * * *')).toEqual([
-      'schedule.nightly: every stream has a `schedule` of its own: remove `nightly`, or one of them',
+      'schedule.nightly: applies to no stream, because every stream has its own `schedule`; remove `nightly`, or one of those',
     ]);
     expect(faults({ timezone: 'Europe/Stockholm' }, '0 * * * *', undefined)).toEqual([
       "schedule.nightly: is missing: a cron expression such as '0 2 * * *'",

@@ -163,11 +163,11 @@ describe('the latest moment that is due', () => {
 
 describe('a pattern', () => {
   it.each([
-    ['0 0 31 2 *', "'0 0 31 2 *' never occurs: no such month has such a day"],
-    ['0 0 31 2,4 *', "'0 0 31 2,4 *' never occurs: no such month has such a day"],
-    ['0 2', "'0 2' is not minute, hour, day, month, weekday"],
-    ['0 0 2 * * *', "'0 0 2 * * *' is not minute, hour, day, month, weekday"],
-    ['H 2 * * *', "'H 2 * * *' is not minute, hour, day, month, weekday"],
+    ['0 0 31 2 *', "'0 0 31 2 *' never occurs: none of its months has that day"],
+    ['0 0 31 2,4 *', "'0 0 31 2,4 *' never occurs: none of its months has that day"],
+    ['0 2', "'0 2' does not have the five fields minute, hour, day, month, weekday"],
+    ['0 0 2 * * *', "'0 0 2 * * *' does not have the five fields minute, hour, day, month, weekday"],
+    ['H 2 * * *', "'H 2 * * *' does not have the five fields minute, hour, day, month, weekday"],
     ['60 2 * * *', expect.stringMatching(/^'60 2 \* \* \*' cannot be read: .*60.*0-59/)],
     ['x 2 * * *', expect.stringMatching(/^'x 2 \* \* \*' cannot be read: .*x/)],
   ])('%s is refused with its fault', (pattern, fault) => {

@@ -177,7 +177,7 @@ describe('a secret in a file', () => {
     const at = file('wrong', 'postgres://reader:S3%CRET@db/mirror');
     const { faults } = refusal({ ...ENV, MIRROR_DATABASE_URL: undefined, MIRROR_DATABASE_URL_FILE: at });
     expect(faults).toEqual([
-      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: contains a % that encodes nothing/),
+      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: contains a % that is not percent-encoded/),
     ]);
     // The folder's name is random, and may hold S3.
     expect(faults[0]).not.toMatch(/S3%|CRET/);
@@ -187,7 +187,7 @@ describe('a secret in a file', () => {
     const [own, everyones] = [file('own', 'k3y'), file('everyones', 'k3y', 0o644)];
     const exposed = (...given: Parameters<typeof findExposedSecrets>) =>
       findExposedSecrets(...given).map(
-        (text) => /\/([^/ ]+) may be read by every user.*chmod 600/.exec(text)?.[1],
+        (text) => /\/([^/ ]+) can be read by every user.*chmod 600/.exec(text)?.[1],
       );
     expect(exposed(own, { API_KEY_FILE: everyones, REDIS_URL_FILE: own })).toEqual(['everyones']);
     expect(exposed(own, { API_KEY: 'k3y', API_KEY_FILE: everyones })).toEqual([]);
@@ -237,7 +237,7 @@ describe('the address of the service', () => {
 describe('the page', () => {
   it('asks everybody to sign in only where there is a token', () => {
     const faults = [
-      'HTTP_TOKEN is not set: HTTP_SIGN_IN=always asks everybody for it, for example from: openssl rand -hex 24',
+      'HTTP_TOKEN is not set: with HTTP_SIGN_IN=always everybody signs in with it; create one, for example from: openssl rand -hex 24',
     ];
     expect(refusal({ ...ENV, HTTP_SIGN_IN: 'always' }).faults).toEqual(faults);
     const HTTP_TOKEN = 'correct-horse-battery';
@@ -279,7 +279,7 @@ describe('the proxy for requests to the service', () => {
     ['socks5://proxy:1080', 'not the address of a proxy; write http://host:3128'],
     ['http://proxy:3128/pac', 'contains a path, ? or #; write http://host:3128'],
     ['http://user@proxy:3128', 'has a user without a password, or a password without a user'],
-    ['http://user:50%@proxy:3128', 'contains a % that encodes nothing in user or password; write %25'],
+    ['http://user:50%@proxy:3128', 'contains a % in user or password that is not percent-encoded; write %25'],
   ])('%s is refused with its fault', (text, fault) => {
     expect(refusal({ ...ENV, https_proxy: text }).faults).toEqual([`HTTPS_PROXY: ${fault}`]);
   });
@@ -325,14 +325,14 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', '1.5', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', '1001', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
-    ['HTTP_HOST', 'http://localhost', 'the address of this machine alone, such as 127.0.0.1 or ::1'],
+    ['HTTP_HOST', 'http://localhost', 'only the address of this machine, such as 127.0.0.1 or ::1'],
     [
       'ALERT_WEBHOOK_SECRET',
       'a secret of enough length',
-      'not whsec_ and 24 to 64 bytes in base64; take one',
+      'must be whsec_ followed by 24 to 64 bytes in base64,',
     ],
-    ['ALERT_WEBHOOK_SECRET', `whsec_${'A'.repeat(28)}`, 'not whsec_ and 24 to 64 bytes'],
-    ['ALERT_WEBHOOK_SECRET', `whsec_${'A'.repeat(88)}`, 'not whsec_ and 24 to 64 bytes'],
+    ['ALERT_WEBHOOK_SECRET', `whsec_${'A'.repeat(28)}`, 'must be whsec_ followed by 24 to 64 bytes'],
+    ['ALERT_WEBHOOK_SECRET', `whsec_${'A'.repeat(88)}`, 'must be whsec_ followed by 24 to 64 bytes'],
     ['HTTP_TOKEN', 'short', 'has 5 characters; use at least 16, for example from: openssl rand -hex 24'],
     ['TIMEZONE', 'Sweden/Lund', 'not a time zone; write its name, such as Europe/Stockholm or UTC'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
@@ -430,7 +430,7 @@ describe('the file .env', () => {
       mirrorUrl: undefined,
       logLevel: 'trace',
     });
-    expect(() => readEnvironment('nowhere.env')).toThrow(/^there is no file of settings .*nowhere\.env$/);
+    expect(() => readEnvironment('nowhere.env')).toThrow(/^the settings file .*nowhere\.env does not exist$/);
   });
 
   it('that is a pipe is refused at once, unless it is named: its writer is waited for', () => {
@@ -471,7 +471,7 @@ describe('the file .env', () => {
       expect(() => readEnvironment('.env')).not.toThrow();
       const warnings = findForeignFiles(['.env', undefined]);
       expect(warnings).toEqual(
-        refusal ? [expect.stringContaining('.env is loaded because it is named')] : [],
+        refusal ? [expect.stringContaining('.env is loaded because you named it')] : [],
       );
       if (!refusal) {
         expect(() => readEnvironment()).not.toThrow();
