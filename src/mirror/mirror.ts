@@ -13,12 +13,13 @@ import { tryInHalves } from '../errors/try-in-halves.js';
 import type { BookingSource } from '../streams/bookings.js';
 import { createTurns } from '../process/lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
+import type { LookupTable } from '../streams/lookups.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
 import { encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { createKeyFinder, type SharedExternalId } from './find-keys.js';
-import { createLookupReader } from './read-lookup.js';
+import { readLookup } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
 import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isRowFault, isSourceFault, read } from './mirror-errors.js';
@@ -230,8 +231,8 @@ export function createMirror({
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
         for (const statement of sourceSql.tryConditions(stream, selection)) {
-          const { types: parameters } = await sessions.describe(statement, stream.source);
-          if (parameters.length > 0) return sourceSql.NO_PARAMETERS;
+          if ((await sessions.parametersOf(statement, stream.source)).length > 0)
+            return sourceSql.NO_PARAMETERS;
         }
         return undefined;
       } catch (error) {
@@ -282,7 +283,8 @@ export function createMirror({
       return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
 
-    ...createLookupReader(sessions, reader),
+    /** Returns the content of a lookup. Throws SlotsyncError `mirror_source` with the place in the configuration. */
+    readLookup: (name: string, lookup: LookupTable) => readLookup(sessions, reader, name, lookup),
 
     ...createCursorReader(sessions, reader),
 

@@ -189,11 +189,9 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     ask: <T>(security: RowSecurity, work: (ask: Ask) => Promise<T>): Promise<T> =>
       one(security, (client) => work(askWithin(client))),
 
-    /** Returns a statement's columns and parameter types. PostgreSQL parses the statement, but does not run it. */
-    async describe(statement: string, security: RowSecurity) {
-      const { columns, types } = await one(security, (client) => client.unsafe(statement).describe());
-      return { columns, types, described: describeColumns(columns) };
-    },
+    /** Returns the types of a statement's parameters. PostgreSQL parses the statement, but does not run it. */
+    parametersOf: (statement: string, security: RowSecurity): Promise<number[]> =>
+      one(security, async (client) => (await client.unsafe(statement).describe()).types),
 
     /**
      * Returns the columns and parameter types of a source (`SELECT * …`). PostgreSQL checks the rights on its tables
