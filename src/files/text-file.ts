@@ -38,8 +38,7 @@ export function readTextFile(file: string, { pipes = false, mostBytes = 64 * MB 
     if (stats.isDirectory()) throw new UsageError(`${file} is a folder`);
     if (!stats.isFile() && !(pipes && stats.isFIFO()))
       throw new UsageError(`${file} is a pipe or a device, not a file`);
-    if (stats.size > mostBytes)
-      throw new UsageError(`${file} is larger than ${mostBytes / MB} MB`);
+    if (stats.size > mostBytes) throw new UsageError(`${file} is larger than ${mostBytes / MB} MB`);
     bytes = readFileSync(file);
   } catch (error) {
     if (error instanceof UsageError) throw error;

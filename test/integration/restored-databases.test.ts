@@ -260,7 +260,7 @@ describe('a server of PostgreSQL', () => {
     const old = await connect((await cluster.start(backup, 'it was', 'campus')).url);
     expect(await state.noteMirrorOf(old.mirror)).toMatchObject({
       is: 'other',
-      why: expect.stringContaining('put back to an earlier time'),
+      why: expect.stringContaining('restored to an earlier time'),
     });
     expect(await state.noteMirrorOf(old.mirror)).toEqual({ is: 'same' });
     const restored = await connect((await cluster.start(noted, 'recovery', 'campus')).url);
