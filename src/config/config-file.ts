@@ -84,7 +84,7 @@ export async function loadConfiguration(
   if (found === undefined || !existsSync(found)) {
     const sought = found === undefined ? `${NAMES[0]} in ${folder}` : `configuration file ${found}`;
     throw new UsageError(`there is no ${sought}`, {
-      remedy: 'Let slotsync init write a first one, or name yours with --config or SLOTSYNC_CONFIG.',
+      remedy: 'Create one with slotsync init, or name an existing one with --config or SLOTSYNC_CONFIG.',
     });
   }
   const name = path.basename(found);

@@ -305,7 +305,7 @@ export function requireServiceAddress(text: string): void {
 export function requireWebhookAddress(text: string): void {
   const url = parseWebAddress(text, 'not a web address; copy all of it, beginning with https://');
   refuse(hasUser(url), 'contains a user or password, which is not sent; remove it');
-  refuse(!isEncrypted(url), 'must be https: it would be sent unencrypted');
+  refuse(!isEncrypted(url), 'must be https: the message would be sent unencrypted');
 }
 
 export function requireProxyAddress(text: string): void {

@@ -49,7 +49,7 @@ export async function readDatabaseFacts(ask: Ask, table?: string): Promise<Datab
       pg_is_in_recovery() AS "isReplica",
       (SELECT coalesce(string_agg(name, ' '), '') FROM unnest(ARRAY['${FUNCTIONS.join("', '")}']) AS f(name)
         WHERE has_function_privilege(to_regprocedure(name), 'execute')) AS may`);
-  if (!known) throw new Error('the database answered no row');
+  if (!known) throw new Error('the database returned no row');
   const { may, ...facts } = known;
   return { ...facts, ...(await readServerFacts(ask, facts, may.split(' '))) };
 }

@@ -270,7 +270,7 @@ function explainFault(error: unknown, { kind, tls }: RedisAddress): SlotsyncErro
   if (is(/NOAUTH|HELLO must be called|WRONGPASS|invalid (username-)?password|AUTH failed/i))
     return refusal(
       'the server did not accept the user and password of the address',
-      'Write the right ones into the address, percent-encoded: user:password@host.',
+      'Write the right user and password into the address, percent-encoded: user:password@host.',
       error,
     );
   if (is(/NOPERM|No permissions|can't run this command|can't access at least one/))

@@ -132,12 +132,13 @@ export function findOtherWriters(file: string): OtherWriters | undefined {
   if (!stats || !folderStats) return undefined;
   const { uid, gid, mode } = stats;
   if (![user, 0, program?.uid].includes(uid))
-    return { reason: `user ${uid} owns it`, remedy: `chown ${user} ${file}` };
+    return { reason: `user ${uid} owns the file`, remedy: `chown ${user} ${file}` };
   // A user often has a private group of the same number. Files that this group may write are accepted.
   const others = uid !== 0 && gid === uid ? constants.S_IWOTH : constants.S_IWGRP | constants.S_IWOTH;
-  if ((mode & others) !== 0) return { reason: 'other users may write it', remedy: `chmod go-w ${file}` };
+  if ((mode & others) !== 0)
+    return { reason: 'other users can write to the file', remedy: `chmod go-w ${file}` };
   return (folderStats.mode & (constants.S_IWOTH | STICKY)) === constants.S_IWOTH
-    ? { reason: 'every user may replace it', remedy: `chmod o-w ${folder}` }
+    ? { reason: 'every user can replace the file', remedy: `chmod o-w ${folder}` }
     : undefined;
 }
 

@@ -137,7 +137,7 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
       if (rows.length > 0)
         throw new SlotsyncError(
           'key_not_unique',
-          'reservations: the key is not unique; some bookings share theirs',
+          'reservations: the key is not unique: several bookings have the same key',
           { remedy: KEY_REMEDY, detail: rows.map(({ key }) => key).join(', ') },
         );
     },

@@ -42,9 +42,12 @@ export async function readLookup(
     if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
     return refuse(`from: ${messageOf(error)}`);
   });
-  if (rows.length > MOST_CODES) refuse(`from: it has more than ${MOST_CODES} codes, too many for a lookup`);
+  if (rows.length > MOST_CODES)
+    refuse(`from: the table has more than ${MOST_CODES} codes, too many for a lookup`);
   if (rows.some(({ fits }) => !fits))
-    refuse(`from: its codes and values are larger than ${ROW_LIMIT_MEGABYTES} MB, too large for a lookup`);
+    refuse(
+      `from: the codes and values of the table are larger than ${ROW_LIMIT_MEGABYTES} MB, too large for a lookup`,
+    );
   const content = new Map<string, string | null>();
   for (const row of rows) {
     if (content.has(row.code)) refuse(`key: a code is in several rows, such as '${row.code}'`);

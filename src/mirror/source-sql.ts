@@ -148,7 +148,7 @@ export function selectCondition(
 }
 
 /** Fault of a statement that PostgreSQL can parse, but not execute for lack of parameters. */
-export const NO_PARAMETERS = 'parameters such as $1 have no value here';
+export const NO_PARAMETERS = 'parameters such as $1 are not supported here';
 
 /**
  * Returns statements that all parse only if the selection's `where` is one condition. The second statement rejects a

@@ -77,7 +77,7 @@ class ReportingExporter extends OTLPTraceExporter {
 
 /** Returns the collector's status, but nothing else of its answer, which may repeat what was sent. */
 function whatHappened(error: Error & { code?: unknown }): string {
-  if (typeof error.code === 'number') return `it answered HTTP ${error.code}`;
+  if (typeof error.code === 'number') return `the collector answered HTTP ${error.code}`;
   const code = codeOf(error);
-  return code === 'unexpected' ? messageOf(error) : `it cannot be reached (${code})`;
+  return code === 'unexpected' ? messageOf(error) : `the collector cannot be reached (${code})`;
 }

@@ -28,7 +28,7 @@ describe('settings', () => {
     const named = await world.start(['check', '--env-file', 'other.env'], settings).finished;
     expect(named.stdout).toContain('settings: organization other at');
     expect(named.stderr).toContain(
-      'other.env is loaded because you named it, although other users may write it',
+      'other.env is loaded because you named it, although other users can write to the file',
     );
     for (const option of ['--settings', '--settings=']) {
       const args = option.endsWith('=') ? [`${option}nowhere.env`] : [option, 'nowhere.env'];

@@ -100,7 +100,7 @@ it('check: what is missing is named with where it was looked for, and what write
   expect(named.stderr).not.toContain('there is no such file');
   const configuration = await world.run(['check', '--config', 'nowhere.ts']);
   expect(configuration.code).toBe(2);
-  expect(configuration.stderr).toContain('→ Let slotsync init write a first one');
+  expect(configuration.stderr).toContain('→ Create one with slotsync init');
 });
 
 it('check: fields by which reservations are compared are looked up at the service too', async () => {

@@ -90,7 +90,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['with a second statement', { args: ['backfill', 'rooms', '--where', 'true; DROP TABLE rooms'] }, 2, '--where, for rooms: syntax error at or near ";"'],
     ['with an open comment', { args: ['backfill', 'rooms', '--where', 'true /* all'] }, 2, /^--where, for rooms: unterminated \/\* comment/],
     ['with an order', { args: ['backfill', 'rooms', '--where', 'true ORDER BY 1'] }, 2, '--where, for rooms: syntax error at or near "ORDER"'],
-    ['with a parameter', { args: ['backfill', 'rooms', '--where', 'code = $1'] }, 2, '--where, for rooms: parameters such as $1 have no value here'],
+    ['with a parameter', { args: ['backfill', 'rooms', '--where', 'code = $1'] }, 2, '--where, for rooms: parameters such as $1 are not supported here'],
     ['that is no condition', { args: ['backfill', 'rooms', '--where', 'seats'] }, 2, '--where, for rooms: argument of WHERE must be type boolean, not type integer'],
     ['with no condition', { args: ['backfill', 'rooms', '--where', ' '] }, 2, '--where takes a condition, such as "seats > 100"'],
     ['of a cursor that is not there', 'backfill rooms --from 5', 2, /^rooms has no cursor, so --from and --to do not apply/],

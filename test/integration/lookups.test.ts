@@ -98,7 +98,7 @@ it.each([
   [
     'is too large to be read',
     `UPDATE groups SET name = repeat('x', 9 * 1024 * 1024) WHERE code < 3`,
-    /^lookups\.group\.from: its codes and values are larger than 16 MB, too large for a lookup/,
+    /^lookups\.group\.from: the codes and values of the table are larger than 16 MB, too large for a lookup/,
   ],
 ])('a lookup table that %s fails only the streams that use it', async (_, statement, fault) => {
   const world = await open();

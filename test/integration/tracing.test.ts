@@ -218,7 +218,7 @@ describe('a collector of traces', () => {
       await inSpan('batch', {}, async () => undefined);
       const closing = tracing?.close() ?? Promise.reject(new Error('nothing is traced'));
       expect(await settleAmidCollections(closing)).toMatchObject({ status: 'fulfilled' });
-      expect(lines.join()).toContain('it cannot be reached (ETIMEDOUT)');
+      expect(lines.join()).toContain('the collector cannot be reached (ETIMEDOUT)');
     },
   );
 

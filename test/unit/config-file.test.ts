@@ -84,7 +84,7 @@ describe('a configuration file', () => {
     const file = path.join(folder, 'sync.config.json');
     chmodSync(file, 0o646);
     const { message, remedy } = await loadRefusal(folder);
-    expect(message).toBe(`${file} is not loaded: other users may write it`);
+    expect(message).toBe(`${file} is not loaded: other users can write to the file`);
     expect(remedy).toBe(`If you trust it: chmod go-w ${file}, or name it: SLOTSYNC_CONFIG=${file}`);
     expect((await loadConfiguration(file, folder)).streams).toHaveLength(1);
   });

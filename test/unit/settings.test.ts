@@ -452,10 +452,14 @@ describe('the file .env', () => {
       user?: number;
     }
     it.each<[string, Rights, RegExp | undefined]>([
-      ['another user owns it', { uid: 42 }, /user 42 owns it. .*chown 0 \.env/],
-      ['its group may write it', { uid: 0, gid: 0, mode: 0o660 }, /other users may write it. .*chmod go-w/],
-      ['everybody may write it', { mode: 0o602 }, /other users may write it. .*chmod go-w/],
-      ['everybody may replace it', { folder: 0o777 }, /every user may replace it. .*chmod o-w \./],
+      ['another user owns it', { uid: 42 }, /user 42 owns the file. .*chown 0 \.env/],
+      [
+        'its group may write it',
+        { uid: 0, gid: 0, mode: 0o660 },
+        /other users can write to the file. .*chmod go-w/,
+      ],
+      ['everybody may write it', { mode: 0o602 }, /other users can write to the file. .*chmod go-w/],
+      ['everybody may replace it', { folder: 0o777 }, /every user can replace the file. .*chmod o-w \./],
       ['a group of several users may write it', { uid: 42, gid: 43, mode: 0o660, user: 42 }, /other users/],
       ['a group of its owner alone may', { uid: 42, gid: 42, mode: 0o660, user: 42 }, undefined],
       ['its folder is one such as /tmp', { folder: 0o1777 }, undefined],
